@@ -18,12 +18,12 @@ def signs_in_triton(x):
 
 
 def signs(x, *, fmt):
-    """(abs, neg); the bits of a NaN are open."""
+    """(abs, neg); the bits of a NaN are undefined."""
     return arithmetic.absolute(x, fmt=fmt), arithmetic.negate(x, fmt=fmt)
 
 
 def of(fmt, suffix, targets):
-    """abs and neg of a 16-bit format, two a register."""
+    """abs and neg of a 16-bit format, two in a register."""
     return Case(
         inputs={"x": fmt},
         outputs={"size": fmt, "negative": fmt},

@@ -45,7 +45,7 @@ bf16 = sums(
         "fma.bf16x2": two(
             "{ .reg .b32 one; mov.b32 one, 0x3F803F80; fma.rn.bf16x2 $0, $1, one, $2; }", targets=since("sm_80")
         ),
-        # A bfloat16 is the upper half of a float32, which has more than twice its digits: rounding twice is harmless.
+        # A bfloat16 is the upper half of a float32, which has more than twice its bits, so rounding twice is harmless.
         "float32": two(
             """{
                 .reg .f32 a, b, low, high;

@@ -1,6 +1,6 @@
 """Attention, a whole kernel: softmax(q k^T) v in blocks of 32 keys, exact in every bit; 2^x in asm or Triton.
 
-What other kernels leave open is settled here: 2^x is a polynomial, sums are products with ones, quotients are rounded.
+All bits are defined: 2^x is a polynomial, sums are products with ones, quotients are correctly rounded.
 """
 
 from harness import Case, Differs, kernel

@@ -17,7 +17,7 @@ def in_triton(x):
     return (x << 16) | (x >> 16)
 
 
-# Table 0xD8 is b where c is set, else a: of the bits moved up and those moved down, what the mask says.
+# Table 0xD8 is b where c is set, else a: the mask chooses between bits moved up and bits moved down.
 EXCHANGE = "\n".join(
     f"shl.b32 up, $0, {step}; shr.u32 down, $0, {step}; lop3.b32 $0, down, up, {mask:#010x}, 0xD8;"
     for step, mask in ((1, 0xAAAAAAAA), (2, 0xCCCCCCCC), (4, 0xF0F0F0F0))

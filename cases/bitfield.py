@@ -15,7 +15,7 @@ def extract_in_triton(x, p, n):
 
 
 def extracted(x, p, n):
-    """The field; beyond the word are zeros. No bits give 0."""
+    """The field; bits beyond the word are zeros. An empty field gives 0."""
     return bits.bfe(x, p & 31, n & 31, fmt=U32)
 
 

@@ -16,7 +16,7 @@ def insert_in_triton(x, y, p, n):
 
 
 def inserted(x, y, p, n):
-    """y with the low bits of x in the field; what reaches beyond the word is dropped."""
+    """y with the low bits of x in the field; bits beyond the word are dropped."""
     return bits.bfi(x, y, p & 31, n & 31)
 
 

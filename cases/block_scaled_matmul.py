@@ -1,8 +1,8 @@
 """Products of block-scaled matrices, MXFP8 and NVFP4, by the fifth generation of tensor cores, in a kernel's tiles.
 
-By tl.dot_scaled: one instruction for 32 or 64 elements along k, with the bits of its published model. Beside it the
-product of dequantised numbers, in bfloat16 or float16, with that product's bits. On the generated inputs the two lie at
-most `BOUND` apart, which a test checks.
+tl.dot_scaled uses one instruction for 32 or 64 elements along k, with the bits of its published model. The other
+variant multiplies dequantised numbers in bfloat16 or float16, with that product's bits. On the generated inputs the two
+differ by at most `BOUND`, which a test checks.
 """
 
 from harness import Case, kernel, only

@@ -1,4 +1,5 @@
-"""Inline asm on constants and scalars, broadcast to its other operands, which the compiler may fold; and Triton."""
+"""Inline asm on constants and scalars, broadcast to its other operands, where the compiler may fold them; and
+Triton."""
 
 import torch
 

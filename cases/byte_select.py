@@ -22,7 +22,7 @@ def permute_in_triton(a, b, s):
 
 
 def permuted(a, b, s):
-    """Byte k of the result is that of {b, a} which bits 4k to 4k + 2 of s choose; the other bits do not count."""
+    """Byte k of the result is the byte of {b, a} that bits 4k to 4k + 2 of s choose; other bits have no effect."""
     return bits.prmt(a, b, s & 0x7777)
 
 
@@ -41,7 +41,7 @@ case = Case(
     outputs={"y": U32},
     reference=permuted,
     variants={
-        # A fourth bit would make prmt spread the byte's sign.
+        # A fourth bit would make prmt replicate the byte's sign.
         "prmt": asm("{ .reg .b32 s; and.b32 s, $3, 0x7777; prmt.b32 $0, $1, $2, s; }"),
         "shifts": asm(four_picks()),
         "triton": plain(permute_in_triton),

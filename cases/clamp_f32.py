@@ -11,18 +11,18 @@ from ._device.clamp_f32 import GUARDED, SELECTED, by_comparison, in_triton
 
 
 def compared(x, lo, hi):
-    """lo below it, hi above it, else x itself: NaN passes, and a zero keeps its sign beside a bound of zero."""
+    """lo below lo, hi above hi, else x: NaN stays, and a zero keeps its sign even if a bound is zero."""
     below, above = comparison.compare(x, lo, "lt"), comparison.compare(x, hi, "gt")
     return torch.where(below, lo, torch.where(above, hi, x))
 
 
 def replaced(x, lo, hi):
-    """min(max(x, lo), hi): of a number and NaN the number, so that NaN gives lo; -0 is smaller than +0."""
+    """min(max(x, lo), hi): a number wins over NaN, so NaN gives lo; -0 is smaller than +0."""
     return arithmetic.minimum(arithmetic.maximum(x, lo), hi)
 
 
 def kept(x, lo, hi):
-    """The same with .NaN: NaN stays."""
+    """The same with .NaN, which keeps NaN."""
     return arithmetic.minimum(arithmetic.maximum(x, lo, nan=True), hi, nan=True)
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of float32, ordered and unordered, a bit of the result each: setp with selp, guarded or, set, Triton."""
+"""Comparisons of float32, ordered and unordered, each a bit of the result: setp with selp, guarded or, set, Triton."""
 
 from functools import partial
 
@@ -8,9 +8,9 @@ from references.formats import F32, U32
 
 from ._device.compare_f32 import in_triton, negated_in_triton
 
-# As Triton and Python have them: of NaN, only != holds.
+# The comparisons of Triton and Python: for NaN only != is true.
 PLAIN = ("lt", "le", "gt", "ge", "eq", "neu")
-# The opposite of each: all but == hold of NaN.
+# The opposite of each: for NaN all but == are true.
 OPPOSITE = ("geu", "gtu", "leu", "ltu", "neu", "eq")
 
 

@@ -30,7 +30,7 @@ def setp(type):
     return [f"setp.{op}.{type}" for op in NAMES]
 
 
-LOWER = ("lo", "ls", "hi", "hs", "eq", "ne")  # as unsigned comparisons are also spelled
+LOWER = ("lo", "ls", "hi", "hs", "eq", "ne")  # other spellings of unsigned comparisons
 BIASED = ".reg .b32 x, y; xor.b32 x, $1, 0x80000000; xor.b32 y, $2, 0x80000000;"
 
 

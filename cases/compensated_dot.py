@@ -1,4 +1,4 @@
-"""A step of the compensated dot product, float32: products that no compiler may fuse with a sum, and Triton."""
+"""A step of the compensated dot product, float32, with products that must not be fused with a sum; and Triton."""
 
 import triton
 import triton.language as tl
@@ -18,14 +18,14 @@ def add_to(s, c, p, low):
 
 @triton.jit
 def in_triton(s, c, a, b):
-    """With fusion off the product is rounded; with fusion on s + a * b may be one operation, and the errors wrong."""
+    """With fusion off the product is rounded; with fusion on s + a * b may be one, with wrong errors."""
     p = a * b
     return add_to(s, c, p, tl.fma(a, b, -p))
 
 
 @triton.jit
 def guarded_in_triton(s, c, a, b):
-    """.rn keeps the product apart, whatever the compiler's setting."""
+    """.rn prevents fusion, whatever the compiler's setting."""
     p = tl.inline_asm_elementwise("mul.rn.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.float32, is_pure=True, pack=1)
     return add_to(s, c, p, tl.fma(a, b, -p))
 

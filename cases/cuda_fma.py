@@ -1,4 +1,4 @@
-"""A fused multiply-add three ways: inline asm, plain Triton, and a CUDA C++ kernel as the PTX that nvcc made of it."""
+"""A fused multiply-add three ways: inline asm, plain Triton, and the PTX that nvcc made from a CUDA C++ kernel."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""float32 to e2m1, two a byte: the hardware conversion, and integer arithmetic that runs on any GPU."""
+"""float32 to e2m1, two in a byte: the hardware conversion, and integer arithmetic that runs on any GPU."""
 
 import torch
 
@@ -17,7 +17,7 @@ def pair(lo, hi):
 
 
 def codes_in_pytorch(x):
-    """The same comparisons on a tensor: what PyTorch offers for want of a 4-bit type to cast to."""
+    """The same comparisons on a tensor, because PyTorch has no 4-bit type."""
     size = x.abs()
     code = (size > 0.25).to(torch.uint8) + (size >= 0.75).to(torch.uint8) + (size > 1.25).to(torch.uint8)
     code += (size >= 1.75).to(torch.uint8) + (size > 2.5).to(torch.uint8) + (size >= 3.5).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""float32 to e4m3: the conversion of two at a time, four an invocation, and Triton's cast."""
+"""float32 to e4m3: the conversion of two at a time, four in an invocation, and Triton's cast."""
 
 import torch
 import triton
@@ -10,7 +10,7 @@ from references.formats import E4M3, F32
 
 
 def saturated(x):
-    """The nearest e4m3 number, ties to even; beyond 448 that, with its sign; NaN is 0x7f."""
+    """The nearest e4m3 number, ties to even; overflow gives 448 with its sign; NaN is 0x7f."""
     return conversion.convert(x, source=F32, target=E4M3, satfinite=True)
 
 
@@ -21,7 +21,7 @@ def in_triton(x):
 
 
 def in_pytorch(x):
-    """PyTorch's cast does not saturate by itself."""
+    """PyTorch's cast after a clamp, because it does not saturate."""
     return x.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
 
 

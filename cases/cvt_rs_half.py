@@ -42,7 +42,7 @@ def case_of(pair: Format, target: Format, kind: str):
             ),
             "integers": plain(in_integers, constants=constants, targets=ALL, refused=()),
         },
-        # Different numbers and random bits in the two places, each between two neighbours: a swap shows.
+        # Different numbers and random bits in the two places, each number between two neighbours, so that a swap shows.
         hard_cases=[(0x3F801234, 0x40489ABC, 0x1234FEDC), (0x3F800001, 0xC0000FFF, 0xFFFF0000)],
         targets=RS,
         refused=ALL - RS,

@@ -40,7 +40,7 @@ def case_of(four: Format, target: Format):
             "cvt.rs.relu": convert(".relu", reference=to(target, relu=True)),
             "integers": plain(in_integers, constants=fields(target), targets=ALL, refused=()),
         },
-        # 1.1, 2.3, -3.7 and 0.6 with unlike bytes of random bits: elements in wrong places, or a wrong share, show.
+        # 1.1, 2.3, -3.7 and 0.6 with different bytes of random bits, so that wrong places or wrong random bits show.
         hard_cases=[(0x3F8CCCCD, 0x40133333, 0xC06CCCCD, 0x3F19999A, rbits) for rbits in (0x12FE80C3, 0x8001FF00)],
         targets=RS,
         refused=ALL - RS,

@@ -19,9 +19,9 @@ def to(rounding, **modifiers):
 
 
 def half_added(x, satfinite=False):
-    """cvt.rna as ptxas assembles it: half of the last place is added and the rest is cut off, of a NaN too.
+    """cvt.rna as ptxas assembles it: half of the last place is added and lower bits are truncated, also for NaN.
 
-    A NaN whose payload lies in the lower 13 bits becomes infinity; .satfinite steps down from it as from infinity.
+    A NaN with a payload in only the lower 13 bits becomes infinity; .satfinite decrements it like infinity.
     """
     special = (x & 0x7FFFFFFF) >= 0x7F800000
     y = torch.where(special, x, x + 0x1000) & 0xFFFFE000
@@ -30,7 +30,7 @@ def half_added(x, satfinite=False):
 
 
 def nearest_away(satfinite=False):
-    """Policies of cvt.rna: on numbers it is what the case's reference says, .satfinite where nothing overflows."""
+    """Policies of cvt.rna: for numbers it meets the case's reference; with .satfinite only without overflow."""
     return {"reference": partial(half_added, satfinite=satfinite), "meets": Meets(NUMBERS, exact()), "nan": "any"}
 
 

@@ -32,7 +32,7 @@ def interval(operation, names, reference, variants):
     )
 
 
-# Rounded down and negated is the negated sum rounded up.
+# The negated sum rounded down, negated again, is the sum rounded up.
 add = interval("add", ("a", "b"), arithmetic.add, {
     "negated": asm(
         "{ .reg .f32 a, b; neg.f32 a, $2; neg.f32 b, $3; add.rm.f32 $0, $2, $3; add.rm.f32 $1, a, b; neg.f32 $1, $1; }"

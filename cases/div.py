@@ -23,9 +23,9 @@ def directed(rounding, ftz=False):
 
 
 def on_the_other_side(a, b, *, ftz=False):
-    """The quotient; with .ftz, one within 2 ulp of the smallest normal number lands on the other side of it.
+    """The quotient; with .ftz, a quotient within 2 ulp of the smallest normal number moves to the other side of it.
 
-    That is what an error of 2 ulp may do: a tiny result becomes that number, and a normal one a zero.
+    An error of 2 ulp may do that: a tiny result becomes the smallest normal number, and a normal result zero.
     """
     plain = arithmetic.div(a, b)
     if not ftz:

@@ -10,7 +10,7 @@ from references.formats import U32
 
 @triton.jit
 def in_triton(x):
-    """ptxas makes the multiplication of these itself."""
+    """ptxas replaces these by the multiplication."""
     return x // 7, x % 7
 
 
@@ -26,7 +26,7 @@ case = Case(
     reference=by_seven,
     hard_cases=[(7 * 0x24924924 + k,) for k in range(4)],
     variants={
-        # 2^35 / 7 = 2^32 + 0x24924924.9..., 33 bits: the leading one is added by hand, halved so that nothing is lost.
+        # 2^35 / 7 = 2^32 + 0x24924924.9... has 33 bits: the leading one is added separately, halved to avoid overflow.
         "reciprocal": asm(
             """{
                 .reg .b32 t, h;

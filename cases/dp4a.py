@@ -39,7 +39,7 @@ case = Case(
     reference=integers.dp4a,
     variants={
         "dp4a": asm("dp4a.s32.s32 $0, $1, $2, $3;"),
-        "dp2a": asm(TWICE.format("0x9180", "0xB3A2", "s32")),  # 8 added to a selector spreads the byte's sign
+        "dp2a": asm(TWICE.format("0x9180", "0xB3A2", "s32")),  # 8 added to a selector replicates the byte's sign
         "bfe-mad": asm(extracted("s32")),
         "triton": plain(in_triton),
     },

@@ -1,4 +1,4 @@
-"""e2m1 and the half formats, both directions: two codes a byte, by instruction and by fields."""
+"""e2m1 and the half formats, both directions: two codes in a byte, by instruction and by fields."""
 
 import triton
 
@@ -9,7 +9,7 @@ from references.formats import BF16, BF16X2, E2M1, E2M1X2, F16, F16X2, Format
 from ._device.e2m1_half import by_fields, in_integers
 
 BLACKWELL = since("sm_100a")
-NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 takes float32 sources alone
+NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 takes only float32 sources
 PTX = {F16: "f16x2", BF16: "bf16x2"}
 POLICIES = {"family": "conversions", "source": "PTX ISA, cvt: .e2m1x2; OCP Microscaling Formats 1.0, 5.3.3"}
 

@@ -1,4 +1,4 @@
-"""e2m1, two a byte, to float16, alone and times a scale: the hardware's, shifts, a table by prmt, and Triton."""
+"""e2m1, two in a byte, to float16, without and with a scale: cvt, shifts, a table by prmt, and Triton."""
 
 from harness import ALL, Case, asm, only, plain
 from references import dequantise

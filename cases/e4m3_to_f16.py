@@ -1,4 +1,4 @@
-"""e4m3 to float16, four a register: the hardware's, shifts with a product, NaN repaired or not, a table, and Triton."""
+"""e4m3 to float16, four in a register: cvt, shifts with a product, NaN repaired or not, a table, and Triton."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ FROM_E4M3 = partial(conversion.convert, source=E4M3, target=F16)
 
 
 def nan_as_480(x):
-    """Without a special case, the code of NaN is the number that follows 448: 480, with its sign."""
+    """Without a special case, the code of NaN becomes the number after 448: 480, with its sign."""
     return torch.where(is_nan(E4M3, x), 0x5F80 | (x & 0x80) << 8, FROM_E4M3(x))
 
 

@@ -1,4 +1,4 @@
-"""Blocks with effects: never merged, dropped, hoisted or run twice; a replicated layout runs them once a replica."""
+"""Blocks with effects: never merged, dropped, hoisted or run twice; a replicated layout runs them once per replica."""
 
 import torch
 import triton
@@ -13,13 +13,13 @@ REGISTERS = {"%globaltimer": 64, "%clock64": 64, "%smid": 32, "%laneid": 32}
 
 @triton.jit
 def once(place, BEFORE: tl.constexpr):
-    """One impure block for each element: BEFORE, and one more in the word at `place`."""
+    """One impure block for each element: BEFORE, then an increment of the word at `place`."""
     return tl.inline_asm_elementwise(BEFORE, "=r,l", [place.to(tl.int64)], dtype=tl.uint32, is_pure=False, pack=1)
 
 
 @triton.jit
 def counted(x, counts, n: tl.constexpr, few: tl.constexpr, ways: tl.constexpr, BLOCK: tl.constexpr):
-    """Four ways in which a compiler could run a block more or less often than it stands there."""
+    """Four places at which a compiler could run a block more or less often than written."""
     i = tl.arange(0, n)
     tl.store(counts + tl.arange(0, ways), tl.zeros((ways,), tl.uint32))
     tl.debug_barrier()
@@ -34,13 +34,13 @@ def counted(x, counts, n: tl.constexpr, few: tl.constexpr, ways: tl.constexpr, B
 
 
 def expected(x):
-    """128 threads hold an element each of n = 128, and each of 32 elements four times."""
+    """Each of 128 threads holds one element of n = 128; 32 elements are held four times each."""
     threads = 128
     return torch.tensor([2 * threads, threads, 5 * threads, threads], device=x.device)
 
 
 def variant(before: str = ""):
-    """The counter beside the reading of a special register, whose value nobody uses."""
+    """The counter, and a read of a special register whose value is not used."""
     return kernel(counted, grid=(1,), meta={"BLOCK": f"{{ {before} {COUNT.value} }}"})
 
 

@@ -1,4 +1,4 @@
-"""8 and 16-bit operands at every pack, also where a pack fills its last register in part, and Triton."""
+"""8 and 16-bit operands at every pack, also if a pack fills its last register only partly; and Triton."""
 
 import triton
 
@@ -23,7 +23,7 @@ def complement_in_triton(x):
 
 
 def flipped(registers):
-    """A register for every four bytes, or two halves; the last may be filled in part."""
+    """A register for every four bytes, or two halves; the last may be partly filled."""
     outputs = ",".join(["=&r"] * registers + ["r"] * registers)
     return "\n".join(f"not.b32 ${k}, ${k + registers};" for k in range(registers)), outputs
 

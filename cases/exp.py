@@ -8,8 +8,8 @@ from references.formats import F32
 
 from ._device.exp import TWO_STEPS, in_libdevice, in_triton
 
-# The product x * log2(e) is off by a relative 2^-24 for its rounding and 2^-26.2 for that of log2(e): 7.4e-8 |x| in the
-# result, 1.24 ulp for each unit of x at most. ex2.approx adds 2 ulp, the reference half of one.
+# The product x * log2(e) has a relative error of 2^-24 from its rounding and 2^-26.2 from that of log2(e): 7.4e-8 |x|
+# in the result, at most 1.24 ulp for each unit of x. ex2.approx adds 2 ulp, the reference half an ulp.
 SCALED = ulp(
     4,
     on=magnitude("x", 0, 1),

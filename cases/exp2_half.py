@@ -1,4 +1,4 @@
-"""2^x on float16 and bfloat16: one and two an instruction, and by way of float32."""
+"""2^x on float16 and bfloat16: one and two per instruction, and through float32."""
 
 import torch
 import triton
@@ -11,12 +11,12 @@ from references.formats import BF16, F16, Format
 
 @triton.jit
 def over_float32(x, TYPE: tl.constexpr):
-    """What Triton makes of tl.exp2 on a half: float32's instruction, and one rounding."""
+    """Triton's code for tl.exp2 on a half: float32's instruction, and one rounding."""
     return tl.exp2(x.to(tl.float32)).to(TYPE)
 
 
 def case_of(fmt: Format, name: str, bound: float, first: str, type_: tl.dtype):
-    """The relative bound holds of normal results; of subnormal ones the last place does."""
+    """The relative bound applies to normal results; subnormal results may differ by one ulp."""
     place = ulp(1, underflow=True, source="one place; of a subnormal result the ISA gives no bound")
     match = relative(
         bound,

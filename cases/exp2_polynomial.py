@@ -8,18 +8,18 @@ from references.formats import F32, encode
 
 from ._device.exp2_polynomial import COEFFICIENTS, in_triton, text
 
-MAGIC = 0x4B400000  # 1.5 * 2^23: adding it rounds to an integer, which its low bits then hold
+MAGIC = 0x4B400000  # 1.5 * 2^23: adding it rounds to an integer in the low bits of the sum
 RANGE = Domain("-126 <= x <= 127", lambda values: (values["x"] >= -126) & (values["x"] <= 127))
 
 
 def horner(degree):
-    """The very operations, rounded one by one, so that the bits are determined: int64 codes of float32."""
+    """The same operations, each rounded, which defines the bits: int64 codes of float32."""
 
     def power(x):
         def constant(code):
             return torch.full_like(x, code)
 
-        # What the exponent field can hold; NaN becomes the lower end.
+        # Clamp to the range of the exponent field; NaN becomes the lower end.
         bounded = arithmetic.minimum(
             arithmetic.maximum(x, constant(encode(F32, -126.0))), constant(encode(F32, 127.4375))
         )
@@ -35,7 +35,7 @@ def horner(degree):
 
 
 def degree(n, bound):
-    """A variant that has to give its own bits, and to come within a bound of 2^x on the range."""
+    """A variant that must give exactly these bits, and be within a bound of 2^x on the range."""
     return {"reference": horner(n), "meets": Meets(RANGE, ulp(bound, source="rest of the series"))}
 
 

@@ -1,4 +1,4 @@
-"""c = clamp(a*b + 1, 0, 6), d = c*c on float16: two elements an instruction, against plain Triton."""
+"""c = clamp(a*b + 1, 0, 6), d = c*c on float16: two elements per instruction, and plain Triton."""
 
 import numpy as np
 
@@ -10,17 +10,17 @@ from ._device.f16x2_fma_clamp import CLAMPED, in_triton
 
 
 def in_pytorch(a, b):
-    """Both outputs as PyTorch has them."""
+    """Both outputs in PyTorch."""
     c = (a * b + 1.0).clamp(0.0, 6.0)
     return c, c * c
 
 
 def a_product(values):
-    """Where a * b is a number."""
+    """Whether a * b is a number."""
     return ~np.isnan(values["a"] * values["b"])
 
 
-# tl.clamp leaves open what it gives for NaN, unless asked to propagate it: nothing is promised there.
+# tl.clamp's result for NaN is undefined unless it propagates NaN, so no bound applies there.
 UNLESS_NAN = exact(on=Domain("a * b is a number", a_product))
 
 case = Case(

@@ -1,4 +1,4 @@
-"""Two float32 an instruction on Blackwell: fma, add, mul of f32x2, with and without flush; one by one, and Triton."""
+"""Two float32 per instruction on Blackwell: fma, add, mul of f32x2, with and without flush; one by one, and Triton."""
 
 from functools import partial
 

@@ -1,4 +1,5 @@
-"""Which kind a float32 is (NaN, infinite, finite, subnormal), a bit each: testp, comparisons, integers, and Triton."""
+"""The class of a float32 (NaN, infinite, finite, subnormal), a bit for each: testp, comparisons, integers, and
+Triton."""
 
 import torch
 import triton
@@ -33,7 +34,7 @@ COMPARED = """
     setp.lt.f32 p, t, 0f00800000;
     setp.gt.and.f32 p, t, 0f00000000, p; @p or.b32 $0, $0, 8;
 """
-# A subnormal is one whose bits, less one, are below 0x007fffff: zero wraps round to the largest number.
+# A subnormal's bits minus one are below 0x007fffff; zero minus one wraps to the largest number.
 INTEGERS = """
     and.b32 t, $1, 0x7FFFFFFF;
     setp.hi.u32 p, t, 0x7F800000;     @p or.b32 $0, $0, 1;

@@ -1,4 +1,4 @@
-"""max(a * b + c, 0) on two halves: fma.relu, a maximum that drops NaN or keeps it, and Triton; float16 and bfloat16."""
+"""max(a * b + c, 0) on two halves: fma.relu, a maximum that ignores or keeps NaN, and Triton; float16 and bfloat16."""
 
 from functools import partial
 
@@ -12,13 +12,13 @@ from references.formats import BF16, F16
 
 @triton.jit
 def in_triton(a, b, c):
-    """A comparison lets NaN pass; fma stands in for the product and the sum, which may or may not be fused."""
+    """A comparison keeps NaN; tl.fma is used because a product and a sum may or may not be fused."""
     y = tl.fma(a, b, c)
     return tl.where(y <= 0, 0.0, y).to(y.dtype)
 
 
 def clamped(a, b, c, *, fmt):
-    """.relu: below zero, and of -0, it is +0; NaN stays."""
+    """.relu: negative results and -0 become +0; NaN stays."""
     return rounding.relu(fmt, arithmetic.fma(a, b, c, fmt=fmt))
 
 

@@ -1,4 +1,5 @@
-"""float32 to float16 and bfloat16: one and two an instruction, cut off or rounded, by integers, and Triton's cast."""
+"""float32 to float16 and bfloat16: one and two per instruction, truncated or rounded, by integers, and Triton's
+cast."""
 
 import triton.language as tl
 

@@ -10,7 +10,7 @@ from ._device.in_range import in_triton
 
 
 def inside(x, lo, hi):
-    """1 or 0; with a NaN anywhere 0."""
+    """1 or 0; 0 if any operand is NaN."""
     holds = comparison.compare(x, lo, "ge") & comparison.compare(x, hi, "le")
     return holds.to(torch.int64)
 
@@ -31,7 +31,7 @@ case = Case(
     variants={
         "setp.and": asm(COMBINED.format("f32")),
         "and.pred": asm(LOGIC.format("f32")),
-        # Neither below nor above, in the unordered comparisons that hold of NaN.
+        # Neither below nor above, with unordered comparisons, which are true for NaN.
         "not-outside": asm(
             "{ .reg .pred p; setp.ltu.f32 p, $1, $2; setp.gtu.or.f32 p, $1, $3, p; selp.u32 $0, 0, 1, p; }"
         ),

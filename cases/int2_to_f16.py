@@ -1,4 +1,4 @@
-"""Sixteen 2-bit numbers, less 2, to float16: one input, eight outputs of two; lop3, cvt, and Triton."""
+"""Sixteen 2-bit numbers minus 2, to float16: one input, eight outputs of two; lop3, cvt, and Triton."""
 
 from harness import Case, asm, plain
 from references import dequantise
@@ -12,7 +12,7 @@ def pairs(q):
     return dequantise.interleaved(dequantise.integers(q, bits=2, width=32, zero=2), groups=8)
 
 
-# 1024 + n at the bottom of the significand, less 1026; 0x6400 is 1024 in float16, 0x6402 is 1026.
+# 1024 + n with n in the low bits of the significand, minus 1026; 0x6400 is 1024 in float16, 0x6402 is 1026.
 SHIFTED = "\n".join(
     f"shr.u32 t, $8, {2 * k}; lop3.b32 ${k}, t, 0x00030003, 0x64006400, 0xEA; sub.f16x2 ${k}, ${k}, zero;"
     for k in range(8)

@@ -1,4 +1,4 @@
-"""int4, less 8, to bfloat16, two a byte: magic numbers with fma or sub, by way of float32, and Triton."""
+"""int4 minus 8 to bfloat16, two in a byte: magic numbers with fma or sub, through float32, and Triton."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ case = Case(
     variants={
         "fma": four(MAGIC + "mov.b32 zero, 0xC308C308; fma.rn.bf16x2 ${0}, ${0}, one, zero;"),  # -136
         "sub": four(MAGIC + "mov.b32 zero, 0x43084308; sub.rn.bf16x2 ${0}, ${0}, zero;"),
-        # Numbers this small leave the lower half of a float32 empty.
+        # For numbers this small the lower half of a float32 is zero.
         "float32": asm(
             """{
                 .reg .b32 x, y;

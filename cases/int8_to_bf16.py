@@ -1,4 +1,4 @@
-"""int8 to bfloat16, four a register: magic numbers by prmt, and Triton."""
+"""int8 to bfloat16, four in a register: magic numbers by prmt, and Triton."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def four(text):
 
 
 def floats():
-    """8388608 + 128 + q by bytes below 0x4B00, less 8388736; what a float32 holds in its upper half is bfloat16."""
+    """8388608 + 128 + q with q in the low byte of 0x4B000000, minus 8388736; a float32's upper half is bfloat16."""
     steps = "\n".join(f"prmt.b32 x{k}, t, 0x4B000000, 0x744{k}; sub.rn.f32 x{k}, x{k}, 0f4B000080;" for k in range(4))
     return f"""{{
         .reg .b32 t;

@@ -1,4 +1,4 @@
-"""int8 to float16, four a register: magic numbers by prmt, cvt, and Triton."""
+"""int8 to float16, four in a register: magic numbers by prmt, cvt, and Triton."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ case = Case(
     outputs={"y": F16},
     reference=partial(conversion.convert, source=I8, target=F16),
     variants={
-        # 1024 + 128 + q: 0x64 above a byte whose top bit is flipped; less 1152, 0x6480.
+        # 1024 + 128 + q: 0x64 above a byte with its top bit flipped; minus 1152, which is 0x6480.
         "prmt": four(
             """{
                 .reg .b32 t, magic, zero;

@@ -10,7 +10,7 @@ from ._device.leading_zeros import leading_in_triton, trailing_in_triton
 
 
 def trailing(x):
-    """Zeros below the lowest one; 32 of 0."""
+    """The number of zeros below the lowest one; 32 for 0."""
     lowest = x & -x
     return torch.where(x == 0, 32, 31 - bits.clz(lowest))
 
@@ -23,7 +23,7 @@ case = Case(
     reference=bits.clz,
     variants={
         "clz": asm("clz.b32 $0, $1;", packs=(1,)),
-        "bfind": asm("bfind.u32 $0, $1; sub.u32 $0, 31, $0;"),  # of zero bfind gives -1
+        "bfind": asm("bfind.u32 $0, $1; sub.u32 $0, 31, $0;"),  # bfind gives -1 for zero
         "bfind.shiftamt": asm("bfind.shiftamt.u32 $0, $1; min.u32 $0, $0, 32;"),
         "popc": asm(f"{{ .reg .b32 t; mov.b32 $0, $1;\n{FILLED}\nnot.b32 $0, $0; popc.b32 $0, $0; }}"),
         "triton": plain(leading_in_triton),

@@ -1,4 +1,4 @@
-"""x, or a hundredth of it below zero, float32: a guarded multiplication, selp, the maximum of both, and Triton."""
+"""x, or x / 100 if it is negative, float32: a guarded multiplication, selp, the maximum of both, and Triton."""
 
 import torch
 import triton
@@ -19,7 +19,7 @@ def in_triton(x):
 
 
 def leaky(x):
-    """x where it is above zero; else the rounded product with 0.01, which keeps NaN and -0."""
+    """x if it is above zero; else the rounded product with 0.01, which keeps NaN and -0."""
     product = arithmetic.mul(x, torch.full_like(x, HUNDREDTH))
     return torch.where(comparison.compare(x, torch.zeros_like(x), "gt"), x, product)
 

@@ -19,7 +19,7 @@ def in_triton(a, b, c):
 
 
 def three(a, b, c):
-    """Bits of b where a is set and of c elsewhere; what two of three have; the parity of the three."""
+    """b where a is set, else c; the majority of the three; the parity of the three."""
     return bits.lop3(a, b, c, SELECTION), bits.lop3(a, b, c, MAJORITY), bits.lop3(a, b, c, PARITY)
 
 

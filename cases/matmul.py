@@ -1,8 +1,8 @@
 """Matrix products by tensor cores, whole kernels: floats of 16 and 32 bits, with each generation's own bits.
 
-A product's last bits depend on how a generation adds. So there are two variants, the same kernel: one held to the
-tensor cores from Hopper on, one to those of Ampere and Ada. Each says that the others' bits differ. Tiles are 32 x 32:
-small enough for `mma` on Hopper and Blackwell too, where larger ones become other instructions.
+A product's last bits depend on how a generation adds. So the kernel has two variants: one is judged by the tensor cores
+from Hopper on, one by those of Ampere and Ada. Each declares that the others' bits differ. Tiles are 32 x 32: small
+enough for `mma` also on Hopper and Blackwell, which use other instructions for larger tiles.
 """
 
 import ml_dtypes
@@ -19,7 +19,7 @@ WHY = "its tensor cores add 16 bytes of a row at a time with 24 fraction bits, o
 
 
 def floats(fmt, dtype, stored=None):
-    """A case for a format, with a variant for each generation. `stored`: the format in memory, where it is another."""
+    """A case for a format, with a variant for each generation. `stored`: the format in memory, if it differs."""
     held = stored or fmt
     return Case(
         inputs={"a": held["M", "K"], "b": held["K", "N"]},

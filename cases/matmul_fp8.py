@@ -1,6 +1,6 @@
 """Matrix products of e4m3 and e5m2 by tensor cores, in tiles of 64 rows, which Hopper multiplies by wgmma.
 
-Its `mma` has no floats of 8 bits. `wgmma` keeps fewer bits of a sum than the tensor cores of other generations.
+Hopper's `mma` has no 8-bit floats. `wgmma` keeps fewer bits of a sum than the tensor cores of other generations.
 """
 
 import ml_dtypes

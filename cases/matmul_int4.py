@@ -1,6 +1,6 @@
-"""float16 times int4, less 8: weights widened by lop3, or by Triton, on the way to the tensor cores.
+"""float16 times int4 minus 8: weights widened by lop3, or by Triton, before the tensor cores.
 
-What is widened is exact, so the bits are those of a product of float16: each generation's own.
+The widening is exact, so the bits are those of a float16 product, which depend on the generation.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def widened(generation):
 
 
 def weights(sizes, rng):
-    """Activations as of other products, and any weights."""
+    """Activations as for other products, and random weights."""
     activations = values(np.float16)(sizes, rng)["a"]
     return {"a": activations, "q": rng.integers(0, 1 << 16, size=(sizes["K"], sizes["N"] // 4), dtype=np.uint16)}
 

@@ -1,4 +1,5 @@
-"""The largest and the smallest of three float32: Blackwell's three-input max and min, two of two inputs, and Triton."""
+"""The largest and the smallest of three float32: Blackwell's three-input max and min, two with two inputs, and
+Triton."""
 
 import triton
 import triton.language as tl
@@ -12,7 +13,7 @@ THREE = since("sm_100a")
 
 @triton.jit
 def in_triton(a, b, c):
-    """NaN gives way to a number."""
+    """A number wins over NaN."""
     return tl.maximum(tl.maximum(a, b), c), tl.minimum(tl.minimum(a, b), c)
 
 
@@ -24,7 +25,7 @@ def nan_in_triton(a, b, c):
 
 
 def extremes(a, b, c, *, nan=False):
-    """(largest, smallest); of a NaN and a number the number, of three NaNs the canonical one; -0 is below +0."""
+    """(largest, smallest); numbers win over NaN, three NaNs give the canonical NaN; -0 is below +0."""
     most = arithmetic.maximum(arithmetic.maximum(a, b, nan=nan), c, nan=nan)
     return most, arithmetic.minimum(arithmetic.minimum(a, b, nan=nan), c, nan=nan)
 

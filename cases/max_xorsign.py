@@ -14,7 +14,7 @@ AMPERE = since("sm_86")
 
 @triton.jit
 def in_triton(a, b):
-    """The larger magnitude, under the exclusive or of the sign bits; a NaN gives way."""
+    """The larger magnitude, with the exclusive or of the sign bits; a number wins over NaN."""
     sign = (a.to(tl.uint32, bitcast=True) ^ b.to(tl.uint32, bitcast=True)) & 0x80000000
     size = tl.maximum(tl.abs(a), tl.abs(b)).to(tl.uint32, bitcast=True)
     return (size | sign).to(tl.float32, bitcast=True)
@@ -22,7 +22,7 @@ def in_triton(a, b):
 
 @triton.jit
 def smallest_in_triton(a, b):
-    """The smaller magnitude likewise; a NaN stays one."""
+    """The smaller magnitude likewise; NaN stays."""
     sign = (a.to(tl.uint32, bitcast=True) ^ b.to(tl.uint32, bitcast=True)) & 0x80000000
     size = tl.minimum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL).to(tl.uint32, bitcast=True)
     return (size | sign).to(tl.float32, bitcast=True)

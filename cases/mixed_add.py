@@ -12,7 +12,7 @@ MIXED = since("sm_100a")
 
 
 def widened(*codes, fmt, operation):
-    """The operation on float32, the last operand being that already; rounded once."""
+    """The operation on float32, rounded once; the last operand is already float32."""
     *narrow, last = codes
     return operation(*(conversion.convert(x, source=fmt, target=F32) for x in narrow), last)
 

@@ -20,7 +20,7 @@ def mixed(a, b, c):
     return integers.add(a, b, fmt=U16), arithmetic.add(wide, c)
 
 
-# Pack 2: two bytes in one register, two halves in one, two floats in two; in the same order for the outputs.
+# Pack 2: two bytes in one register, two halves in one, two floats in two; the outputs have the same order.
 case = Case(
     inputs={"a": U8, "b": U16, "c": F32},
     outputs={"sum": U16, "y": F32},

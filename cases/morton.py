@@ -12,7 +12,7 @@ MASKS = ((8, 0x00FF00FF), (4, 0x0F0F0F0F), (2, 0x33333333), (1, 0x55555555))
 
 @triton.jit
 def spread(x):
-    """Sixteen bits to the even places of a word."""
+    """Sixteen bits moved to the even places of a word."""
     x = (x | (x << 8)) & 0x00FF00FF
     x = (x | (x << 4)) & 0x0F0F0F0F
     x = (x | (x << 2)) & 0x33333333
@@ -21,7 +21,7 @@ def spread(x):
 
 @triton.jit
 def in_triton(x, y):
-    """Both spread, one a place higher."""
+    """Both spread, with y one place higher."""
     return spread(x.to(tl.uint32)) | (spread(y.to(tl.uint32)) << 1)
 
 

@@ -1,4 +1,4 @@
-"""Morton codes apart again: the bits at even and at odd places, by masks and in Triton."""
+"""Morton codes split again: the bits at even and at odd places, by masks and in Triton."""
 
 import triton
 import triton.language as tl
@@ -10,7 +10,7 @@ from references.formats import U16, U32
 
 @triton.jit
 def gathered(code):
-    """The bits at even places, side by side."""
+    """The bits at even places, gathered."""
     x = code & 0x55555555
     x = (x | (x >> 1)) & 0x33333333
     x = (x | (x >> 2)) & 0x0F0F0F0F

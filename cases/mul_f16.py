@@ -1,4 +1,4 @@
-"""The product of float16 numbers: one at a time, two an instruction, and plain Triton."""
+"""The product of float16 numbers: one at a time, two per instruction, and plain Triton."""
 
 import torch
 import triton

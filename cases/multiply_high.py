@@ -36,7 +36,7 @@ s32 = upper(
     {
         "mul.hi": asm("mul.hi.s32 $0, $1, $2;", packs=(1,)),
         "mul.wide": asm(WIDE.format("s32")),
-        # A negative factor counts 2^32 too much of the other one when read as unsigned.
+        # A negative factor read as unsigned adds 2^32 times the other factor, which is subtracted.
         "corrected": asm(
             "{ .reg .b32 t, u; mul.hi.u32 $0, $1, $2; shr.s32 t, $1, 31; and.b32 t, t, $2; "
             "shr.s32 u, $2, 31; and.b32 u, u, $1; sub.u32 $0, $0, t; sub.u32 $0, $0, u; }"

@@ -8,13 +8,13 @@ from references.formats import BF16, E2M1, E2M1X2, E2M3, E3M2, E4M3, E5M2, F32, 
 
 from ._device.mx_dequantize import dequantize, scaled_element
 
-NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 knows no scaled conversion
-SPECIAL = {E4M3: 0x7F, E5M2: 0x7C, E2M3: 0x20, E3M2: 0x20, E2M1: 8}  # the first magnitude that is no number
+NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 has no scaled conversion
+SPECIAL = {E4M3: 0x7F, E5M2: 0x7C, E2M3: 0x20, E3M2: 0x20, E2M1: 8}  # the first magnitude that is not a number
 SOURCE = "OCP Microscaling Formats 1.0, 6.1; PTX ISA, cvt: .scaled::n2::ue8m0"
 
 
 def fields(fmt: Format):
-    """What the Triton functions need to know of a format."""
+    """The constants of a format for the Triton functions."""
     return {"EXPONENT": fmt.exponent_bits, "MANTISSA": fmt.mantissa_bits, "SPECIAL": SPECIAL[fmt]}
 
 

@@ -11,7 +11,7 @@ from ._host.formats import fields
 
 
 def case_of(source: Format, fmt: Format, first: str):
-    """`first`: the target with which the conversion of float32 came."""
+    """`first`: the first target with the conversion from float32."""
     largest = np.float32(float(fraction(fmt, fmt.max_finite)))
     meta = {"EMAX": block_scaling.largest_exponent(fmt), **fields(fmt), "ROWS": 4, "COLUMNS": 64}
     asm = f"{{ .reg .b16 t; cvt.rn.satfinite.{fmt.name}x2.f32 t, $2, $1; cvt.u32.u16 $0, t; }}"

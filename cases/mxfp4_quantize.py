@@ -1,4 +1,4 @@
-"""MXFP4 quantisation, a whole kernel: blocks of 32 become two codes a byte and a ue8m0 scale, by three rules."""
+"""MXFP4 quantisation, a whole kernel: blocks of 32 become two codes in a byte and a ue8m0 scale, by three rules."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ._device.mxfp4_quantize import quantize
 
 
 def case_of(source: Format):
-    """Variants from one source format; rceil takes the reciprocal of 6 as torchao does, as a float32."""
+    """Variants for one source format; rceil uses the float32 reciprocal of 6, as torchao does."""
 
     def variant(rule, hardware=False, **policies):
         ratio = {"rceil": float(np.float32(1) / np.float32(6)), "rceil-div": 6.0}.get(rule, 0.0)

@@ -11,7 +11,7 @@ from ._host.formats import fields
 
 
 def to(target: Format, relu: bool = False):
-    """The reference: to nearest, ties to even, beyond the largest number that; NaN is 0x7f, or the largest number."""
+    """The reference: to nearest, ties to even, saturating; NaN is 0x7f, or the largest number."""
 
     def rounded(x):
         return conversion.convert(x, source=F32, target=target, satfinite=True, relu=relu)
@@ -20,7 +20,7 @@ def to(target: Format, relu: bool = False):
 
 
 def case_of(fmt: Format, first: str, **more):
-    """Variants of one format, whose instructions came with the target `first`."""
+    """Variants of one format, whose instructions exist from the target `first` on."""
     return Case(
         inputs={"x": F32},
         outputs={"y": fmt},

@@ -1,4 +1,4 @@
-"""float16 and bfloat16 to 8 and 6 bits: two an instruction, by way of float32, and integer arithmetic."""
+"""float16 and bfloat16 to 8 and 6 bits: two per instruction, through float32, and integer arithmetic."""
 
 import triton
 import triton.language as tl
@@ -9,12 +9,12 @@ from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, F16, Format
 
 from ._device.narrow import narrowed
 
-NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 knows .f16x2 to 8 bits alone
+NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 has only .f16x2 to 8 bits
 
 
 @triton.jit
 def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr):
-    """Codes are bytes; the conversion to float32 is exact, so that one rounding is left."""
+    """Codes are bytes; the conversion to float32 is exact, so there is only one rounding."""
     return narrowed(x.to(tl.float32), EXPONENT, MANTISSA, LARGEST, NAN).to(tl.uint8)
 
 

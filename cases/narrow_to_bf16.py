@@ -1,4 +1,4 @@
-"""8 and 6 bits to bfloat16: two an instruction, by way of float16 and float32, and by fields."""
+"""8 and 6 bits to bfloat16: two per instruction, through float16 and float32, and by fields."""
 
 import triton
 import triton.language as tl
@@ -9,12 +9,12 @@ from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, Format
 
 from ._device.narrow import widened
 
-NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 converts to float16 alone
+NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 converts only to float16
 
 
 @triton.jit
 def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, FIRST_SPECIAL: tl.constexpr):
-    """By way of float32; at most four bits of significand are exact in bfloat16."""
+    """Through float32; at most four significand bits are exact in bfloat16."""
     return widened(x, EXPONENT, MANTISSA, FIRST_SPECIAL).to(tl.bfloat16)
 
 
@@ -36,7 +36,7 @@ def over_f16(source: Format) -> str:
 
 
 def case_of(source: Format, first: str, special: int):
-    """`first`: the target with which the conversion to float16 came; `special`: the first magnitude that is none."""
+    """`first`: the first target with the conversion to float16; `special`: the first magnitude that is no number."""
     blackwell = since("sm_100a")
     direct = asm(f"cvt.rn.bf16x2.{source.name}x2 $0, $1;", targets=blackwell, refused=ALL - blackwell)
     fields = {"EXPONENT": source.exponent_bits, "MANTISSA": source.mantissa_bits, "FIRST_SPECIAL": special}

@@ -1,4 +1,4 @@
-"""8 and 6 bits to float16: two an instruction, by fields in one register, and Triton's cast."""
+"""8 and 6 bits to float16: two per instruction, by fields in one register, and Triton's cast."""
 
 import triton.language as tl
 
@@ -10,7 +10,7 @@ from ._device.narrow_to_f16 import FIELDS, UPPER_BYTES, cast, in_integers
 
 
 def without_nan(x):
-    """The numbers of e4m3, and 480 with its sign for NaN: what the fields alone say."""
+    """The values of the e4m3 fields, in which the code of NaN is 480 with its sign."""
     right = conversion.convert(x, source=E4M3, target=F16)
     return right.where((x & 0x7F) != 0x7F, 0x5F80 | (x & 0x80) << 8)
 

@@ -1,4 +1,4 @@
-"""nf4, two a byte, to float16: a table in registers read by prmt, a tree of selections, and Triton."""
+"""nf4, two in a byte, to float16: a table in registers read by prmt, a tree of selections, and Triton."""
 
 from harness import Case, asm, plain
 from references import dequantise

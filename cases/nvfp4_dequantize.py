@@ -1,4 +1,4 @@
-"""NVFP4 values, a byte each, times a block's e4m3 scale, to e4m3: one instruction, by way of float16, and Triton."""
+"""NVFP4 values, a byte each, times a block's e4m3 scale, to e4m3: one instruction, through float16, and Triton."""
 
 import triton
 
@@ -9,11 +9,11 @@ from references.formats import E2M1, E4M3
 from ._device.nvfp4_dequantize import OVER_F16, in_triton
 
 FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
-PTX_9_4 = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # Triton 3.9 brings the ptxas that has it
+PTX_9_4 = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # Triton 3.9 contains a ptxas that has it
 
 
 def scaled(q, s):
-    """The product, rounded once to nearest even; beyond 448 that, with its sign; NaN is 0x7f."""
+    """The product, rounded once to nearest even; overflow gives 448 with its sign; NaN is 0x7f."""
     return arithmetic.product(q, s, left=E2M1, right=E4M3, fmt=E4M3, satfinite=True)
 
 
@@ -30,7 +30,7 @@ case = Case(
     outputs={"y": E4M3},
     reference=scaled,
     variants={
-        # A product has six bits at most and is exact in float16. What stands above a code is nobody's.
+        # A product has at most six bits and is exact in float16. The bits above a code are undefined.
         "over-f16": asm(
             OVER_F16,
             constraints="=r,r,r",

@@ -1,4 +1,4 @@
-"""NVFP4 quantisation, a whole kernel: blocks of 16 bfloat16 become e2m1 codes, two a byte, and an e4m3 scale."""
+"""NVFP4 quantisation, a whole kernel: blocks of 16 bfloat16 become e2m1 codes, two in a byte, and an e4m3 scale."""
 
 import torch
 
@@ -15,7 +15,7 @@ FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm
 
 
 def reference(x):
-    """The same recipe on codes. max and min without .NaN pass a NaN over for a number: a block's scale ignores NaN."""
+    """The same recipe on codes. max and min without .NaN prefer a number, so a block's scale ignores NaN."""
     m, n = x.shape
     blocks = (x << 16).reshape(m, n // 16, 16)
     amax = arithmetic.absolute(blocks[..., 0])

@@ -10,7 +10,7 @@ from ._device.nvfp4_recipes import quantize
 
 # The encode scale, 448 * 6 over the tensor's largest magnitude. With 1.5 elements land on ties of e2m1.
 ENCODE = {BF16: 1.5, F16: 1.5, F32: float(np.float32(27.1))}
-# Largest magnitudes whose scale lies within an ulp of a tie: here the order of the roundings decides.
+# Largest magnitudes whose scale lies within an ulp of a tie, so that the order of the roundings matters.
 NEAR_TIES = (0x41069CCF, 0x40DBA188, 0x4170E2B8)
 
 
@@ -41,7 +41,7 @@ def near_ties(sizes, rng):
 
 
 def case_of(source: Format, *rules: str, **more):
-    """Rules by integers, and the first also with the conversion."""
+    """Rules with integer conversions, and the first also with the hardware's."""
     first = variant(source, rules[0], True, targets=since("sm_100a"), refused=ALL - since("sm_100a"))
     return Case(
         inputs={"x": source["M", "N"]},

@@ -1,4 +1,5 @@
-"""NVFP4 to bfloat16 and float16, a whole kernel: two codes a byte, e4m3 scales in 128 x 4 tiles, one scale a tensor."""
+"""NVFP4 to bfloat16 and float16, a whole kernel: two codes in a byte, e4m3 scales in 128 x 4 tiles, one scale per
+tensor."""
 
 import numpy as np
 
@@ -12,7 +13,7 @@ DECODE = float(np.float32(1.0) / np.float32(1536.0))  # the nearest float32: rou
 
 
 def case_of(target: Format):
-    """The conversion from two codes came with Blackwell."""
+    """The variants of one target; the conversion of two codes exists from Blackwell on."""
 
     def reference(q, s):
         scales = block_scaling.untiled_scales(s, rows=q.shape[0], columns=q.shape[1] // 16)

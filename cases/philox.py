@@ -1,4 +1,4 @@
-"""Philox4x32-10, the generator behind tl.rand: halves of products, wide products, Triton's own, and Triton by hand."""
+"""Philox4x32-10, the generator of tl.rand: halves of products, wide products, Triton's function, and plain Triton."""
 
 import triton
 import triton.language as tl
@@ -13,7 +13,7 @@ K0, K1 = hashes.PHILOX_KEY_STEPS
 
 @triton.jit
 def in_triton(c0, c1, c2, c3, k0, k1):
-    """What tl.randint4x runs."""
+    """The function that tl.randint4x calls."""
     return tl.philox_impl(c0, c1, c2, c3, k0, k1)
 
 

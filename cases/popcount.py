@@ -1,4 +1,4 @@
-"""How many bits are one: popc, sums within the word, and Triton."""
+"""The number of set bits: popc, sums within the word, and Triton."""
 
 import triton
 
@@ -9,7 +9,7 @@ from references.formats import U32
 
 @triton.jit
 def in_triton(x):
-    """Sums of neighbouring fields; a multiplication adds the bytes up in the highest one."""
+    """Sums of neighbouring fields; a multiplication sums the bytes in the highest one."""
     x = x - ((x >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     return (((x + (x >> 4)) & 0x0F0F0F0F) * 0x01010101) >> 24

@@ -12,7 +12,7 @@ from references.formats import U32
 
 @triton.jit
 def rotate_in_triton(x, n):
-    """Two shifts; the second by 0 where n is."""
+    """Two shifts; if n is 0, the second is also by 0."""
     return (x << (n & 31)) | (x >> ((32 - n) & 31))
 
 

@@ -26,7 +26,7 @@ case = Case(
     variants={
         "rsqrt.approx": asm("rsqrt.approx.f32 $0, $1;", packs=(1,), match=INVERSE),
         "rsqrt.approx.ftz": asm("rsqrt.approx.ftz.f32 $0, $1;", packs=(1,), match=INVERSE, ftz="required"),
-        # Of two roundings, each moves the result by at most an ulp of its own.
+        # Two roundings, each of which changes the result by at most an ulp.
         "rcp.rn-of-sqrt.rn": asm(
             "sqrt.rn.f32 $0, $1; rcp.rn.f32 $0, $0;", match=ulp(2, source="two roundings of half an ulp each")
         ),

@@ -1,4 +1,4 @@
-"""A running maximum and where it was: setp with two selp, guarded moves, set with lop3, and Triton; in a loop too."""
+"""A running maximum and its position: setp with two selp, guarded moves, set with lop3, and Triton; also in a loop."""
 
 import torch
 import triton
@@ -11,13 +11,14 @@ from references.formats import F32, I32
 
 @triton.jit
 def in_triton(best, place, x, here):
-    """Two selections by one comparison."""
+    """Two selections with one comparison."""
     larger = x > best
     return tl.where(larger, x, best), tl.where(larger, here, place)
 
 
 def later_if_larger(best, place, x, here):
-    """(x, here) where x > best, else (best, place): equals, both zeros among them, and NaN change nothing."""
+    """(x, here) if x > best, else (best, place): equal numbers, including zeros of both signs, and NaN change
+    nothing."""
     larger = comparison.compare(x, best, "gt")
     return torch.where(larger, x, best), torch.where(larger, here, place)
 
@@ -34,7 +35,7 @@ case = Case(
             "{ .reg .pred p; setp.gt.f32 p, $4, $2; mov.f32 $0, $2; mov.b32 $1, $3; @p mov.f32 $0, $4; "
             "@p mov.b32 $1, $5; }"
         ),
-        # The maximum and the comparison apart: max would give +0 for -0 and +0, and this keeps what came first.
+        # Select with the comparison instead of max, which gives +0 for -0 and +0: this keeps the first.
         "set-lop3": asm(
             "{ .reg .b32 t; set.gt.u32.f32 t, $4, $2; lop3.b32 $0, t, $4, $2, 0xCA; lop3.b32 $1, t, $5, $3, 0xCA; }"
         ),

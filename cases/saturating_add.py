@@ -24,7 +24,7 @@ case = Case(
         "64-bit": asm(
             "{ .reg .b64 x, y; cvt.s64.s32 x, $1; cvt.s64.s32 y, $2; add.s64 x, x, y; cvt.sat.s32.s64 $0, x; }"
         ),
-        # Both signs differ from the sum's: it has overflowed, and the number to stop at has the sign of a.
+        # If both signs differ from the sum's, it has overflowed, and the limit has the sign of a.
         "sign": asm(
             "{ .reg .pred p; .reg .b32 t, limit; add.s32 $0, $1, $2; lop3.b32 t, $0, $1, $2, 0x18; "
             "shr.s32 limit, $1, 31; xor.b32 limit, limit, 0x7FFFFFFF; setp.lt.s32 p, t, 0; selp.b32 $0, limit, $0, p; }"

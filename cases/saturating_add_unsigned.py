@@ -21,7 +21,7 @@ case = Case(
     outputs={"y": U16},
     reference=partial(words.add_clamped, fmt=U16),
     variants={
-        # The carry out of each half tells which one to fill with ones.
+        # A half whose sum has a carry is filled with ones.
         "two-in-a-word": asm(
             """{
                 .reg .b32 t, carry;

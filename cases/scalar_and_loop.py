@@ -1,4 +1,4 @@
-"""A polynomial by Horner's rule in a kernel: asm in its loop carries the result, and takes a scalar argument."""
+"""A polynomial by Horner's rule in a kernel: asm in a loop that carries the result and takes a scalar argument."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ STEPS = 5
 
 
 def steps(x, c):
-    """As many products, each fused with its sum; c is one value for all."""
+    """Repeated products, each fused with its sum; c is one value for all elements."""
     one = c.expand_as(x)
     # The kernel makes c a tensor by adding it to 0, which turns -0 into +0.
     total = arithmetic.add(one * 0, one)
@@ -29,7 +29,10 @@ def numbers(sizes, rng):
 
 
 def variant(how):
-    """One way to write the step. Two elements a register need two a thread: one would leave the second to padding."""
+    """One way to write the step.
+
+    Two elements in a register need two per thread; with one, the second would be padding.
+    """
     block = 256 if how == "two" else 128
     return kernel(horner, grid=lambda v: (-(-v["N"] // v["BLOCK"]),), meta={"STEPS": STEPS, "BLOCK": block, "HOW": how})
 

@@ -12,7 +12,7 @@ from ._device.blocks import tiled_offset
 
 @triton.jit
 def tile_by_offsets(s, t, M, K):
-    """Each scale to its place; what lies beyond the tensor is zero."""
+    """Store each scale to its place; places outside the tensor get zero."""
     row = tl.program_id(0) * 128 + tl.arange(0, 128)[:, None]
     column = tl.program_id(1) * 4 + tl.arange(0, 4)[None, :]
     values = tl.load(s + row * K + column, mask=(row < M) & (column < K), other=0)

@@ -8,8 +8,8 @@ from references.formats import F32
 
 from ._device.sigmoid import in_triton, rounded
 
-# Derived: e = ex2(-x log2 e) has a relative error of 2^-23.6 |x| + 2^-22, which moves the result by that times
-# s (1 - s), and |x| s (1 - s) is below 0.23. The rounding of 1 + e and the reciprocal add 1.5 ulp of 1 at most.
+# Derived: e = ex2(-x log2 e) has a relative error of 2^-23.6 |x| + 2^-22, which changes the result by that times s (1 -
+# s), and |x| s (1 - s) is below 0.23. The rounding of 1 + e and the reciprocal add 1.5 ulp of 1 at most.
 BY_EXPONENTIAL = absolute(2.0**-21.5, source="derived: 2^-23.6 * 0.23 + 2^-22 / 4 + 2^-24 + 2^-23 + reference")
 
 EXPONENTIAL = """

@@ -42,7 +42,7 @@ case = Case(
             "{ .reg .pred above, below; mov.f32 $0, 0f00000000; setp.gt.f32 above, $1, 0f00000000; "
             "setp.lt.f32 below, $1, 0f00000000; @above mov.f32 $0, 0f3F800000; @below mov.f32 $0, 0fBF800000; }"
         ),
-        "pair": asm(  # p|q: the comparison and its opposite, which holds of NaN
+        "pair": asm(  # p|q: the comparison and its opposite, which is true for NaN
             "{ .reg .pred p, q, z; setp.eq.f32 z, $1, 0f00000000; setp.gt.f32 p|q, $1, 0f00000000; "
             "selp.f32 $0, 0f3F800000, 0fBF800000, p; setp.nan.or.f32 z, $1, $1, z; @z mov.f32 $0, 0f00000000; }"
         ),

@@ -10,8 +10,8 @@ from ._device.silu import QUOTIENT, TANH, in_triton
 
 NEGATIVE = Domain("x <= 0", lambda values: values["x"] <= 0)
 
-# As of sigmoid, times x: for x > 0 the relative errors, 2^-22.3 of the sigmoid, 2^-23 of the division and 2^-24 of the
-# product; for x < 0 absolute ones, as e^-x grows without bound: |x|^2 s (1 - s) < 0.5 and |x| s < 0.28.
+# As for sigmoid, times x: for x > 0 relative errors, 2^-22.3 of the sigmoid, 2^-23 of the division and 2^-24 of the
+# product; for x < 0 absolute errors, as e^-x grows without bound: |x|^2 s (1 - s) < 0.5 and |x| s < 0.28.
 BOUND = absolute(
     2.0**-21, on=NEGATIVE, outside=relative(2.0**-21, source="derived beside it"), source="derived beside it"
 )

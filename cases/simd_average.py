@@ -12,12 +12,12 @@ shared = {"inputs": {"a": U8, "b": U8}, "outputs": {"y": U8}, "family": "bits an
 
 @triton.jit
 def average_in_triton(a, b):
-    """A wider sum."""
+    """A sum in a wider type."""
     return ((a.to(tl.uint32) + b.to(tl.uint32) + 1) >> 1).to(tl.uint8)
 
 
 def word(text):
-    """Asm on four bytes a register."""
+    """Asm on four bytes in a register."""
     return asm(text, constraints="=&r,r,r", pack=4)
 
 
@@ -25,7 +25,7 @@ case = Case(
     **shared,
     reference=words.average,
     variants={
-        # What either has, less half of what only one of them has.
+        # The bits of either, minus half of the bits that only one has.
         "word": word(
             "{ .reg .b32 t; xor.b32 t, $1, $2; shr.u32 t, t, 1; and.b32 t, t, 0x7F7F7F7F; or.b32 $0, $1, $2; "
             "sub.u32 $0, $0, t; }"

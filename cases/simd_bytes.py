@@ -18,7 +18,7 @@ def sum_in_triton(a, b):
 
 
 def word(text):
-    """Asm on four bytes a register."""
+    """Asm on four bytes in a register."""
     return asm(text, constraints="=&r,r,r", pack=4)
 
 
@@ -26,7 +26,7 @@ case = Case(
     **shared,
     reference=partial(integers.add, fmt=U8),
     variants={
-        # The top bits are added apart, so that no carry leaves its byte.
+        # The top bits are added separately, so that no carry leaves its byte.
         "word": word(
             "{ .reg .b32 s, t; and.b32 s, $1, 0x7F7F7F7F; and.b32 t, $2, 0x7F7F7F7F; add.u32 s, s, t; "
             "xor.b32 t, $1, $2; and.b32 t, t, 0x80808080; xor.b32 $0, s, t; }"

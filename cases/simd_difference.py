@@ -12,7 +12,7 @@ shared = {"inputs": {"a": U8, "b": U8}, "outputs": {"y": U8}, "family": "bits an
 
 @triton.jit
 def difference_in_triton(a, b):
-    """The larger less the smaller one."""
+    """The larger minus the smaller."""
     return tl.maximum(a, b) - tl.minimum(a, b)
 
 
@@ -20,7 +20,7 @@ case = Case(
     **shared,
     reference=words.absolute_difference,
     variants={
-        # Bytes 0 and 2, then bytes 1 and 3, each in a half of its own.
+        # Bytes 0 and 2, then bytes 1 and 3, each in its own half.
         "u16x2": asm(
             """{
                 .reg .b32 a, b, x, y;

@@ -8,7 +8,7 @@ from harness import Case, Domain, absolute, asm, plain, ulp
 from references import trigonometric
 from references.formats import F32
 
-# Beyond, the ISA promises nothing: the argument reduction loses its digits.
+# Outside these ranges the ISA states no bound, because the argument reduction loses precision.
 NEAR = Domain("|x| <= 2 pi", lambda values: abs(values["x"]) <= 6.283185)
 FAR = Domain("|x| <= 100 pi", lambda values: abs(values["x"]) <= 314.15926)
 LIBDEVICE = ulp(3, source="CUDA C++ Programming Guide, mathematical functions: sinf and cosf 2 ulp; the reference half")
@@ -29,7 +29,7 @@ def case_of(name, reference, pytorch, exponent):
         inputs={"x": F32},
         outputs={"y": F32},
         reference=reference,
-        # Where the bounds are nearest: of sin near and far, of cos likewise.
+        # Where errors come nearest to the bounds, in both ranges, for sin and cos.
         hard_cases=[(0xC0527E09,), (0xC39B846E,), (0x409CCDB6,), (0x439C53B9,)],
         pytorch=pytorch,
         variants={

@@ -10,8 +10,8 @@ from ._device.softplus import in_triton, with_log1p
 
 SMALL = Domain("x <= 20", lambda values: values["x"] <= 20)
 LARGE = ulp(1, source="beyond 20, e^-x is below a tenth of x's last place")
-# Derived: for x <= 20, e^x is off by a relative 2^-23.6 |x| + 2^-22, which is the absolute error of the logarithm at
-# most; lg2.approx adds a relative 2^-22 of up to 29, in base 2, and the sum in its argument 2^-24.
+# Derived: for x <= 20, e^x has a relative error of 2^-23.6 |x| + 2^-22, which bounds the absolute error of the
+# logarithm; lg2.approx adds a relative 2^-22 of up to 29, in base 2, and the sum in its argument 2^-24.
 FAST = absolute(2.0**-17, on=SMALL, outside=LARGE, source="derived beside it")
 
 # PyTorch's threshold: x itself beyond 20.

@@ -12,14 +12,14 @@ from references.formats import F16, F32, U16, U32
 
 @triton.jit
 def in_triton(x):
-    """All bits of a negative number flipped, the sign alone of another."""
+    """Flip all bits of a negative number, and only the sign of others."""
     bits = x.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
 
 @triton.jit
 def half_in_triton(x):
-    """The same in 16 bits, by a selection."""
+    """The same in 16 bits, with a selection."""
     bits = x.to(tl.uint16, bitcast=True)
     return tl.where(bits >= 0x8000, bits ^ 0xFFFF, bits | 0x8000).to(tl.uint16)
 
@@ -45,7 +45,7 @@ half = Case(
     outputs={"key": U16},
     reference=partial(words.sort_key, fmt=F16),
     variants={
-        # prmt spreads the sign of each half over it; the sign bit is set as well.
+        # prmt replicates the sign of each half over the half; the sign bit is also set.
         "two-in-a-word": asm(
             "prmt.b32 $0, $1, 0, 0xBB99; or.b32 $0, $0, 0x80008000; xor.b32 $0, $0, $1;",
             constraints="=&r,r",

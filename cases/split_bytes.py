@@ -1,4 +1,4 @@
-"""Four uint8 outputs of one word, and a word of four inputs: where several results below 32 bits stand in registers."""
+"""Four uint8 outputs of one word, and a word of four inputs: the register layout of several results below 32 bits."""
 
 from harness import Case, asm, plain
 from references.formats import U8, U32
@@ -12,7 +12,7 @@ def split(x):
 
 
 def joined(a, b, c, d):
-    """The word whose bytes they are, a the lowest."""
+    """The word with these bytes, a the lowest."""
     return a | b << 8 | c << 16 | d << 24
 
 
@@ -44,7 +44,7 @@ join = Case(
     outputs={"x": U32},
     reference=joined,
     variants={
-        # What stands above a byte in its register is nobody's: prmt takes the lowest byte of each alone.
+        # The bits above a byte in its register are undefined: prmt takes only the lowest byte of each.
         "pack1-prmt": asm(
             "{ .reg .b32 t; prmt.b32 t, $1, $2, 0x0040; prmt.b32 $0, $3, $4, 0x0040; prmt.b32 $0, t, $0, 0x5410; }",
             constraints="=&r,r,r,r,r",

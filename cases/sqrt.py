@@ -13,13 +13,13 @@ APPROXIMATE = relative(2.0**-23, source="PTX ISA, sqrt: .approx.f32, maximum rel
 
 @triton.jit
 def root(x):
-    """What Triton offers as fast."""
+    """Triton's fast square root."""
     return tl.sqrt(x)
 
 
 @triton.jit
 def rounded_root(x):
-    """What Triton offers as rounded."""
+    """Triton's correctly rounded square root."""
     return tl.sqrt_rn(x)
 
 

@@ -1,4 +1,4 @@
-"""The hyperbolic tangent: the approximate instruction, by way of an exponential, and libdevice's; halves in pairs."""
+"""The hyperbolic tangent: the approximate instruction, through an exponential, and libdevice's; halves in pairs."""
 
 import torch
 
@@ -37,7 +37,7 @@ case = Case(
 
 
 def halves(fmt: Format, kind: str, bound: float, first: str):
-    """One and two an instruction."""
+    """One and two per instruction."""
     match = absolute(bound, source="PTX ISA, tanh: .f16 maximum absolute error 2^-10.987, .bf16 2^-8")
     return Case(
         inputs={"x": fmt},

@@ -1,4 +1,4 @@
-"""One block of asm from one constant: in Triton, in a Gluon kernel, and as PyTorch and Helion take it."""
+"""One block of asm from one constant: in Triton, in a Gluon kernel, and in the form for PyTorch and Helion."""
 
 import triton
 import triton.language as tl
@@ -8,10 +8,10 @@ from triton.experimental.gluon import language as gl
 from harness import Case, asm, kernel, plain
 from references.formats import U32
 
-# The bytes of a word in the opposite order. The same three arguments are meant everywhere.
+# The bytes of a word in the opposite order. All spellings take the same three arguments.
 TEXT, CONSTRAINTS, PACK = "prmt.b32 $0, $1, 0, 0x0123;", "=r,r", 1
 SAME = {"TEXT": TEXT, "CONSTRAINTS": CONSTRAINTS, "PACK": PACK}
-# Under its own name functions for Triton would seem to use it: they call one of the same name.
+# Imported under another name, because functions for Triton call a function of the same name.
 try:
     from torch._higher_order_ops.inline_asm_elementwise import inline_asm_elementwise as torch_asm
 except ImportError:  # before torch 2.13
@@ -26,7 +26,7 @@ def in_triton(x, TEXT: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constex
 
 @gluon.jit
 def in_gluon(x, y, n, BLOCK: gl.constexpr, TEXT: gl.constexpr, CONSTRAINTS: gl.constexpr, PACK: gl.constexpr):
-    """Gluon's, on a layout that the kernel states."""
+    """Gluon's function, on a layout that the kernel states."""
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
     swapped = gl.inline_asm_elementwise(
@@ -36,7 +36,7 @@ def in_gluon(x, y, n, BLOCK: gl.constexpr, TEXT: gl.constexpr, CONSTRAINTS: gl.c
 
 
 def in_pytorch(x):
-    """PyTorch's, timed beside the variants after torch.compile; Helion's function is called alike."""
+    """PyTorch's function, timed after torch.compile beside the variants; Helion's function has the same arguments."""
     return torch_asm(x, asm_str=TEXT, constraints=CONSTRAINTS, dtype=x.dtype, is_pure=True, pack=PACK)
 
 

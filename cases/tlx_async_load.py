@@ -1,4 +1,4 @@
-"""TLX's async_load: a copy to shared memory that runs on, waited for by its group, whole and masked."""
+"""TLX's async_load: an asynchronous copy to shared memory with a wait for its group, whole and masked."""
 
 import triton
 import triton.language as tl
@@ -14,7 +14,7 @@ tlx = module_of_build("triton.language.extra.tlx")
 
 @triton.jit
 def copied(x, y, n: tl.constexpr):
-    """By an asynchronous copy, its group waited for."""
+    """An asynchronous copy, with a wait for its group."""
     i = tl.arange(0, n)
     view = tlx.local_view(tlx.local_alloc((n,), tl.int32, 1), 0)
     token = tlx.async_load_commit_group([tlx.async_load(x + i, view)])
@@ -24,7 +24,7 @@ def copied(x, y, n: tl.constexpr):
 
 @triton.jit
 def masked(x, y, n: tl.constexpr):
-    """The upper half of the copy is masked off, and loaded as usual."""
+    """The upper half of the copy is masked off, and loaded with an ordinary load."""
     i = tl.arange(0, n)
     view = tlx.local_view(tlx.local_alloc((n,), tl.int32, 1), 0)
     token = tlx.async_load_commit_group([tlx.async_load(x + i, view, mask=i < n // 2, other=0)])

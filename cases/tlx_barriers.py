@@ -24,7 +24,7 @@ def named(x, y, n: tl.constexpr):
 
 @triton.jit
 def awaited(x, y, n: tl.constexpr):
-    """One arrival at a memory barrier, and its first phase waited for."""
+    """One arrival at a memory barrier, and a wait for its first phase."""
     i = tl.arange(0, n)
     barriers = tlx.alloc_barriers(1, 1)
     view = tlx.local_view(tlx.local_alloc((n,), tl.int32, 1), 0)

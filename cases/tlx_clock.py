@@ -1,4 +1,4 @@
-"""TLX's clock64 around a load, beside asm that is not pure: both readings stay, and change no result."""
+"""TLX's clock64 around a load, and asm that is not pure: both readings stay and change no result."""
 
 import triton
 import triton.language as tl
@@ -14,7 +14,7 @@ tlx = module_of_build("triton.language.extra.tlx")
 
 @triton.jit
 def by_tlx(x, y, n: tl.constexpr):
-    """One more, between two readings whose difference nobody uses."""
+    """x + 1, between two readings whose difference is not used."""
     i = tl.arange(0, n)
     before = tlx.clock64()
     value = tl.load(x + i)

@@ -1,4 +1,4 @@
-"""TLX's numbers of a thread, of a block in its cluster, and of the cluster's blocks, beside plain Triton."""
+"""TLX's ids of a thread and of a block in its cluster, and the cluster's size, and plain Triton."""
 
 import torch
 import triton
@@ -14,7 +14,7 @@ tlx = module_of_build("triton.language.extra.tlx")
 
 @triton.jit
 def by_tlx(x, y, n: tl.constexpr):
-    """A thread's own number, its block's rank in its cluster, and the size of that."""
+    """A thread's number, its block's rank in its cluster, and the cluster's size."""
     i = tl.arange(0, n)
     tl.store(y + i, tl.load(x + i) + tlx.thread_id(0))
     tl.store(y + n + i, tl.load(x + i) + tlx.cluster_cta_rank())

@@ -1,4 +1,4 @@
-"""TLX's shared memory: local_alloc, local_store, and local_load of one of two buffers, beside plain Triton."""
+"""TLX's shared memory: local_alloc, local_store, and local_load of one of two buffers; and plain Triton."""
 
 import triton
 import triton.language as tl

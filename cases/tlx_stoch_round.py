@@ -1,4 +1,4 @@
-"""TLX's stoch_round of fbtriton 3.7.4, of float32 to four formats: its packed results are reversed, or nobody's."""
+"""TLX's stoch_round of fbtriton 3.7.4, of float32 to four formats: its packed results are reversed or undefined."""
 
 import triton
 import triton.language as tl

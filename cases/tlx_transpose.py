@@ -1,4 +1,4 @@
-"""TLX's local_trans: a transposed view of a buffer in shared memory, beside stores to other addresses."""
+"""TLX's local_trans: a transposed view of a buffer in shared memory, and stores to transposed addresses."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""TLX's vote_ballot_sync: a mask of the lanes whose number is positive, beside a sum of bits in plain Triton."""
+"""TLX's vote_ballot_sync: a mask of the lanes whose number is positive, and a sum of bits in plain Triton."""
 
 import torch
 import triton

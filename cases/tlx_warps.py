@@ -1,4 +1,4 @@
-"""TLX's warp_redux: the largest and smallest number of a warp, beside a reduction of rows in plain Triton."""
+"""TLX's warp_redux: the largest and smallest number of a warp, and a reduction of rows in plain Triton."""
 
 import triton
 import triton.language as tl
@@ -16,13 +16,13 @@ OPERATIONS = {"max": arithmetic.maximum, "min": arithmetic.minimum}
 
 @triton.jit
 def redux(x, y, n: tl.constexpr, OPERATION: tl.constexpr):
-    """An element a thread, so that a warp has 32 in a row."""
+    """One element per thread, so that a warp has 32 consecutive elements."""
     i = tl.arange(0, n)
     tl.store(y + i, tlx.warp_redux(tl.load(x + i), OPERATION))
 
 
 def of_warps(operation: str):
-    """ISA, redux.sync: NaN only where all are NaN, and then the canonical one; +0 > -0; .abs before."""
+    """ISA, redux.sync: NaN only if all are NaN, and then the canonical one; +0 > -0; .abs is applied first."""
 
     def reference(x):
         rows = (x & 0x7FFFFFFF if operation.startswith("abs") else x).reshape(-1, 32)

@@ -1,4 +1,4 @@
-"""A sum and what rounding lost, float32: Knuth's six operations, three where the first is larger, and Triton."""
+"""A sum and its rounding error, float32: Knuth's six operations, three if the first is larger, and Triton."""
 
 import triton
 
@@ -9,7 +9,7 @@ from references.formats import F32
 
 @triton.jit
 def in_triton(a, b):
-    """Compilers keep float operations as they stand; only products and sums may be fused."""
+    """Compilers do not reorder float operations; only products and sums may be fused."""
     s = a + b
     virtual = s - a
     return s, (a - (s - virtual)) + (b - virtual)

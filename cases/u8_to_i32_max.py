@@ -1,8 +1,8 @@
-"""The example of Triton's documentation: uint8 to int32, and the maximum of it and a float32, four at a time.
+"""The example of Triton's documentation: uint8 to int32, and the maximum of that and a float32, four at a time.
 
-As documented, its outputs are written before all of its inputs are read, and nothing tells the compiler. With each
-operand in a register of its own it works. LLVM may give an output and an input that it needs no longer one register,
-and in a loop with a running maximum it gives d and b one: b is then lost before max reads it.
+As documented, it writes outputs before it has read all inputs, without early clobbers. It works if each operand has its
+own register. But LLVM may put an output into the register of an input that is not needed later, and in a loop with a
+running maximum it does so with d and b: b is then lost before max reads it.
 """
 
 from harness import Case, ExpectedFailure, asm, plain

@@ -1,4 +1,4 @@
-"""(q - zero) * scale of two 4-bit numbers a byte, float16: magic numbers, integers and cvt, float32, and Triton."""
+"""(q - zero) * scale of two 4-bit numbers in a byte, float16: magic numbers, integers and cvt, float32, and Triton."""
 
 from harness import Case, asm, plain
 from references import dequantise
@@ -19,7 +19,7 @@ case = Case(
     outputs={"y": F16X2},
     reference=affine,
     variants={
-        # 1024 + n less 1024 + zero; 0x6400 is 1024, and prmt puts a byte below it in each half.
+        # 1024 + n minus (1024 + zero); 0x6400 is 1024, and prmt puts a byte below it in each half.
         "magic": asm(
             f"""{{
                 .reg .b16 s;

@@ -117,7 +117,7 @@ class Outcome:
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
     device: the UUID of the GPU that ran it.
-    undefined: whether the finding is that bits which nobody defined reached a store, an address or a branch.
+    undefined: whether the finding is that undefined bits reached a store, an address or a branch.
     identity: the digest of the experiment (`harness.model.identity.experiment`); "" where nothing ran.
     notes: remarks on how the bits were made, such as assignments of registers that were not tried.
     element: the number of the input element that the first finding is about, where that is known: replays begin there.

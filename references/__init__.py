@@ -1,1 +1,1 @@
-"""The right answers, bit for bit, written from the specifications and independent of the emulator."""
+"""Reference functions: correct results bit for bit, written from the specifications, independent of the emulator."""

@@ -2,17 +2,16 @@
 mode.
 
 All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
-is the format of operands and result. Subnormals are kept, unless `ftz=True` says `.ftz`: subnormal operands
-become zeros of their sign, and so do tiny results, decided as hardware decides (`references.rounding`).
-`ftz="results"` leaves the operands to the caller. NaN results are the canonical NaN of the format.
+is the format of operands and result. Subnormals are kept, unless `ftz=True` selects `.ftz`: subnormal operands become
+zeros of their sign, and so do tiny results, where tininess is decided as on hardware (`references.rounding`). With
+`ftz="results"` the caller flushes the operands. NaN results are the canonical NaN of the format.
 
-float64 carries the exact intermediate. Operands have at most p = 24 significant bits, so a product (2p <= 48
-bits) is exact, a sum is rounded to odd, and for quotients and roots the nearest float64 decides as the true
-value would: where a / b is not itself a boundary f (a number of at most p + 1 bits: a format value or a
-midpoint), it differs from f by a relative 2^-(2p+1) >= 2^-49 or more, since a - f*b is a whole multiple of
-the last place of f*b; for a root, from a - f*f likewise, by 2^-(2p+3) = 2^-51. The float64 result is off by a
-relative 2^-53 at most, and f is a float64. Exponents of all these intermediates stay far inside float64's
-range (at least 2^-298, below 2^257).
+Intermediates are float64. Operands have at most p = 24 significant bits, so a product (2p <= 48 bits) is exact. A sum
+is rounded to odd. For quotients and roots the nearest float64 rounds to the same result as the true value: where a / b
+is not itself a boundary f (a number of at most p + 1 bits: a format value or a midpoint), it differs from f by a
+relative 2^-(2p+1) >= 2^-49 or more, since a - f*b is a whole multiple of the last place of f*b. For a root the same
+argument with a - f*f gives 2^-(2p+3) = 2^-51. The float64 result has a relative error of at most 2^-53, and f is a
+float64. The exponents of all these intermediates are well inside float64's range (at least 2^-298, below 2^257).
 
 Sources: IEEE 754-2019 5.4.1, 6.1 to 6.3 (specials and signs of zero); PTX ISA 9, floating-point instructions.
 """
@@ -59,7 +58,7 @@ def sub(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", f
 
 def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a * b`. 0 * inf is NaN; the sign is the exclusive or of the signs, of zeros and infinities too."""
-    # float32 holds float16's products: 22 bits, from 2^-48 on.
+    # float32 represents products of float16 exactly: they have 22 bits and are multiples of 2^-48.
     exact = to_float32 if fmt.precision <= 12 and fmt.exponent_bits <= 5 else _exact
     left, right = (exact(fmt, operand(fmt, code, ftz)) for code in (a, b))
     return round_float64(fmt, left * right, rounding=rounding, ftz=bool(ftz))
@@ -68,7 +67,7 @@ def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", f
 def product(a: Tensor, b: Tensor, *, left: Format, right: Format, fmt: Format, satfinite: bool = False) -> Tensor:
     """`a * b` of codes of two formats, rounded once to a third, to nearest even.
 
-    With `satfinite` what is beyond `fmt` becomes its largest finite value. Sources: PTX ISA 9.4, 9.7.6.3.
+    With `satfinite` overflow gives the largest finite value of `fmt`. Sources: PTX ISA 9.4, 9.7.6.3.
     """
     return round_float64(fmt, _exact(left, a) * _exact(right, b), satfinite=satfinite)
 
@@ -86,7 +85,7 @@ def div(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", f
 
 
 def sqrt(a: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
-    """The square root. Of -0 it is -0, of anything below it NaN."""
+    """The square root: -0 for -0, NaN for negative operands."""
     return round_float64(fmt, torch.sqrt(_exact(fmt, a, ftz)), rounding=rounding, ftz=bool(ftz))
 
 
@@ -154,7 +153,7 @@ def _select(a: Tensor, b: Tensor, fmt: Format, direction: int, nan: bool, xorsig
     nan_a, nan_b = is_nan(fmt, a), is_nan(fmt, b)
     if xorsign_abs or absolute:
         a, b = a & fmt.magnitude_mask, b & fmt.magnitude_mask
-    # Not ordinals: those of -0 and +0 are equal, and here -0 is smaller.
+    # Ordinals do not serve here: -0 and +0 have equal ordinals, but -0 must be the smaller.
     place_a, place_b = (magnitude(fmt, code) ^ -sign(fmt, code) for code in (a, b))
     a_wins = place_a > place_b if direction > 0 else place_a < place_b
     result = torch.where((a_wins & ~nan_a) | nan_b, a, b)

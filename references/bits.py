@@ -24,18 +24,19 @@ MASK32 = 0xFFFFFFFF
 
 
 def _low_bits(count: Tensor, width: int = 64) -> Tensor:
-    """A mask of `count` low bits, for counts from 0 on; all `width` bits from there."""
+    """A mask of the `count` low bits, count >= 0; all `width` bits if count is larger."""
     full = -1 if width == 64 else (1 << width) - 1
     return torch.where(count >= width, full, (1 << count.clamp(max=width - 1)) - 1)
 
 
 def shl(a: Tensor, amount: Tensor, *, fmt: Format = U32) -> Tensor:
-    """`shl`: amounts from the width on give 0."""
+    """`shl`: amounts of at least the width give 0."""
     return torch.where(amount >= fmt.code_bits, 0, wrap(fmt, a << amount.clamp(max=fmt.code_bits - 1)))
 
 
 def shr(a: Tensor, amount: Tensor, *, fmt: Format = U32) -> Tensor:
-    """`shr`: fills with the sign for signed formats, else with zeros; amounts from the width on leave only the fill."""
+    """`shr`: fills with the sign for signed formats, else with zeros; amounts of at least the width give only the
+    fill."""
     if fmt.has_sign:
         return wrap(fmt, number(fmt, a) >> amount.clamp(max=63))
     return torch.where(amount >= fmt.code_bits, 0, shift_right(a, amount.clamp(max=fmt.code_bits - 1)))
@@ -50,7 +51,10 @@ def shf(low: Tensor, high: Tensor, amount: Tensor, *, left: bool, mode: Mode = "
 
 
 def _in_range(fmt: Format, amount: Tensor) -> Tensor:
-    """A position or length; the ISA restricts them to 0..255. Beyond, an H200 takes the low 8 bits in 32-bit forms."""
+    """A position or length.
+
+    The ISA restricts them to 0..255; in 32-bit forms an H200 uses the low 8 bits of larger ones.
+    """
     return amount & 255 if fmt.code_bits == 32 else amount
 
 
@@ -79,9 +83,9 @@ def bfi(a: Tensor, b: Tensor, position: Tensor, length: Tensor, *, fmt: Format =
 
 
 def bfind(a: Tensor, *, fmt: Format = U32, shift_amount: bool = False) -> Tensor:
-    """`bfind`: the position of the highest bit that is not the sign, or the shift that lifts it to the top.
+    """`bfind`: the position of the highest bit that differs from the sign, or the left shift that moves it to the top.
 
-    0xffffffff where there is none.
+    0xffffffff if there is none.
     """
     value = torch.where(sign(fmt, a) == 1, wrap(fmt, ~a), a)
     length = _length(value)
@@ -95,7 +99,7 @@ def _length(pattern: Tensor) -> Tensor:
 
 
 def clz(a: Tensor, *, fmt: Format = U32) -> Tensor:
-    """`clz`: leading zeros, the width for 0."""
+    """`clz`: the number of leading zeros; the width for 0."""
     return fmt.code_bits - _length(a)
 
 
@@ -124,7 +128,7 @@ def brev(a: Tensor, *, fmt: Format = U32) -> Tensor:
 def fns(mask: Tensor, base: Tensor, offset: Tensor) -> Tensor:
     """`fns`: the position of the n-th set bit counted from `base`, upwards for positive n; 0xffffffff if there is none.
 
-    `offset` is n as an s32 code; 0 asks for the bit at `base` itself. `base` beyond 31 is undefined.
+    `offset` is n as an s32 code; for n = 0 the result is `base` if that bit is set. `base` above 31 is undefined.
     """
     n = number(I32, offset)
     position = torch.full_like(mask, MASK32)
@@ -141,7 +145,7 @@ def fns(mask: Tensor, base: Tensor, offset: Tensor) -> Tensor:
 def bmsk(position: Tensor, width: Tensor, *, mode: Mode = "clamp") -> Tensor:
     """`bmsk`: `width` ones from bit `position` on; both mod 32 in wrap mode.
 
-    In clamp mode positions from 32 on give 0, and widths that reach beyond bit 31 stop there.
+    In clamp mode positions of at least 32 give 0, and the ones end at bit 31.
     """
     start, count = position & 31, width & 31
     mask = (_low_bits(count) << start) & MASK32
@@ -152,7 +156,10 @@ def bmsk(position: Tensor, width: Tensor, *, mode: Mode = "clamp") -> Tensor:
 
 
 def szext(a: Tensor, bits: Tensor, *, fmt: Format = I32, mode: Mode = "clamp") -> Tensor:
-    """`szext`: the low `bits` bits of a, extended to 32 by sign or zeros; from 32 on: clamp gives a, wrap mod 32."""
+    """`szext`: the low `bits` bits of a, sign- or zero-extended to 32.
+
+    For `bits` >= 32: clamp gives a, wrap takes it mod 32.
+    """
     count = bits & 31
     low = a & _low_bits(count)
     if fmt.has_sign:

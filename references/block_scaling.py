@@ -1,7 +1,8 @@
 """Block-scaled quantisation: OCP MX (blocks of 32, ue8m0 scales) and NVFP4 (blocks of 16, e4m3 scales), and back.
 
-Functions take int64 codes of float32, exactly converted from whatever stood in memory, in tensors [..., N], and return
-codes of elements [..., N] and of scales [..., N / block]. Elements are rounded to nearest even and saturate; -0 stays.
+Functions take int64 codes of float32 (converted exactly from the format in memory) in tensors [..., N], and return
+codes of elements [..., N] and of scales [..., N / block]. Elements are rounded to nearest even and saturate; -0 is
+kept.
 
 **MX** (OCP Microscaling 1.0, 6.3; the other rules are torchao's `ScaleCalculationMode` and cuBLAS's "1D block
 scaling"). With amax the largest magnitude of the block and the element format's largest number max = m * 2^emax, the
@@ -12,14 +13,14 @@ scale is
 | `floor` | 2^(floor(log2 amax) - emax): OCP's. Elements above max saturate |
 | `ceil` | 2^(ceil(log2 amax) - emax) |
 | `even` | `floor` of amax + half of an element's last place, which may make it an infinity (torchao) |
-| `rceil` | the power of two from amax * fl(1 / max) upwards; the product is rounded to float32 |
-| `rceil-div` | the same of the rounded quotient amax / max |
+| `rceil` | the least power of two not below amax * fl(1 / max), a product rounded to float32 |
+| `rceil-div` | the same for the rounded quotient amax / max |
 
 clamped to 2^-127 to 2^127. A NaN or an infinity in the block makes the scale NaN (0xff) and every element NaN: 0x7f in
-e4m3 and e5m2, and in formats without NaN the largest number, positive, as PTX's cvt has it. An all-zero block has the
-scale of amax 0: 2^-127, code 0; its elements are zeros with their signs. `rceil` and `rceil-div`
-give the same scales, as the tests show. Elements are x * 2^-scale, rounded once: a product
-below float32's normal numbers is far below half of any element format's smallest.
+e4m3 and e5m2, and in formats without NaN the largest positive number, as in PTX's cvt. An all-zero block has the scale
+for amax 0: 2^-127, code 0; its elements are zeros with their signs. `rceil` and `rceil-div` give the same scales, as
+the tests show. Elements are x * 2^-scale, rounded once: a product below float32's normal numbers is far below half of
+any element format's smallest.
 
 **NVFP4**: max = 6; `encode` is the scale of the whole tensor, about 448 * 6 / amax of the tensor.
 
@@ -30,15 +31,15 @@ below float32's normal numbers is far below half of any element format's smalles
 | `flashinfer` | encode * (amax * fl(1 / 6)) | 1 / (scale * fl(1 / encode)), 0 for scale 0 |
 | `torchao` | (amax / 6) / g, at least 2^-6, with g = fl(1 / encode) | none: the quotient x / (g * scale) |
 
-Every operation is rounded to float32. So a block too small for its scale, whose scale is 0, gives zeros in `divide`
-and `flashinfer`, +-6 for all that is large enough in `transformer-engine`, and ordinary elements in `torchao`.
+Every operation is rounded to float32. So a block whose scale underflows to 0 gives zeros in `divide` and `flashinfer`,
++-6 for all elements that are large enough in `transformer-engine`, and ordinary elements in `torchao`.
 
-FlashInfer and TensorRT-LLM use `rcp.approx.ftz`, whose last bit no specification says; here its results are correctly
-rounded. An approximate reciprocal moves an element that lies within an ulp of a tie. A NaN in the block is passed over
-by `max` in `divide`, `transformer-engine` and `flashinfer`, and is itself +6; in `torchao` it makes the scale NaN and
-every element +6, as PTX's conversion has it. A block of nothing but NaN has the scale NaN, but in `transformer-engine`,
-whose maximum starts at 0, the scale 0. An infinity makes the scale 448, and elements saturate: those that are
-finite as any other, infinity at 6.
+FlashInfer and TensorRT-LLM use `rcp.approx.ftz`, whose last bit no specification defines; here its results are
+correctly rounded. An approximate reciprocal can change only elements within an ulp of a tie. In `divide`,
+`transformer-engine` and `flashinfer`, `max` ignores a NaN in the block, and the NaN element becomes +6. In `torchao` it
+makes the scale NaN and every element +6, as PTX's conversion does. A block with only NaN has the scale NaN, except in
+`transformer-engine`, where it is 0, because the maximum starts at 0. An infinity makes the scale 448; elements saturate
+as usual, and the infinity becomes 6.
 
 Sources: OCP Microscaling Formats 1.0; cuBLAS, narrow precision data types; torchao, prototype/mx_formats;
 TransformerEngine, common/cast/nvfp4; FlashInfer and TensorRT-LLM, cvt_warp_fp16_to_fp4; PTX ISA, tcgen05 scale
@@ -76,7 +77,10 @@ def largest_exponent(target: Format) -> int:
 
 
 def mx_scale(amax: Tensor, *, target: Format, rule: MxRule = "floor") -> Tensor:
-    """ue8m0 codes of the scales of blocks whose largest magnitudes, as float32 codes, are `amax`; NaN counts as one."""
+    """ue8m0 codes of the scales of blocks.
+
+    `amax`: float32 codes of their largest magnitudes, NaN for a block with NaN.
+    """
     emax = largest_exponent(target)
     if rule in ("rceil", "rceil-div"):
         largest = fraction(target, target.max_finite)
@@ -167,10 +171,10 @@ def nvfp4_dequantize(codes: Tensor, scale: Tensor, *, decode_scale: float, targe
 
 
 def tiled_scales(scale: Tensor, *, fill: int = 0) -> Tensor:
-    """Scales [M, K] in the order in which tensor cores read them: 1-d, tile by tile of 128 rows and 4 columns.
+    """Scales [M, K] in the order in which tensor cores read them: 1-d, in tiles of 128 rows and 4 columns.
 
     M is padded to a multiple of 128 and K to one of 4, with `fill`. Tiles follow each other along a row of tiles first.
-    In the 512 bytes of a tile, row r and column c stand at 16 * (r % 32) + 4 * (r // 32) + c: rows 32 apart are
+    In the 512 bytes of a tile, row r and column c are at offset 16 * (r % 32) + 4 * (r // 32) + c: rows 32 apart are
     neighbouring 4-byte words. Sources: cuBLAS, 1D block scaling factors layout; PTX ISA, tcgen05.mma scale factors.
     """
     m, k = scale.shape

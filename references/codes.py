@@ -1,4 +1,4 @@
-"""What a code means: storage, class, place on the line of values, exact value, text. Nothing here rounds.
+"""The meaning of codes: storage, class, ordinal, exact value, text. Nothing in this module rounds.
 
 See `references.formats` for the conventions; users import these functions from there.
 """
@@ -17,7 +17,7 @@ Codes = Any  # a Python int, a numpy int64 array or a torch int64 tensor: one co
 
 
 class Class(IntEnum):
-    """What kind of value a code is; integers are ZERO or NORMAL."""
+    """The class of a code's value; integers are ZERO or NORMAL."""
 
     ZERO = 0
     SUBNORMAL = 1
@@ -71,8 +71,7 @@ def unpack(fmt: Format, units: Codes) -> Codes:
 def pack(fmt: Format, codes: Codes) -> Codes:
     """Codes to storage units in the format's storage dtype; the last dimension shrinks by `codes_per_unit`.
 
-    `ValueError` where the last dimension is not a multiple of it, or is missing. Bits above a code are
-    dropped.
+    `ValueError` if the last dimension is not a multiple of it, or is missing. Bits above a code are dropped.
     """
     codes = as_codes(codes)
     if fmt.code_bits < 64:
@@ -101,9 +100,10 @@ def sign(fmt: Format, codes: Codes) -> Codes:
 
 
 def magnitude(fmt: Format, codes: Codes) -> Codes:
-    """The code without its sign and ignored bits, shifted down; for floats it grows with the absolute value.
+    """The code without its sign and without ignored bits, shifted down; for floats it increases with the absolute
+    value.
 
-    uint64 has no non-negative int64 magnitude: its codes come back as they are.
+    uint64 codes do not fit a non-negative int64 and are returned unchanged.
     """
     return (codes & fmt.magnitude_mask) >> fmt.ignored_bits if fmt.magnitude_mask < 1 << 63 else codes
 
@@ -149,17 +149,17 @@ def classify(fmt: Format, codes: Codes) -> Codes:
     return subnormal * Class.SUBNORMAL + normal * Class.NORMAL + infinity * Class.INFINITY + nan * Class.NAN
 
 
-# ---- The line of values ----------------------------------------------------------------------------------
+# ---- Ordinals --------------------------------------------------------------------------------------------
 
 _MIN64 = -(1 << 63)
 
 
 def ordinal(fmt: Format, codes: Codes) -> Codes:
-    """Place on the line of values: neighbours differ by one, zeros of both signs are 0 (floats and signed
-    integers).
+    """The ordinal of each code in the order of values: neighbours differ by one, and zeros of both signs have 0 (floats
+    and signed integers).
 
-    Infinity follows the largest finite value; ordinals of NaNs lie beyond it and mean nothing. uint64 codes
-    are shifted down by 2^63 to fit. Differences of 64-bit ordinals can overflow: use `distance`.
+    Infinity follows the largest finite value; ordinals of NaNs lie beyond it and have no meaning. uint64 codes are
+    shifted down by 2^63 to fit. Differences of 64-bit ordinals can overflow: use `distance`.
     """
     if fmt.kind == "signed":
         return (codes & fmt.max_finite) + sign(fmt, codes) * -(1 << fmt.sign_shift)
@@ -169,7 +169,7 @@ def ordinal(fmt: Format, codes: Codes) -> Codes:
 
 
 def from_ordinal(fmt: Format, ordinals: Codes) -> Codes:
-    """The code at a place on the line of values; `ordinal` undone, except that 0 gives +0."""
+    """The code with an ordinal: the inverse of `ordinal`, except that 0 always gives +0."""
     if fmt.kind == "float" and fmt.has_sign:
         negative = (ordinals < 0) * 1
         top = _MIN64 if fmt.code_bits == 64 else 1 << fmt.sign_shift
@@ -182,7 +182,7 @@ def from_ordinal(fmt: Format, ordinals: Codes) -> Codes:
 
 
 def distance(fmt: Format, left: Codes, right: Codes) -> Codes:
-    """Ulps between two codes: the absolute difference of their ordinals, 2^63 - 1 where that does not fit."""
+    """Ulps between two codes: the absolute difference of their ordinals, or 2^63 - 1 if that does not fit."""
     a, b = ordinal(fmt, left), ordinal(fmt, right)
     if isinstance(a, int) and isinstance(b, int):
         return min(abs(a - b), ~_MIN64)
@@ -218,8 +218,8 @@ def _significand(fmt: Format, codes: Codes) -> tuple[Codes, Codes]:
 
 
 def value(fmt: Format, code: int) -> float | int:
-    """The exact value of one code; every float format here fits a Python float. NaNs and infinities become
-    floats'.
+    """The exact value of one code; every float format here fits a Python float. NaNs and infinities become those of
+    Python floats.
     """
     code = int(code) & fmt.code_mask
     if not fmt.is_float:
@@ -266,7 +266,7 @@ def to_float64(fmt: Format, codes: Codes) -> Codes:
 def to_float32(fmt: Format, codes: Codes) -> Codes:
     """The exact values of an array of codes of a float format as float32, numpy or torch; NaNs stay NaNs.
 
-    `ValueError` for formats with values that are none of float32.
+    `ValueError` for formats with values that float32 cannot hold.
     """
     if not fmt.is_float or fmt.code_bits > 32:
         raise ValueError(f"{fmt.name} values do not all fit float32")
@@ -288,9 +288,9 @@ def _library(codes: Codes) -> tuple[Any, Any]:
 
 
 def encode(fmt: Format, number: float | int | Fraction) -> int:
-    """The code of a value that the format holds exactly; `ValueError` names the value where it does not.
+    """The code of a value that the format holds exactly. Raises `ValueError` with the value if it does not.
 
-    -0.0 keeps its sign where the format has a signed zero; NaN gives the canonical NaN.
+    -0.0 keeps its sign if the format has a signed zero; NaN gives the canonical NaN.
     """
     if not fmt.is_float:
         if number == int(number) and -(fmt.max_finite + 1) * fmt.has_sign <= number <= fmt.max_finite:
@@ -326,16 +326,17 @@ def _encode_positive(fmt: Format, size: Fraction) -> int | None:
 
 
 def floor_log2(size: Fraction) -> int:
-    """The exponent of the largest power of two that is not above a positive number."""
+    """The exponent of the largest power of two not above a positive number."""
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     below = size.numerator << max(-exponent, 0) < size.denominator << max(exponent, 0)
     return exponent - int(below)
 
 
 def render(fmt: Format, code: int) -> str:
-    """`0x3f800000 (1.0)`: the bits in hexadecimal and a decimal that tells the value from its neighbours.
+    """`0x3f800000 (1.0)`: the bits in hexadecimal, and a decimal number that distinguishes the value from its
+    neighbours.
 
-    Formats narrower than float32 are shown with float32's digits, so that 65504 does not read 65500.
+    Formats narrower than float32 get float32's number of digits, so that 65504 is not shown as 65500.
     """
     code = int(code) & fmt.code_mask
     return f"0x{code:0{-(-fmt.code_bits // 4)}x} ({_decimal(fmt, code)})"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _ORDERED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    # from (less, equal, greater), at most one of which holds; none where the operands are unordered
+    # from (less, equal, greater), of which at most one is true; none if the operands are unordered
     "eq": lambda less, equal, greater: equal,
     "ne": lambda less, equal, greater: less | greater,
     "lt": lambda less, equal, greater: less,
@@ -27,7 +27,7 @@ _ORDERED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "ge": lambda less, equal, greater: greater | equal,
     "num": lambda less, equal, greater: less | equal | greater,
 }
-# Unsigned integer spellings, and the unordered float comparisons: true for NaN, otherwise as the ordered one.
+# Unsigned integer spellings, and the unordered float comparisons: true for NaN, otherwise like the ordered one.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
 COMPARISONS = (*_ORDERED, *_UNSIGNED, *_UNORDERED, "nan")
@@ -55,7 +55,7 @@ def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32, ftz: Ftz 
 
 
 def compare_all(a: Tensor, b: Tensor, *, operators: Sequence[str], fmt: Format = F32, ftz: Ftz = False) -> Tensor:
-    """Several comparisons in one code: bit k says whether `operators[k]` holds of a and b."""
+    """Several comparisons in one code: bit k is the comparison of a and b with `operators[k]`."""
     holds = [compare(a, b, operator, fmt=fmt, ftz=ftz).to(torch.int64) << k for k, operator in enumerate(operators)]
     return torch.stack(holds).sum(0)
 

@@ -1,17 +1,18 @@
 """Conversions between formats: PTX's `cvt`, element by element, and the table-based quantisation to e2m1.
 
 All functions take and return int64 code tensors, one code per element (two's complement for 64-bit formats);
-packing is the format's affair. `ftz=True` flushes float32 operands and float32 results and nothing else (ISA), and
-`ftz="results"` float32 results alone.
+the format describes the packing. `ftz=True` flushes float32 operands and float32 results and nothing else (ISA);
+`ftz="results"` flushes only float32 results.
 
-Sources: PTX ISA 9, cvt; OCP Microscaling 1.0 (formats); IEEE 754-2019 5.4 and 5.8. NaN: to a float format the
-canonical NaN; to e2m1, e2m3 and e3m2, which have none, the largest positive value; to integers 0, but the top
-bit alone where the source is float64 or the target has 64 bits (ISA: "1 << (BitWidth(dtype) - 1)"). ISA and NVIDIA's
-cuda_fp8.h: ue8m0 takes the magnitude of its operand.
+Sources: PTX ISA 9, cvt; OCP Microscaling 1.0 (formats); IEEE 754-2019 5.4 and 5.8. NaN becomes the canonical NaN of a
+float format. In e2m1, e2m3 and e3m2, which have no NaN, it becomes the largest positive value. As an integer it becomes
+0; if the source is float64 or the target has 64 bits, only the top bit is set (ISA: "1 << (BitWidth(dtype) - 1)"). ISA
+and NVIDIA's cuda_fp8.h: ue8m0 takes the magnitude of its operand.
 
-Where the ISA is silent, as on an H200: sign and the upper bits of a NaN's payload stay in conversions to and from
-float64, which set the quiet bit, and from bfloat16 to float32, bit for bit; with `.ftz` a float32 NaN becomes the
-canonical one first. To float16, `.ftz` flushes nothing: with rm and rp a subnormal operand gives the smallest result.
+The following is not defined by the ISA and was measured on an H200. Conversions to and from float64 keep the sign and
+the upper bits of a NaN's payload and set the quiet bit; bfloat16 to float32 keeps a NaN's bits; with `.ftz` a float32
+NaN becomes the canonical one first. To float16, `.ftz` flushes nothing: with rm and rp a subnormal operand gives the
+smallest result.
 """
 
 from __future__ import annotations
@@ -70,10 +71,9 @@ def convert(
 ) -> Tensor:
     """`cvt` of each code from one format to another.
 
-    `rounding` serves float results and integer results alike (PTX spells the latter .rni, .rzi, .rmi, .rpi).
-    Integer results saturate when the source is a float; between integers only with `sat`. `satfinite` turns
-    infinities and overflow into the largest finite value, `relu` negative results and -0 into +0, `sat`
-    clamps a float result to [0, 1].
+    `rounding` applies to float and integer results (PTX spells the latter .rni, .rzi, .rmi, .rpi). Integer results
+    saturate when the source is a float; between integers only with `sat`. `satfinite` turns infinities and overflow
+    into the largest finite value, `relu` negative results and -0 into +0, `sat` clamps a float result to [0, 1].
     """
     if target.is_float and source.is_float:
         result = _float_to_float(codes, source, target, rounding, satfinite, ftz)
@@ -89,7 +89,7 @@ def convert(
 
 
 def _single(codes: Tensor, source: Format, ftz: Ftz) -> Tensor:
-    """An operand of cvt: float32 alone is flushed."""
+    """An operand of cvt; only float32 is flushed."""
     return operand(source, codes, ftz) if source is F32 else codes
 
 
@@ -112,7 +112,8 @@ def _float_to_float(
 
 
 def _carried_nan(codes: Tensor, source: Format, target: Format) -> Tensor:
-    """Sign and payload of NaNs in another format; quiet to and from float64; without NaNs in it, `nan_code`."""
+    """NaNs converted to another format with sign and payload; quiet to and from float64; `nan_code` if it has no
+    NaN."""
     if target.infinity_code is None:
         return torch.full_like(codes, nan_code(target))
     shift = target.mantissa_bits - source.mantissa_bits
@@ -125,7 +126,7 @@ def _carried_nan(codes: Tensor, source: Format, target: Format) -> Tensor:
 def _integer_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding) -> Tensor:
     negative = sign(source, codes) == 1
     value = codes | -(negative.to(torch.int64) << source.sign_shift) if source.has_sign else codes
-    size = torch.where(negative, -value, value)  # 2^63 stays the pattern of 2^63
+    size = torch.where(negative, -value, value)  # the pattern of 2^63 negates to itself
     wide = ~unsigned_less(size, torch.full_like(size, 1 << 60))
     significand = torch.where(wide, shift_right(size, 4), size)
     sticky = (wide & (size & 15 != 0)).to(torch.int64)
@@ -163,7 +164,7 @@ def _integral(codes: Tensor, source: Format, rounding: Rounding) -> tuple[Tensor
     negative, significand, exponent = decompose(source, codes)
     beyond = (bit_length(significand) + exponent > 64) | is_infinity(source, codes)
     whole = significand << exponent.clamp(0, 63)
-    # Rounding to a format with as many bits as are left of the point rounds to an integer; here by hand.
+    # Rounding to as many bits as lie left of the binary point rounds to an integer; done here step by step.
     right = (-exponent).clamp(0, 63)
     kept = significand >> right
     rest = significand - (kept << right)
@@ -180,8 +181,8 @@ def _integral(codes: Tensor, source: Format, rounding: Rounding) -> tuple[Tensor
 
 
 def integral_value(codes: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
-    """`cvt.rni.f32.f32` and its like: round to an integral value of the same format; the sign of zero is
-    kept. No result is tiny.
+    """`cvt.rni.f32.f32` and similar forms: round to an integral value of the same format; the sign of zero is kept. No
+    result is tiny.
     """
     codes = _single(codes, fmt, ftz)
     negative, size, _ = _integral(codes, fmt, rounding)
@@ -192,8 +193,8 @@ def integral_value(codes: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn
 
 
 def integer_to_integer(codes: Tensor, *, source: Format, target: Format, sat: bool = False) -> Tensor:
-    """Extend as the source's signedness says or chop; with `sat`, clamp to the target's range instead of
-    chopping.
+    """Extend according to the source's signedness, or truncate; with `sat`, clamp to the target's range instead of
+    truncating.
     """
     negative = sign(source, codes) == 1
     value = codes | -(negative.to(torch.int64) << source.sign_shift) if source.has_sign else codes

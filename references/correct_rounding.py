@@ -1,10 +1,10 @@
-"""Correctly rounded elementary functions: float64 where it decides, a table of hard cases where it cannot.
+"""Correctly rounded elementary functions: computed in float64, with a table for inputs that float64 cannot decide.
 
-float64 functions are wrong by a few units in their last place (CPU vector libraries by 1, CUDA's by at most 2), float32
-keeps 29 bits fewer. The rounding can therefore go wrong only if the float64 result lies within those few units of the
-middle of two float32 values. All inputs for which it lies within 32 are known (`references.hard_cases`, found by trying
-every input) and answered from the table, so float32 results are correctly rounded, ties included, on any machine whose
-float64 functions err by less than 32 units in the last place. For float16 and bfloat16 a test tries all 2^16 inputs.
+float64 functions have errors of a few ulps (CPU vector libraries 1, CUDA's at most 2), and float32 has 29 fewer bits.
+So rounding can be wrong only if the float64 result lies within those few ulps of the midpoint of two float32 values.
+All inputs for which it lies within 32 ulps are known (`references.hard_cases`, found by trying every input), and their
+results come from the table. So float32 results are correctly rounded, including ties, on any machine whose float64
+functions have errors below 32 ulps. For float16 and bfloat16 a test tries all 2^16 inputs.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 def round_function(
     name: str, function: Callable[[Tensor], Tensor], codes: Tensor, fmt: Format, ftz: Ftz = False
 ) -> Tensor:
-    """`function`, evaluated in float64 on codes of `fmt` and rounded to nearest even; float32 hard cases by table.
+    """`function`, evaluated in float64 on codes of `fmt` and rounded to nearest even; hard cases of float32 by table.
 
-    Operands are the caller's to flush; with `ftz` a tiny result becomes zero. No hard case has a tiny result.
+    The caller flushes operands; with `ftz` a tiny result becomes zero. No hard case has a tiny result.
     """
     if fmt.precision > F32.precision:
         raise ValueError(f"{fmt.name}: correctly rounded {name} is defined up to float32")
     return round_float64(fmt, function(to_float64(fmt, codes)), ftz=bool(ftz))
 
 
-_PLACE_BITS = 13  # so few that a GPU's first cache holds the tables, and so many that few hard cases share a place
+_PLACE_BITS = 13  # few enough for the tables to fit a GPU's L1 cache, and enough that few hard cases share a place
 
 
 def settle(name: str, codes: Tensor, rounded: Tensor) -> Tensor:
     """`rounded`, with the results of the hard cases among the float32 `codes` taken from the table.
 
-    The table is indexed by bits of the code that few hard cases share, and of which codes counted up change the lowest:
-    they find their places side by side.
+    The table's index is made of bits of the code in which hard cases mostly differ. It includes the lowest bits, so
+    that consecutive codes read neighbouring places.
     """
     place = _place(codes)
     for keys, results in _TABLES[name]:
@@ -70,4 +70,4 @@ def _indexed(hard: Sequence[tuple[int, int]]) -> list[tuple[list[int], list[int]
 
 
 _TABLES = {name: [tuple(map(np.array, table)) for table in _indexed(hard)] for name, hard in HARD_CASES.items()}
-"""As arrays: a tensor of a list of 8192 numbers takes a thousand times as long to make."""
+"""The tables as arrays: making a tensor from a list of 8192 numbers takes a thousand times as long."""

@@ -1,11 +1,11 @@
 """Small integers and 4-bit codes to floats: fields of a byte or a word, zero points, scales, and the table of nf4.
 
-Codes are zero-extended bit patterns in and out. The elements of a byte or word are its fields from the low bits on; a
-result has one code for each, in that order, along the last dimension: the form of an output such as `F16X2`. Integers
-up to 8 bits are exact in float16, bfloat16 and float32. A zero point is subtracted in integers, so that the only
-rounding is that of the product with the scale: to nearest, ties to even. A NaN scale gives the canonical NaN, and so
-does zero times infinity; the integer 0 has the sign +, and a zero product the exclusive or of the signs; subnormals
-are kept, and what overflows becomes infinity.
+Codes are zero-extended bit patterns in and out. The elements of a byte or word are its fields from the low bits up. A
+result has one code for each, in that order, along the last dimension, like an output of format `F16X2`. Integers up to
+8 bits are exact in float16, bfloat16 and float32. A zero point is subtracted in integers, so only the product with the
+scale is rounded: to nearest, ties to even. A NaN scale gives the canonical NaN, and so does zero times infinity. The
+integer 0 counts as positive, and the sign of a zero product is the exclusive or of the signs. Subnormals are kept, and
+overflow gives infinity.
 
 Sources: T. Dettmers, A. Pagnoni, A. Holtzman, L. Zettlemoyer, "QLoRA", 2023, appendix E (nf4); OCP Microscaling 1.0,
 5.3.3 (e2m1); IEEE 754-2019 (products).
@@ -42,7 +42,7 @@ def fields(codes: Tensor, *, bits: int, width: int = 8, signed: bool = False) ->
 def integers(
     codes: Tensor, *, bits: int, width: int = 8, signed: bool = False, zero: int = 0, fmt: Format = F16
 ) -> Tensor:
-    """The fields, less a zero point, in a float format."""
+    """The fields minus a zero point, in a float format."""
     return _looked_up(fields(codes, bits=bits, width=width), _numbers(bits, signed, zero), fmt)
 
 
@@ -58,7 +58,8 @@ def _looked_up(indices: Tensor, values: list[float], fmt: Format) -> Tensor:
 
 
 def affine(codes: Tensor, zero: Tensor, scale: Tensor, *, bits: int, fmt: Format = F16) -> Tensor:
-    """The fields of bytes, less a zero point (its low `bits` bits), times a scale in `fmt`; one of both for a byte."""
+    """(Field - zero point) * scale for the fields of bytes, in `fmt`; each byte has one zero point (low `bits` bits)
+    and one scale."""
     count = 8 // bits
     points = (zero & ((1 << bits) - 1)).repeat_interleave(count, -1)
     values = round_float64(fmt, (fields(codes, bits=bits) - points).double())
@@ -81,16 +82,17 @@ def scaled(codes: Tensor, scale: Tensor, *, fmt: Format = F16) -> Tensor:
 
 
 def interleaved(codes: Tensor, *, groups: int) -> tuple[Tensor, ...]:
-    """The elements of 32-bit words as `groups` outputs of pairs: output k has the elements k and k + groups of each.
+    """The elements of 32-bit words as `groups` outputs of pairs: output k has the elements k and k + groups of each
+    word.
 
-    codes: 2 * groups elements a word, along the last dimension. It is the order that shifts and masks of a whole
-    word leave, and to which weights are rearranged before.
+    codes: 2 * groups elements for each word, along the last dimension. Shifts and masks of a whole word give this
+    order, for which weights are rearranged in advance.
     """
     words = codes.reshape(*codes.shape[:-1], -1, 2, groups)
     return tuple(words[..., k].flatten(-2) for k in range(groups))
 
 
 def table(fmt: Format = F16) -> list[int]:
-    """The 16 codes of nf4 in a format: what a kernel keeps in registers."""
+    """The 16 codes of nf4 in a format, as kernels keep them in registers."""
     codes: list[int] = _looked_up(torch.arange(16), list(NF4), fmt).tolist()
     return codes

@@ -1,4 +1,4 @@
-"""What describes a number format: the fields of `Format`, and tensor and scalar arguments of a format."""
+"""The description of a number format (`Format`), and tensor and scalar arguments of a format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Dim = int | str
 
 
 _FLOAT8 = {"e4m3": "fp8e4nv", "e5m2": "fp8e5"}
-"""Triton's types of 8 bits by format: a tensor is bytes where its declaration does not ask for them."""
+"""Triton's 8-bit types by format. Only tensors declared with `typed` have them; others are bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,8 @@ class Format:
     but the sign is one), or "none". `canonical_nan` is the NaN that PTX instructions generate. `ignored_bits`
     counts low bits of a code that carry no value (tf32). `storage` is the numpy dtype name of one storage
     unit, always an integer type; `codes_per_unit` codes share a unit, the first in its low bits, each in an
-    equal slot. `element_type` is the Triton pointee name; formats that Triton cannot load as numbers travel
-    as raw integers. `view` names the numpy dtype whose values the storage unit holds ("module.name"), where
-    one exists.
+    equal slot. `element_type` is the Triton pointee name; formats that Triton cannot load as numbers are passed as raw
+    integers. `view` names the numpy dtype whose values the storage unit holds ("module.name"), if there is one.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Format:
 
     @property
     def scalar(self) -> Scalar:
-        """One value of this format passed to a kernel by value."""
+        """A scalar of this format, which is passed to a kernel by value."""
         if self.codes_per_unit > 1:
             raise ValueError(f"{self.name} packs {self.codes_per_unit} codes a unit: a scalar holds one code")
         return Scalar(self)
@@ -67,7 +66,7 @@ class Format:
     def typed(self) -> Format:
         """`E4M3.typed["N"]`: a tensor of a whole kernel with Triton's own 8-bit type, as torch.float8_e4m3fn has it.
 
-        Without it the kernel sees bytes (`tl.uint8`). Raises ValueError where Triton has no such type.
+        Without it the kernel gets bytes (`tl.uint8`). Raises ValueError if Triton has no such type.
         """
         if self.name not in _FLOAT8:
             raise ValueError(f"{self.name} has no 8-bit type of Triton's own; {' and '.join(_FLOAT8)} have")
@@ -85,12 +84,12 @@ class Format:
 
     @property
     def magnitude_mask(self) -> int:
-        """The bits of one code below its sign (all of them where there is no sign)."""
+        """The bits of one code below its sign (all bits if there is no sign)."""
         return self.code_mask >> int(self.kind != "unsigned" and self.signed)
 
     @property
     def sign_shift(self) -> int:
-        """The position of the sign bit; the code has none where `signed` is false or `kind` is unsigned."""
+        """The position of the sign bit; the code has no sign if `signed` is false or `kind` is unsigned."""
         return self.code_bits - 1
 
     @property
@@ -100,7 +99,7 @@ class Format:
 
     @property
     def has_zero(self) -> bool:
-        """Whether zero can be represented: e8m0 cannot, it has no trailing significand to denote one."""
+        """Whether the format has zero: e8m0 does not, because it has no trailing significand."""
         return not self.is_float or self.mantissa_bits > 0
 
     @property
@@ -150,12 +149,12 @@ class Format:
 
     @property
     def precision(self) -> int:
-        """Significant bits of a normal value, the implicit one included."""
+        """Significant bits of a normal value, including the implicit one."""
         return self.mantissa_bits + 1
 
     @property
     def single(self) -> Format:
-        """The format of one code by itself: `E2M1X2.single` is `E2M1`."""
+        """The format of a single code: `E2M1X2.single` is `E2M1`."""
         return self.packs or self
 
     def numpy_dtype(self) -> Any:
@@ -186,15 +185,15 @@ class Shaped:
     """A tensor argument: a format and dimensions, each an integer or an expression in names of sizes.
 
     Expressions combine names and integers with `*`, `/`, `//`, `+`, `-`, parentheses, `ceil(...)` and `floor(...)`;
-    the result must come out whole: "ceil(N/32)". Dimensions count storage units. No dimensions at all mean a single
-    unit.
+    the result must be a whole number: "ceil(N/32)". Dimensions count storage units. A tensor without dimensions is a
+    single unit.
     """
 
     format: Format
     dims: tuple[Dim, ...]
 
     def __post_init__(self) -> None:
-        """Reject a dimension that could never be evaluated, where it is written."""
+        """Reject an invalid dimension at once, so that the error points at its declaration."""
         for dim in self.dims:
             _names(dim)
 

@@ -1,7 +1,7 @@
 """IEEE 754 arithmetic on float64 in every rounding mode, in 64-bit integers throughout.
 
-There is no wider float to lean on, so significands are multiplied, divided and compared as 64-bit and 128-bit integers
-and rounded once by `references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one per
+Torch has no wider float, so significands are multiplied, divided and compared as 64-bit and 128-bit integers and
+rounded once by `references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one per
 element, broadcast like torch operators. Subnormals are kept (float64 has no `.ftz` in PTX). NaN results are the NaN
 that invalid operations generate; hardware keeps the payload of a NaN operand, so cases compare float64 NaNs as any NaN.
 
@@ -53,7 +53,7 @@ def _signed_zero(negative: Tensor) -> Tensor:
 
 
 def _shift_left(value: Wide, count: Tensor) -> Wide:
-    """Left by 0 to 127; bits beyond the top are lost."""
+    """Shift left by 0 to 127; bits beyond the top are lost."""
     high, low = value
     small = count.clamp(max=63)
     carried = torch.where(count == 0, 0, shift_right(low, (64 - small).clamp(max=63)))
@@ -65,7 +65,7 @@ def _shift_left(value: Wide, count: Tensor) -> Wide:
 
 
 def _shift_right_sticky(value: Wide, count: Tensor) -> Wide:
-    """Right by any count; whatever is shifted out leaves the lowest bit set."""
+    """Shift right by any count; if ones are shifted out, the lowest bit is set."""
     high, low = value
     near, far = count.clamp(max=63), (count - 64).clamp(0, 63)
     across = torch.where(near == 0, 0, high << (64 - near).clamp(max=63))
@@ -102,7 +102,7 @@ def _less(a: Wide, b: Wide) -> Tensor:
 
 
 def _round_wide(negative: Tensor, value: Wide, exponent: Tensor, rounding: Rounding) -> Tensor:
-    """Round a 128-bit integer below 2^127 times 2^exponent: its top 60 bits, and whether anything follows them."""
+    """Round a 128-bit integer below 2^127 times 2^exponent, from its top 60 bits and a sticky bit for the rest."""
     high, low = value
     length = torch.where(high > 0, 64 + bit_length(high), torch.where(low < 0, 64, bit_length(low & ~MIN64)))
     lifted = _shift_left(value, 127 - length)
@@ -136,7 +136,7 @@ def fma(a: Tensor, b: Tensor, c: Tensor, *, rounding: Rounding = "rn") -> Tensor
     swap = _less(product, addend)
     larger, smaller = _choose(swap, addend, product), _choose(swap, product, addend)
     like = negative == negative_c
-    # A jammed smaller term leaves an odd difference (the larger term ends in zeros then), with the true one beside it.
+    # If the smaller term has a sticky bit, the larger ends in zeros, so the difference is odd and next to the true one.
     total = _choose(like, _add(larger, smaller), _subtract(larger, smaller))
     exponent = torch.maximum(exponent_product, exponent_addend)
     negative_total = torch.where(swap, negative_c, negative)
@@ -167,12 +167,12 @@ def sub(a: Tensor, b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
 
 
 def mul(a: Tensor, b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
-    """`a * b`: the sum with a zero of the product's sign, which changes nothing, not even the sign of zero."""
+    """`a * b`, as a fused sum with a zero of the product's sign, which does not change the product or its sign."""
     return fma(a, b, (a ^ b) & MIN64, rounding=rounding)
 
 
 def div(a: Tensor, b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
-    """`a / b`, by long division: 60 bits of quotient, ten a step, and whether a remainder is left."""
+    """`a / b` by long division: 60 bits of quotient, ten in each step, and a sticky bit for the remainder."""
     negative_a, x, exponent_a = _normalised(a)
     negative_b, y, exponent_b = _normalised(b)
     negative = negative_a ^ negative_b
@@ -196,15 +196,15 @@ def div(a: Tensor, b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
 
 
 def sqrt(a: Tensor, *, rounding: Rounding = "rn") -> Tensor:
-    """The square root: float64's own as a first guess, settled by comparing the square of integers with the operand."""
+    """The square root: float64's root is the first guess, which integer squares then correct."""
     negative, x, exponent = _normalised(a)
     odd = (exponent & 1) == 1
-    # x * 2^(53 or 52) is a square to be rooted at an even exponent: its root has 53 bits.
+    # Take the root of x * 2^(53 or 52), whose exponent is even: the root has 53 bits.
     x = torch.where(odd, x << 1, x)
     exponent = torch.where(odd, exponent - 1, exponent)
     root = torch.sqrt(x.to(torch.float64) * 2.0**52).to(torch.int64)
     target = (shift_right(x, 12), x << 52)
-    for _ in range(2):  # the guess is at most one off
+    for _ in range(2):  # the guess is wrong by at most one
         too_large = _less(target, _square(root))
         root = root - too_large.to(torch.int64)
         above = root + 1
@@ -212,7 +212,7 @@ def sqrt(a: Tensor, *, rounding: Rounding = "rn") -> Tensor:
         root = root + too_small.to(torch.int64)
     square = _square(root)
     exact = (square[0] == target[0]) & (square[1] == target[1])
-    # Whether the root lies beyond the middle: root^2 + root < target, in integers.
+    # Whether the true root lies above the midpoint: root^2 + root < target, in integers.
     beyond = _less(_add(square, (torch.zeros_like(root), root)), target)
     significand = (root << 2) | (beyond.to(torch.int64) << 1)
     sticky = (~exact).to(torch.int64)

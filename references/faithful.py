@@ -1,9 +1,9 @@
-"""e^x, ln x, erf, atan2 and the activations made of them, evaluated in float64 and rounded once: faithful rounding.
+"""e^x, ln x, erf, atan2 and activations that use them, evaluated in float64 and rounded once: faithful rounding.
 
-All functions take and return int64 codes of float32 and evaluate a form that loses nothing to cancellation. The float64
-result is then within a few of its own ulps, and the code is the nearest float32, save where the true value lies within
-2^-26 ulp of the middle between two: then it may be either. Compare with a bound of at least 1 ulp. Subnormal results
-are kept; `ftz=True` flushes operands and results, `ftz="results"` results alone.
+All functions take and return int64 codes of float32 and use formulas without cancellation. So the float64 result has an
+error of a few float64 ulps, and the code is the nearest float32, unless the true value lies within 2^-26 ulp of the
+midpoint between two: then it may be either. Compare with a bound of at least 1 ulp. Subnormal results are kept;
+`ftz=True` flushes operands and results, `ftz="results"` only results.
 
 | function | specials, besides NaN, which gives the canonical NaN |
 |---|---|
@@ -64,7 +64,7 @@ def silu(x: Tensor, *, ftz: Ftz = False) -> Tensor:
 
 
 def gelu(x: Tensor, *, ftz: Ftz = False) -> Tensor:
-    """x times the normal distribution's probability of less than x; erfc keeps the lower tail's digits."""
+    """x times the standard normal distribution function of x; erfc keeps the precision of the lower tail."""
     return _rounded("gelu", lambda v: v * (0.5 * torch.special.erfc(v * -math.sqrt(0.5))), x, ftz)
 
 

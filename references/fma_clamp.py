@@ -1,14 +1,13 @@
-"""c = clamp(a * b + 1, 0, 6) and d = c * c in float16: fused or with two roundings, and what becomes of NaN.
+"""c = clamp(a * b + 1, 0, 6) and d = c * c in float16: fused or with two roundings, and the handling of NaN.
 
-The rules that tell variants apart, each a keyword here:
+Variants differ in these rules, each a keyword here:
 
-- `fused`: `fma.rn.f16x2` rounds a * b + 1 once. `mul` and `add` round twice, and differ from it: use
-  `fused=False`. Where neither instruction carries a rounding modifier, ptxas may fuse them, and either is
-  legal.
+- `fused`: `fma.rn.f16x2` rounds a * b + 1 once. `mul` and `add` round twice and give other results: use `fused=False`.
+If neither instruction has a rounding modifier, ptxas may fuse them, and both results are legal.
 - `nan`: PTX `max` and `min` without `.NaN` return the operand that is not NaN, so clamp(NaN) = min(max(NaN,
-  0), 6) = 0; with min first it is 6 (`order`). With `.NaN` the canonical NaN (0x7fff) stays. Triton's
+  0), 6) = 0; with min first it is 6 (`order`). With `.NaN` the result is the canonical NaN (0x7fff). Triton's
   `tl.clamp` leaves the result for NaN undefined unless propagate_nan is ALL.
-- -0: a * b + 1 = -0 cannot occur (an exact zero sum rounds to +0), so the clamp never meets it.
+- -0: a * b + 1 = -0 cannot occur (an exact zero sum rounds to +0), so the clamp never gets it.
 
 d is the rounded product of the rounded, clamped c. It cannot overflow: c <= 6.
 

@@ -1,11 +1,11 @@
-"""Number formats: what a code (bit pattern) means and how codes are stored. Nothing here rounds.
+"""Number formats: the meaning of a code (bit pattern), and how codes are stored. Nothing in this module rounds.
 
 A format is one constant of this module, `F32`, `BF16`, `E2M1X2`, ...; `FORMATS` finds it by name. The
 functions take the format first and then codes: Python integers, numpy arrays or torch tensors, element by
 element, and return the same kind. Arrays of codes are int64, one code per element, zero-extended; a 64-bit
-code is its two's-complement reinterpretation. `as_codes` brings any storage array to that form. Only the
-operators that numpy and torch share are used, so the same definition serves a CPU array, a CUDA tensor and
-`torch.compile`; neither library is imported here before a function needs it.
+code is its two's-complement reinterpretation. `as_codes` converts any storage array to that form. Only operators that
+numpy and torch share are used, so the same definition works on a CPU array, on a CUDA tensor and in `torch.compile`.
+Neither library is imported before a function needs it.
 
 Sources: IEEE 754-2019 (binary16, 32, 64), the OCP 8-bit and Microscaling specifications 1.0 (e4m3, e5m2,
 e3m2, e2m3, e2m1, e8m0), PTX ISA 9 "Alternate Floating-Point Data Formats" (bf16, tf32, ue8m0, packed forms).

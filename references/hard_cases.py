@@ -1,8 +1,9 @@
-"""float32 inputs whose results lie so close to the middle of two float32 values that float64 cannot decide.
+"""float32 inputs whose results lie so close to the midpoint of two float32 values that float64 cannot decide the
+rounding.
 
-For each function (input code, correctly rounded result code), in ascending order: all inputs whose float64 result is
-within 32 units in its last place of a midpoint, the results found at 300 bits. Odd and even functions list positive
-inputs; rsqrt lists [1, 4), the rest follows by powers of four. Written by `tests/references/derive_hard_cases.py`.
+For each function, pairs (input code, correctly rounded result code) in ascending order: all inputs whose float64 result
+is within 32 ulps of a midpoint, with results computed with 300 bits. Odd and even functions list positive inputs; rsqrt
+lists [1, 4), from which the others follow by powers of four. Written by `tests/references/derive_hard_cases.py`.
 """
 
 # fmt: off

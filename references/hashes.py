@@ -29,7 +29,7 @@ def fmix32(h: Tensor) -> Tensor:
 
 
 def splitmix64(state: Tensor) -> Tensor:
-    """The output of splitmix64 for a state before its step by the golden ratio."""
+    """The output of splitmix64 for a state to which the golden ratio has not yet been added."""
     z = state + _signed(0x9E3779B97F4A7C15)
     z = (z ^ shift_right(z, 30)) * _signed(0xBF58476D1CE4E5B9)
     z = (z ^ shift_right(z, 27)) * _signed(0x94D049BB133111EB)
@@ -62,11 +62,11 @@ def philox(
 
 
 def _halves(x: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """The low and the high 32 bits of a product; an int64 holds the 64 bits of it."""
+    """The low and the high 32 bits of a product, whose 64 bits fit an int64."""
     product = x * multiplier
     return product & MASK32, shift_right(product, 32)
 
 
 def philox4x32_10(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
-    """`philox` with each word as an argument of its own."""
+    """`philox` with each word as a separate argument."""
     return tuple(philox((c0, c1, c2, c3), (k0, k1)))

@@ -2,8 +2,8 @@
 `b`.
 
 Converting 0..255 to float32 is exact. d follows PTX's `max.f32`: a NaN in b gives the converted a (never
-NaN), and +0 is larger than -0, so b = -0 with a = 0 gives +0. Subnormal b survive (no `.ftz`); they lose
-against any a > 0 and, when negative, against 0.
+NaN), and +0 is larger than -0, so b = -0 with a = 0 gives +0. A subnormal b is kept (no `.ftz`); it is smaller than any
+a > 0 and, if negative, smaller than 0.
 
 Sources: PTX ISA 9, cvt and max.
 """

@@ -1,7 +1,7 @@
 """Integer arithmetic of PTX on int64 code tensors: 8 to 64 bits, signed or unsigned by format.
 
-Codes are zero-extended bit patterns (64 bits: two's complement) in and out; results wrap to the format's width unless a
-name says saturating. Division by zero is left open by the ISA and by these functions.
+Codes are zero-extended bit patterns (64 bits: two's complement) in and out; results wrap to the format's width unless
+the function's name says saturating. The ISA does not define division by zero, nor do these functions.
 
 Source: PTX ISA 9, integer arithmetic and extended-precision instructions.
 """
@@ -24,7 +24,7 @@ def wrap(fmt: Format, value: Tensor) -> Tensor:
 
 
 def number(fmt: Format, codes: Tensor) -> Tensor:
-    """The integer that a code stands for, as int64; unsigned 64-bit codes stay patterns."""
+    """The integer value of a code, as int64; unsigned 64-bit codes are returned as patterns."""
     return codes | -(sign(fmt, codes) << fmt.sign_shift) if fmt.has_sign else codes
 
 
@@ -78,7 +78,8 @@ def mul(a: Tensor, b: Tensor, *, fmt: Format = I32, half: Literal["lo", "hi"] = 
         return wrap(fmt, shift_right(product, fmt.code_bits))
     high = high_product(a, b)
     if fmt.has_sign:
-        # A negative operand stands for 2^64 too much of the other one.
+        # A negative operand, read as unsigned, is 2^64 too large, so the product has 2^64 times the other operand too
+        # much.
         high = high - torch.where(a < 0, b, 0) - torch.where(b < 0, a, 0)
     return high
 
@@ -141,7 +142,7 @@ def rem(a: Tensor, b: Tensor, *, fmt: Format = I32) -> Tensor:
 
 
 def absolute(a: Tensor, *, fmt: Format = I32) -> Tensor:
-    """`abs`; of the smallest value it wraps to itself."""
+    """`abs`; the smallest value wraps to itself."""
     return wrap(fmt, torch.where(sign(fmt, a) == 1, -a, a))
 
 

@@ -1,7 +1,7 @@
-"""torch, imported when a reference first computes with it.
+"""torch, imported at the first computation of a reference.
 
-Importing torch takes more than a second of processor time. A process that reads case files without judging anything
-does not need it: a compile worker, `ptxdiff list`, or a run whose results are all reused.
+Importing torch takes more than a second of processor time. Processes that read case files but judge no results do not
+need it: a compile worker, `ptxdiff list`, or a run that reuses all results.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 else:
 
     class _Torch(ModuleType):
-        """Stands for torch in a module of references; digests of functions name it as they name torch."""
+        """A placeholder for torch in modules of references; digests of functions treat it as torch."""
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):  # asked of every module by inspect and the like: no reason to import
+            if name.startswith("__"):  # tools such as inspect read these of every module: do not import torch for them
                 raise AttributeError(name)
             import torch
 

@@ -4,20 +4,19 @@ PTX ISA 9, rcp and div: `rcp.rn/.rz/.rm/.rp` and `div.rn/...` are IEEE 754 corre
 `rcp.approx.ftz` is within 1 ulp of 1 / b over its full range, with subnormal operands and results flushed to
 zero of the same sign, 1 / +-0 = +-inf and 1 / +-inf = +-0.
 
-What `a * rcp.approx.ftz(b)`, one rounded multiplication, can promise:
+Bounds for `a * rcp.approx.ftz(b)`, which is one rounded multiplication:
 
-- Against `times_reciprocal`, which multiplies by the correctly rounded, flushed reciprocal r: an
-  approximation one place on the line of values beside r differs from it by a relative 2^-23 at most, so the
+- Against `times_reciprocal`, which multiplies by the correctly rounded, flushed reciprocal r: an approximation whose
+ordinal differs by one from that of r differs from it by a relative 2^-23 at most, so the
   exact products differ by |p| * 2^-23, under 2 ulp(p). An interval that short contains at most two midpoints
   of neighbouring values (below a power of two the spacing halves, but there |p| * 2^-23 is one larger ulp),
-  so the rounded products lie at most 2 places apart. Exceptions at the edges of the range: at |b| = 2^126, r
-  is the smallest normal value and an approximation below it is flushed to zero; and one product may overflow
-  where the other does not.
+  so the rounded products lie at most 2 ulp apart. There are exceptions at the ends of the range: at |b| = 2^126, r is
+  the smallest normal value and an approximation below it is flushed to zero; and one product may overflow where the
+  other does not.
 - Against a / b itself no bound holds for all b: from |b| > 2^126 on 1 / b is subnormal and flushed, so the
   product is 0 however large a is; for subnormal b it is infinity. On `times_reciprocal_domain` it holds: the
-  approximation lies within 1 ulp of 1 / b, a relative 2^-23, so the product is at most 2 places from the
-  rounded quotient; 3 if the approximation is only known to lie within one place of the *rounded* reciprocal
-  (1.5 ulp of 1 / b).
+  approximation lies within 1 ulp of 1 / b, a relative 2^-23, so the product is at most 2 ulp from the rounded quotient;
+  3 ulp if the approximation is only known to lie within one ulp of the *rounded* reciprocal (1.5 ulp of 1 / b).
 """
 
 from __future__ import annotations
@@ -65,12 +64,10 @@ def flushed(b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
 
 
 def times_reciprocal(a: Tensor, b: Tensor, *, offset: int = 0) -> Tensor:
-    """`a` times the flushed reciprocal of `b`, rounded to nearest even: the specification of `a *
-    rcp.approx.ftz(b)`.
+    """`a` times the flushed reciprocal of `b`, rounded to nearest even: the specification of `a * rcp.approx.ftz(b)`.
 
-    `offset` moves the reciprocal by so many places on the line of values, where it is finite and not zero: -1
-    and 1 give the results of the approximations furthest from it that the ISA allows (see
-    `times_reciprocal_range`).
+    `offset` moves the reciprocal by that many ulps, if it is finite and not zero: -1 and 1 give the results of the
+    approximations furthest from it that the ISA allows (see `times_reciprocal_range`).
     """
     reciprocal = flushed(b)
     if offset:
@@ -81,19 +78,18 @@ def times_reciprocal(a: Tensor, b: Tensor, *, offset: int = 0) -> Tensor:
 
 
 def times_reciprocal_range(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and highest codes, in the order of values, that `a * rcp.approx.ftz(b)` may give; NaN where
-    it is NaN.
-    """
+    """The lowest and highest codes, in the order of values, that `a * rcp.approx.ftz(b)` may give; NaN if it is NaN."""
     below, above = times_reciprocal(a, b, offset=-1), times_reciprocal(a, b, offset=1)
     swap = ordinal(F32, below) > ordinal(F32, above)
     return torch.where(swap, above, below), torch.where(swap, below, above)
 
 
 def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
-    """Where `a * rcp.approx.ftz(b)` also comes within 2 ulp of the rounded a / b (3: see the module's text).
+    """Whether `a * rcp.approx.ftz(b)` is also within 2 ulp of the rounded a / b (or 3, see the module's text).
 
-    That is 2^-126 <= |b| < 2^126 and |a / b| not within a few ulp of overflow, or an operand so special (b zero,
-    infinite or NaN, a NaN, a infinite over such a b) that both give the same zero, infinity or NaN.
+    This holds if 2^-126 <= |b| < 2^126 and |a / b| is not within a few ulp of overflow. It also holds for special
+    operands (b zero, infinite or NaN; a NaN; a infinite with such a b), for which both give the same zero, infinity or
+    NaN.
     """
     size = magnitude(F32, b)
     ordinary = (size >= encode(F32, 2.0**-126)) & (size < encode(F32, 2.0**126))
@@ -104,16 +100,16 @@ def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
 
 
 def rsqrt(a: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
-    """1 / sqrt(a), correctly rounded to nearest even: what `rsqrt.approx` approximates.
+    """1 / sqrt(a), correctly rounded to nearest even: the function that `rsqrt.approx` approximates.
 
-    Of +-0 it is +-inf, of +inf +0, of anything negative NaN (PTX ISA 9, rsqrt). No result is tiny; `ftz=True` takes
-    a subnormal operand as zero.
+    +-0 gives +-inf, +inf gives +0, negative numbers give NaN (PTX ISA 9, rsqrt). No result is tiny; with `ftz=True` a
+    subnormal operand counts as zero.
     """
     a = operand(fmt, a, ftz)
     rounded = round_function("rsqrt", torch.rsqrt, a, fmt, ftz)
     if fmt is not F32:
         return rounded
-    # The table covers [1, 4): bring positive operands there by a power of four, and the result back by a power of two.
+    # The table covers [1, 4): scale positive operands to it by a power of four, and the result back by a power of two.
     bits = to_float64(F32, a).view(torch.int64)
     half = ((bits >> 52) & 2047) - 1023 >> 1
     reduced = (bits >> 29) - ((896 + 2 * half) << 23)

@@ -1,17 +1,16 @@
-"""Exact rounding to any format, in torch int64: the one place where a real number becomes a code.
+"""Exact rounding of real numbers to codes of any format, in torch int64. All references round here.
 
-A real number arrives as sign, integer significand, exponent of its unit and a sticky bit ("the true value
-lies strictly between this significand and the next"), or as a float64 that is exact or rounded to odd. Every
-step is integer arithmetic without data-dependent control flow: it runs on CPU and CUDA tensors and under
-`torch.compile`.
+A real number is given as sign, integer significand, exponent of its unit and a sticky bit ("the true value lies
+strictly between this significand and the next"), or as a float64 that is exact or rounded to odd. Every step is integer
+arithmetic without data-dependent control flow: it runs on CPU and CUDA tensors and under `torch.compile`.
 
-Rounding modes carry PTX's names: rn (to nearest, ties to even), rna (ties away from zero), rz (toward zero),
-rm (toward minus infinity), rp (toward plus infinity).
+Rounding modes have PTX's names: rn (to nearest, ties to even), rna (ties away from zero), rz (toward zero), rm (toward
+minus infinity), rp (toward plus infinity).
 
 Flushing (`.ftz`) belongs to rounding, because it depends on when a result is tiny (IEEE 754 7.5). Before rounding: the
 exact result lies below the smallest normal value. After rounding: it still does when rounded to the format's precision
-as if the exponent had no lower end. An H200 decides after rounding (all inputs of mul.ftz.f16 and rcp.rn.ftz.f32). To
-flush the subnormal codes of a finished result is a third rule, which keeps more: a result a quarter of an ulp to half
+as if the exponent had no lower end. An H200 decides after rounding (all inputs of mul.ftz.f16 and rcp.rn.ftz.f32).
+Flushing the subnormal codes of a rounded result is a third rule, which keeps more: a result between a quarter and half
 an ulp below the smallest normal value rounds up to that value in the format, but is tiny.
 
 Sources: IEEE 754-2019 sections 4.3, 7.4 and 7.5; PTX ISA, rounding modifiers and `.ftz`.
@@ -32,7 +31,7 @@ Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
 
 Tininess = Literal["before", "after"]
-"""When a result is decided to be tiny: before rounding, or after it as if the exponent had no lower end."""
+"""When tininess is decided: before rounding, or after rounding with an unbounded exponent."""
 
 Ftz = bool | Literal["results"]
 """The `ftz=` of a reference: True flushes operands and results as `.ftz` does, "results" results alone."""
@@ -68,13 +67,13 @@ def bit_length(value: Tensor) -> Tensor:
 
 
 def _round_up(negative: Tensor, kept: Tensor, rest: Tensor, shift: Tensor, rounding: Rounding) -> Tensor:
-    """1 where `kept + rest / 2^shift` rounds up to the next magnitude, else 0; shift 0 leaves no rest."""
+    """1 if `kept + rest / 2^shift` rounds up to the next magnitude, else 0; for shift 0 the rest is 0."""
     if rounding == "rz":
         return torch.zeros_like(kept)
     if rounding in ("rm", "rp"):
         return (rest > 0).to(torch.int64) & (negative if rounding == "rm" else ~negative)
     half = 1 << (shift - 1).clamp(min=0)
-    # Above half, or a tie that an odd `kept` (rn) or any (rna) sends up.
+    # Above half, or a tie that rounds up: for rn if `kept` is odd, for rna always.
     return (rest + (kept & 1 if rounding == "rn" else 1) > half).to(torch.int64)
 
 
@@ -98,14 +97,14 @@ def round_exact(
     """The code of `+-(significand + sticky/2) * 2^exponent`, rounded once; all int64, `negative` bool, one
     shape.
 
-    `significand` is at least 0 and below 2^61; `sticky` is 0 or 1. Where it is 1, `significand` needs at
-    least `fmt.precision + 1` bits (or the result must be subnormal by as much), else the bits to round from
-    are not there.
+    `significand` is at least 0 and below 2^61; `sticky` is 0 or 1. If it is 1, `significand` needs at least
+    `fmt.precision + 1` bits (fewer if the result is subnormal by as much); otherwise the bits that decide the rounding
+    are missing.
 
-    Overflow goes to infinity, or to the largest finite value where the mode rounds toward zero on that side
-    or with `satfinite`. A format without infinity overflows to its NaN (OCP, non-saturating), and one without
-    NaN must saturate: `ValueError`. Underflow gives subnormals and signed zeros, with `ftz` a zero of the result's
-    sign where the result is tiny; ue8m0 has neither and stops at 2^-127.
+    Overflow gives infinity, or the largest finite value if the mode rounds toward zero on that side or with
+    `satfinite`. A format without infinity overflows to its NaN (OCP, non-saturating), and one without NaN must
+    saturate: `ValueError`. Underflow gives subnormals and signed zeros, with `ftz` a zero of the result's sign if the
+    result is tiny; ue8m0 has neither and ends at 2^-127.
     """
     _check_overflow(fmt, satfinite)
     significand = (significand << 1) | (0 if sticky is None else sticky)
@@ -113,15 +112,15 @@ def round_exact(
     lowest = fmt.min_exponent - fmt.mantissa_bits
     free = exponent + bit_length(significand) - fmt.precision
     unit = torch.where(significand == 0, lowest, free.clamp(min=lowest))
-    # A shift of 63 leaves nothing of a significand below 2^62 and less than half of the unit: further is the
-    # same.
+    # A shift of 63 reduces a significand below 2^62 to 0 with less than half a unit of rest, so larger shifts are
+    # equivalent.
     right = (unit - exponent).clamp(0, 63)
     kept = significand >> right
     rest = significand - (kept << right)
     kept = kept << (exponent - unit).clamp(0, 63)
     kept = kept + _round_up(negative, kept, rest, right, rounding)
-    # For normals the leading one in `kept` adds the 1 that the field lacks; a subnormal has field 0 and no
-    # such one.
+    # For normals the leading one in `kept` adds the missing 1 to the exponent field; a subnormal has field 0 and no
+    # leading one.
     field = unit - lowest - (0 if fmt.has_zero else 1)
     largest = fmt.max_finite >> fmt.ignored_bits
     last_field = (largest >> fmt.mantissa_bits) - 1
@@ -136,7 +135,8 @@ def round_exact(
 def _is_tiny(
     fmt: Format, negative: Tensor, significand: Tensor, exponent: Tensor, unit: Tensor, rounding: Rounding, when: str
 ) -> Tensor:
-    """Whether `significand * 2^exponent` is tiny; `unit` is its last place in the format's precision, however low."""
+    """Whether `significand * 2^exponent` is tiny; `unit` is its last place in the format's precision with an unbounded
+    exponent."""
     lowest = fmt.min_exponent - fmt.mantissa_bits
     if when == "before":
         return unit < lowest
@@ -148,7 +148,7 @@ def _is_tiny(
 
 def _overflow(fmt: Format, negative: Tensor, code: Tensor, rounding: Rounding, satfinite: bool) -> Tensor:
     largest = fmt.max_finite >> fmt.ignored_bits
-    beyond = largest if satfinite else largest + 1  # infinity, or the NaN of a format without one, comes next
+    beyond = largest if satfinite else largest + 1  # infinity, or in a format without infinity NaN, is the next code
     code = torch.where(code > largest, beyond, code)
     if rounding in ("rn", "rna"):
         return code
@@ -186,18 +186,17 @@ def round_float64(
 ) -> Tensor:
     """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
 
-    A float32 tensor is taken as well, where it holds the exact values. NaN gives the canonical NaN, or the largest
-    finite value, positive, where the format has none (PTX ISA, cvt); an infinity gives infinity, with `satfinite` the
-    largest finite value, in a format without infinity its NaN. The sign of zero is kept. With `ftz` a tiny result
-    becomes a zero of its sign. Otherwise as `round_exact`, which this is the quick way to: significands arrive
-    normalised.
+    A float32 tensor with exact values is accepted too. NaN gives the canonical NaN, or the largest positive finite
+    value in a format without NaN (PTX ISA, cvt). An infinity gives infinity, or in a format without infinity its NaN;
+    with `satfinite` it gives the largest finite value. The sign of zero is kept. With `ftz` a tiny result becomes a
+    zero of its sign. Otherwise the result is that of `round_exact`; this function is faster, because significands are
+    already normalised.
 
-    Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of at most
-    52 bits as the true value. The numbers where a decision changes are format values and midpoints, at most
-    `fmt.precision + 1` bits, so the format may have up to 51. To float64 itself nothing is rounded.
+    Why rounding to odd suffices: a value rounded to odd with 53 bits lies on the same side of every number of at most
+    52 bits as the true value. The rounding decision changes only at format values and midpoints, which have at most
+    `fmt.precision + 1` bits, so the format may have up to 51 bits. Conversion to float64 rounds nothing.
 
-    To float32 the processor's own conversion does it; `by_hand` has integers do it, for where that conversion is
-    what is to be checked.
+    Conversion to float32 uses the processor's; `by_hand` uses integers instead, for tests of that conversion.
     """
     if fmt.precision > 51:
         codes = value.view(torch.int64)
@@ -212,7 +211,7 @@ def round_float64(
     limit = encode(F32 if single else F64, _tiny_below(fmt, rounding, tininess))
     tiny = size < limit
     if tininess == "after" and rounding in ("rm", "rp"):
-        # Rounding away from zero makes normal whatever exceeds the last value before the smallest normal one.
+        # Rounding away from zero gives a normal number for everything above the largest subnormal.
         last = encode(F32 if single else F64, Fraction(2) ** fmt.min_exponent * (1 - Fraction(1, 1 << fmt.precision)))
         outward = (sign(fmt, result) == 1) == (rounding == "rm")
         tiny = torch.where(outward, size <= last, tiny)
@@ -220,7 +219,8 @@ def round_float64(
 
 
 def _tiny_below(fmt: Format, rounding: Rounding, tininess: Tininess) -> Fraction:
-    """The smallest magnitude that is not tiny: the smallest normal value, or what rounds up to it in the precision."""
+    """The smallest magnitude that is not tiny: the smallest normal value, or the least magnitude that rounds up to
+    it."""
     nearest = tininess == "after" and rounding in ("rn", "rna")
     return Fraction(2) ** fmt.min_exponent * (1 - Fraction(nearest, 2 << fmt.precision))
 
@@ -239,7 +239,7 @@ def _rounded_float64(fmt: Format, value: Tensor, rounding: Rounding, satfinite: 
     negative = codes < 0
     result = _overflow(fmt, negative, code, rounding, satfinite)
     if rounding in ("rz", "rm", "rp") and not satfinite:
-        # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
+        # An infinity is exact: in no mode does it round down to the largest finite value.
         infinite = is_infinity(source, codes)
         result = torch.where(infinite, (fmt.max_finite >> fmt.ignored_bits) + 1, result)
     return torch.where(is_nan(source, codes), nan_code(fmt), attach_sign(fmt, negative, result.to(torch.int64)))
@@ -248,8 +248,9 @@ def _rounded_float64(fmt: Format, value: Tensor, rounding: Rounding, satfinite: 
 def _to_nearest_even(fmt: Format, source: Format, codes: Tensor) -> Tensor:
     """The magnitude of float32 or float64 codes in a narrower format, before overflow; in the codes' own width.
 
-    Of what becomes normal, the lower bits of the code are rounded off, and a carry moves on into the exponent. What
-    becomes subnormal is added to a power of two whose last place is the format's smallest value: the addition rounds.
+    For a normal result, the lower bits of the code are rounded off, and a carry increments the exponent. For a
+    subnormal result, the value is added to a power of two whose ulp is the format's smallest value, so that the
+    addition rounds.
     """
     size = codes & source.magnitude_mask
     shift = source.mantissa_bits - fmt.mantissa_bits
@@ -277,7 +278,7 @@ def _by_shifting(fmt: Format, codes: Tensor, rounding: Rounding) -> Tensor:
 
 
 def nan_code(fmt: Format) -> int:
-    """What a NaN converts to: the canonical NaN as an int64, or the largest finite value where there is no
+    """The result of converting a NaN: the canonical NaN as an int64, or the largest finite value in a format without
     NaN.
     """
     code = fmt.max_finite if fmt.canonical_nan is None else fmt.canonical_nan
@@ -288,10 +289,11 @@ def nan_code(fmt: Format) -> int:
 
 
 def odd(value: Tensor, error: Tensor) -> Tensor:
-    """`value + error` rounded to odd, for a nearest float64 `value` and the sign of what it lost in `error`.
+    """`value + error` rounded to odd, for a float64 `value` rounded to nearest and an `error` with the sign of its
+    rounding error.
 
     Round to odd: exact, or else the neighbour with an odd significand. Where the nearest result is even and
-    inexact, the odd neighbour lies on the side of the error. Infinities and NaNs pass.
+    inexact, the odd neighbour lies on the side of the error. Infinities and NaNs are unchanged.
     """
     codes = value.view(torch.int64)
     outward = (error > 0) == (value > 0)  # one code up is away from zero
@@ -304,8 +306,8 @@ def odd_sum(left: Tensor, right: Tensor) -> Tensor:
     """`left + right` in float64, rounded to odd: Knuth's TwoSum gives the exact error as long as nothing
     overflows.
 
-    Only additions and subtractions, so contraction to fma cannot change it unless an argument is itself an
-    inexact product; pass exact products only.
+    It uses only additions and subtractions, so contraction to fma changes the result only if an argument is an inexact
+    product; pass only exact products.
     """
     total = left + right
     virtual = total - left
@@ -325,12 +327,12 @@ def flush_subnormals(fmt: Format, codes: Tensor) -> Tensor:
 
 
 def operand(fmt: Format, codes: Tensor, ftz: Ftz) -> Tensor:
-    """An operand of an instruction as its `ftz=` has it: flushed with True, as it is with False and "results"."""
+    """An operand of an instruction, flushed if `ftz` is True; unchanged for False and "results"."""
     return flush_subnormals(fmt, codes) if ftz is True else codes
 
 
 def exact_result(fmt: Format, codes: Tensor, ftz: Ftz) -> Tensor:
-    """A result that needed no rounding, as an instruction's `ftz=` has it."""
+    """A result that needed no rounding, flushed as `ftz` says."""
     return flush_subnormals(fmt, codes) if ftz else codes
 
 

@@ -1,16 +1,16 @@
 """Products of block-scaled matrices as tensor cores compute them: `d = (a * scale_a) (b * scale_b) + c` on codes.
 
-One instruction multiplies 32 elements along k of formats of 8 bits and fewer, or 64 of e2m1 two to a byte; its result,
-rounded, is the next one's accumulator. Inside one instruction nothing is rounded, but terms are cut: the largest
-exponent of all terms and of the accumulator is found, and every term is cut, toward zero, to F fraction bits relative
-to it. The sum is rounded toward zero to float32. What a term is depends on the kind:
+One instruction multiplies 32 elements along k of formats of at most 8 bits, or 64 of e2m1 with two in a byte; its
+rounded result is the next instruction's accumulator. Within one instruction every term is truncated toward zero to F
+fraction bits relative to the largest exponent of all terms and the accumulator; nothing else is rounded. The sum is
+rounded toward zero to float32. The terms depend on the kind:
 
 * `MX8`, blocks of 32 that share a ue8m0 scale: a product of two elements with both scales. Its exponent is the sum of
   the four exponents; F is 25. A term that is zero has the exponent -133.
 * `FOUR`, e2m1 in blocks of 32 (ue8m0) or 16 (ue8m0, or e4m3 without its sign): the sum of 16 products, which is exact,
-  with the significands of both scales, also exact. Its exponent is the sum of the two scales' exponents, however large
-  the sum of products is; F is 35. It is -139 where all 16 products are zero, or a scale is; a sum that cancels keeps
-  its own.
+  with the significands of both scales, also exact. Its exponent is the sum of the two scales' exponents, independent of
+  the sum of products; F is 35. The exponent is -139 if all 16 products are zero, or a scale is; a sum that cancels to
+  zero keeps its exponent.
 
 A subnormal's exponent is that of the smallest normal number. The result is NaN (0x7fffffff) for a NaN element, a NaN
 scale, zero times infinity, infinities of both signs; never -0; and infinity where it is too large.
@@ -20,7 +20,7 @@ n x k / block.
 
 Source: Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores" (arXiv
 2511.10909), scaled and group-scaled truncated fused dot-product-add, Blackwell; PTX ISA 9.7.16.10.7, block scaling. No
-hardware of this generation was at hand.
+hardware of this generation was available.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """Elements along k of one instruction, products that are summed before they are scaled, F, a zero's exponent."""
+    """A kind: elements along k of one instruction, products summed before scaling, F, and the exponent of zero
+    terms."""
 
     k: int
     group: int
@@ -65,7 +66,7 @@ def dot(
     block: int = 32,
     kind: Kind = MX8,
 ) -> Tensor:
-    """The codes of d. Raises ValueError where k is no multiple of what one instruction takes, or of a block."""
+    """The codes of d. Raises ValueError if k is no multiple of an instruction's k, or of a block."""
     k = a.shape[1]
     if k % kind.k or k % block or (kind is FOUR and (a_format, b_format) != (E2M1, E2M1)):
         raise ValueError(f"no product of {a_format.name} and {b_format.name} over {k} elements in blocks of {block}")
@@ -83,7 +84,7 @@ def _unsigned(scale: Operand) -> Operand:
 
 
 def _instruction(a: Operand, b: Operand, x: Operand, y: Operand, c: Tensor, kind: Kind) -> Tensor:
-    """Elements and scales of m x 1 x k and 1 x n x k, and an accumulator of m x n."""
+    """One instruction: elements and scales of m x 1 x k and 1 x n x k, and an accumulator of m x n."""
     x, y = _unsigned(x), _unsigned(y)
     (minus_a, size_a, unit_a), (minus_b, size_b, unit_b) = decompose(*a), decompose(*b)
     (_, size_x, unit_x), (_, size_y, unit_y) = decompose(*x), decompose(*y)
@@ -96,7 +97,7 @@ def _instruction(a: Operand, b: Operand, x: Operand, y: Operand, c: Tensor, kind
     if kind.group == 1:
         exponent = exponent + unit + a[0].mantissa_bits + b[0].mantissa_bits
     else:
-        least = -2 * E2M1.mantissa_bits  # half of half: the place of the smallest product of two numbers of e2m1
+        least = -2 * E2M1.mantissa_bits  # 0.5 * 0.5: the exponent of the smallest product of two e2m1 numbers
         groups = (*size.shape[:-1], size.shape[-1] // kind.group, kind.group)
         signed = (signed << (unit - least)).reshape(groups).sum(-1)
         empty = empty.reshape(groups).all(-1)
@@ -120,13 +121,16 @@ def _instruction(a: Operand, b: Operand, x: Operand, y: Operand, c: Tensor, kind
 
 
 def _cut(value: Tensor, up: Tensor) -> Tensor:
-    """`value * 2^up`, toward zero."""
+    """`value * 2^up`, truncated toward zero."""
     size = (value.abs() << up.clamp(0, 40)) >> (-up).clamp(0, 63)
     return torch.where(value < 0, -size, size)
 
 
 def _specials(a: Operand, b: Operand, x: Operand, y: Operand, c: Tensor, result: Tensor) -> Tensor:
-    """The result, or what NaN and infinities make of it. Scales are positive, and a zero scale meets no infinity."""
+    """The result, with special values for NaN and infinities.
+
+    Scales are positive, and no zero scale occurs with an infinity.
+    """
     minus = sign(*a) ^ sign(*b)
     infinite = is_infinity(*a) | is_infinity(*b)
     up = (infinite & (minus == 0)).any(-1) | (is_infinity(F32, c) & (sign(F32, c) == 0))

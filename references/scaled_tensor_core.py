@@ -1,19 +1,19 @@
 """Products of block-scaled matrices as Blackwell's tensor cores compute them: `d = a b + c` on codes, into float32.
 
-Every run of k/blocks neighbours along k has a scale in each row of `a` and in each column of `b`. Two ways:
+Every run of k/blocks neighbours along k has a scale in each row of `a` and in each column of `b`. There are two kinds:
 
 - Formats of 8, 6 and 4 bits with ue8m0 (mxf8f6f4): a term is a product times both scales. Its exponent is the sum of
   all four exponents, those of subnormals that of the smallest normal number. A zero product has exponent -133. Terms
   keep 25 fraction bits below the largest exponent.
-- e2m1 alone (mxf4, mxf4nvf4): sixteen products are summed exactly; that sum times both scales' significands is a term,
-  and the scales' exponents alone are its exponent. Where all sixteen are zero, or a scale is, it is -139. Terms keep
-  35 fraction bits.
+- e2m1 only (mxf4, mxf4nvf4): sixteen products are summed exactly; that sum times both scales' significands is a term,
+whose exponent is the sum of the scales' exponents. If all sixteen products are zero, or a scale is, it is -139. Terms
+keep 35 fraction bits.
 
-In both the accumulator is one more term, terms are cut toward zero, their sum is exact, and rounded toward zero. What
-is too large becomes infinity; NaN is 0x7fffffff; no sum has the sign -0. The whole k of an instruction is one sum.
+In both the accumulator is one more term, and terms are truncated toward zero. Their sum is exact and is rounded toward
+zero. Overflow gives infinity; NaN is 0x7fffffff; no sum is -0. The whole k of an instruction is one sum.
 
-Source: Xie, Wang, Yang, Yang, "MMA-Sim" (arXiv 2511.10909): ST-FDPA and GST-FDPA. PTX ISA 9, "Block scaling", for which
-threads give scales. No such GPU has confirmed it.
+Source: Xie, Wang, Yang, Yang, "MMA-Sim" (arXiv 2511.10909): ST-FDPA and GST-FDPA. PTX ISA 9, "Block scaling", for the
+threads that give scales. Not confirmed on hardware.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _QUIET, _INFINITY = 0x7FFFFFFF, 0x7F800000
 Number = tuple[int, int, "int | None"]
-"""A value as an integer, the place of its last bit, and the exponent with which it counts; None: that of zero."""
+"""A value as an integer, the exponent of its last bit, and the exponent for alignment; None: that of zero."""
 _NOTHING: Number = (0, 0, None)
 
 
 def scale_words(scales: Tensor, byte: int, thread: int, rows: int) -> Tensor:
-    """The operand of 32 threads with scales, 16 x blocks of `a` or 8 x blocks of `b`; other bytes are zero.
+    """The operand of 32 threads that holds scales, 16 x blocks of `a` or 8 x blocks of `b`; other bytes are zero.
 
-    rows: 16 for `a`, whose scales two neighbouring threads of four give: the first that of its row, the other that of
-    the row 8 below; 8 for `b`, whose scales one thread gives.
+    rows: 16 for `a`, whose scales come from two neighbouring threads of four: the first gives that of its row, the
+    other that of the row 8 below. 8 for `b`, whose scales come from one thread.
     """
     found = torch.zeros(32, dtype=torch.int64)
     for line in range(rows):
@@ -63,7 +63,7 @@ def _number(fmt: Format, code: int) -> Number:
 
 
 def _scale(kind: str, code: int) -> Number | None:
-    """A scale; None for NaN. The highest bit of ue4m3 is not read."""
+    """A scale; None for NaN. The highest bit of ue4m3 is ignored."""
     if kind == "ue8m0":
         return None if code == 0xFF else (1, code - 127, code - 127)
     code &= 0x7F
@@ -76,7 +76,7 @@ def dot(
 ) -> Tensor:  # fmt: skip
     """Codes of m x k, k x n and m x n (float32); scales m x blocks and n x blocks, of format `scale`: ue8m0, ue4m3.
 
-    grouped: e2m1 alone, sixteen products a term. Raises ValueError where other formats are to be grouped.
+    grouped: sixteen products form a term, only for e2m1. Raises ValueError for other formats.
     """
     if grouped and not a_format == b_format == E2M1:
         raise ValueError(f"{a_format.name} and {b_format.name}: products of e2m1 alone are summed in groups")
@@ -142,7 +142,7 @@ def _element(
 
 
 def _cut(size: int, up: int) -> int:
-    """`size * 2^up`, toward zero."""
+    """`size * 2^up`, truncated toward zero."""
     cut = abs(size) << up if up >= 0 else abs(size) >> -up
     return -cut if size < 0 else cut
 
@@ -174,7 +174,7 @@ def _codes(fmt: Format) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _special(pairs: list[tuple[int, int]], accumulator: int, formats: tuple[Format, Format]) -> int | None:
-    """What NaN and infinities make of a sum; None where there are none. A product with an infinity has its sign."""
+    """The result of a sum with NaN or infinities; None if there are none. A product with an infinity has its sign."""
     signs = set()
     if accumulator & 0x7FFFFFFF > _INFINITY:
         return _QUIET

@@ -1,10 +1,10 @@
-"""Where the metadata of a sparse matrix lies among threads, derived from the registers of the matrix itself.
+"""Which thread holds which metadata of a sparse matrix, derived from the register layout of the matrix.
 
 `references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata has the
-order of the stored elements. Four threads of a group hold a's registers. Register by register, of each the four
-threads, of each the elements from the low bits up, the indices follow each other, low bits first, two bits an element
-(of tf32 four, of 4-bit integers two a pair). Each 32 bits are a word, and the words lie in neighbouring threads of the
-group, from the one that the sparsity selector names on.
+order of the stored elements. Four threads of a group hold a's registers. The indices are ordered by register, then by
+thread, then by element from the low bits up; each has two bits, low bits first (four bits for tf32, two for each pair
+of 4-bit integers). Each 32 bits are a word, and the words are in neighbouring threads of the group, from the one that
+the sparsity selector names on.
 
 Sources: PTX ISA 9, 9.7.14.6.2, the formulas `row = ...`, `firstcol = ...` of a's fragments, and 9.7.15.6.2, the table
 of warps and rows; for the order of the indices, comments ("Representation of E") in a public CUDA emulation of
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CHUNK = {32: 2, 16: 4, 8: 4, 4: 8}
-"""Columns of the dense matrix that four bits of metadata are about, by the bits of an element."""
+"""Columns of the dense matrix that four bits of metadata describe, by the bits of an element."""
 
 
 def group_bits(bits: int, k: int) -> list[tuple[int, int]]:
-    """Row (0 or 8, to be added to the group's number) and chunk of every four bits of a group, in order.
+    """Row (0 or 8, an offset to the group's number) and chunk for every four bits of a group, in order.
 
-    A thread's register has 32 / bits stored elements: of twice as many columns. ISA: registers go to the row 8 below,
-    then to the columns behind those of all four threads.
+    A thread's register has 32 / bits stored elements, from twice as many columns. ISA: the next register holds the row
+    8 below, the one after that the columns after those of all four threads.
     """
     columns = 2 * (32 // bits)
     registers = 16 * (k // 2) * bits // 1024
@@ -44,7 +44,7 @@ def group_bits(bits: int, k: int) -> list[tuple[int, int]]:
 
 
 def words(codes: Tensor, bits: int, k: int, selector: int) -> Tensor:
-    """The metadata of each of 32 threads, from four bits a chunk: 16 x chunks; other threads have zero."""
+    """The metadata of each of 32 threads, from four bits for each chunk: 16 x chunks; other threads have zero."""
     found = torch.zeros(32, dtype=torch.int64)
     order = group_bits(bits, k)
     each = len(order) // 8
@@ -56,5 +56,5 @@ def words(codes: Tensor, bits: int, k: int, selector: int) -> Tensor:
 
 
 def of_warpgroup(codes: Tensor, bits: int, k: int, selector: int) -> Tensor:
-    """The metadata of each of 128 threads for wgmma, from four bits a chunk: 64 x chunks."""
+    """The metadata of each of 128 threads for wgmma, from four bits for each chunk: 64 x chunks."""
     return torch.cat([words(codes[16 * warp : 16 * warp + 16], bits, k, selector) for warp in range(4)])

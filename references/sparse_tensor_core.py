@@ -1,11 +1,11 @@
-"""Products of a sparse matrix by a dense one, `d = a b + c` on codes, and how PTX stores a sparse matrix (mma.sp).
+"""Products of a sparse matrix and a dense one, `d = a b + c` on codes, and how PTX stores a sparse matrix (mma.sp).
 
-Of a's elements half are kept: of every four neighbours of a row two, of every two of TF32 one, of every eight integers
-of 4 bits two of the four pairs. Kept elements are stored one behind the other, and four bits of metadata a chunk say
-which they are: two 2-bit numbers, the lower one of the first; for TF32 0b0100 (first) and 0b1110 (second).
+Half of a's elements are kept: two of every four neighbours in a row; for TF32 one of every two; for 4-bit integers two
+of the four pairs in every eight. Kept elements are stored consecutively, and four bits of metadata for each chunk say
+which they are: two 2-bit numbers, the low bits for the first; for TF32 0b0100 (first) and 0b1110 (second).
 
-A block of a tensor core (see `references.tensor_core`) has L kept elements. That is an assumption: what is published
-is about dense products.
+A block of a tensor core (see `references.tensor_core`) has L kept elements. This is an assumption: the published models
+describe only dense products.
 
 Sources: PTX ISA 9, "Sparse matrix storage" and "Matrix fragments for multiply-accumulate operation with sparse matrix
 A" (figures of the metadata); CUTLASS, `reorder_meta`, for which word of a group of four threads holds which rows.
@@ -37,16 +37,19 @@ _HALVES: dict[tuple[int, int], list[list[tuple[int, int, int]]]] = {
     (4, 64): [[(0, 0, 0)], [(1, 0, 0)]],
     (4, 128): [[(0, 0, 0)], [(1, 0, 0)], [(0, 64, 0)], [(1, 64, 0)]],
 }
-"""By bits of an element and k: the metadata words of as many neighbouring threads, the selector's first."""
+"""By bits of an element and k: the metadata words of neighbouring threads, from the selector's thread on."""
 
 
 def selectors(bits: int, k: int) -> int:
-    """How many values the sparsity selector has."""
+    """How many values the sparsity selector can have."""
     return 4 // len(_HALVES[bits, k])
 
 
 def indices(kept: Tensor, bits: int) -> Tensor:
-    """Four bits a chunk, of a mask m x k of what is kept: m x chunks. Raises ValueError for a mask of another kind."""
+    """Four bits for each chunk, m x chunks, from a mask m x k of kept elements.
+
+    Raises ValueError for an invalid mask.
+    """
     size = CHUNK[bits]
     chunks = kept.reshape(kept.shape[0], -1, size)
     if bits == 4:
@@ -64,7 +67,7 @@ def indices(kept: Tensor, bits: int) -> Tensor:
 
 
 def metadata(codes: Tensor, bits: int, k: int, selector: int) -> Tensor:
-    """The metadata operand of each of 32 threads, from four bits a chunk (see `indices`); others have zero."""
+    """The metadata operand of each of 32 threads, from four bits for each chunk (see `indices`); others have zero."""
     words = _HALVES[bits, k]
     found = torch.zeros(32, dtype=torch.int64)
     for group in range(8):
@@ -85,7 +88,7 @@ def stored(a: Tensor, kept: Tensor) -> Tensor:
 
 
 def dot(a: Tensor, kept: Tensor, b: Tensor, c: Tensor, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-    """`a b + c` where a's elements outside `kept` count as not there: m x k, k x n and m x n codes.
+    """`a b + c` without a's elements outside `kept`: m x k, k x n and m x n codes.
 
     product: the dense product of 1 x k/2, k/2 x n and 1 x n codes (see `references.tensor_core`).
     """

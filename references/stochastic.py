@@ -1,13 +1,13 @@
-"""Stochastic rounding: PTX's `cvt.rs` from float32, with the random bits it is given.
+"""Stochastic rounding: PTX's `cvt.rs` from float32, with given random bits.
 
 The rule (PTX ISA 9, 9.7.9.21): the random bits are added, as an integer, to the discarded bits of the significand; a
-carry out of them rounds the magnitude up, no carry truncates it. The random bits stand beside the highest of the
-discarded bits. Discarded bits below the random ones cannot carry and do not matter. What is discarded begins below the
-last place of the result, in a subnormal result too: with n random bits, a value below 2^-n of the smallest subnormal
+carry out of them rounds the magnitude up, no carry truncates it. The random bits are aligned with the highest discarded
+bits. Discarded bits below the random ones cannot cause a carry and have no effect. The discarded bits begin below the
+last place of the result, also of a subnormal result: with n random bits, a value below 2^-n of the smallest subnormal
 always becomes zero. A value that the target holds exactly never changes.
 
-Which bits of the 32-bit operand `rbits` serve which element, the most significant first (a is the first source and goes
-to the top of the result, f the last):
+The bits of the 32-bit operand `rbits` for each element, the most significant first (a is the first source and goes to
+the top of the result, f the last):
 
 | target | bits per element | a | b | e | f |
 |---|---|---|---|---|---|
@@ -16,9 +16,9 @@ to the top of the result, f the last):
 | e4m3x4 e5m2x4 e2m3x4 e3m2x4 | 16 | 16..31 | 31..16 | 0..15 | 15..0 |
 | e2m1x4 | 16 | 8..15, 24..31 | 31..24, 15..8 | 0..7, 16..23 | 23..16, 7..0 |
 
-Elements that share bits read them in opposite orders. The ISA's text says which bits serve which pair of elements; the
-orders within a pair are in its figures 38 to 41, and as public measurements on a Blackwell GPU found them for bf16x2,
-e4m3x4 and e2m1x4 (a benchmark of casts, quant_cast_bench). No Blackwell GPU confirmed them here.
+Elements that share bits read them in opposite orders. The ISA's text says which bits belong to which pair of elements.
+The orders within a pair are in its figures 38 to 41; public measurements on a Blackwell GPU agree for bf16x2, e4m3x4
+and e2m1x4 (a benchmark of casts, quant_cast_bench). This project has not confirmed them on hardware.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def convert(x: Tensor, random: Tensor, *, target: Format, satfinite: bool = False, relu: bool = False) -> Tensor:
     """float32 codes to codes of `target`; `random` holds `random_bits(target)` bits per element.
 
-    NaN gives the canonical NaN, or the largest finite value where the target has none; infinities stay or, with
+    NaN gives the canonical NaN, or the largest finite value if the target has no NaN; infinities stay or, with
     `satfinite`, become the largest finite value, as does overflow. `relu` turns negative results and -0 into +0.
     """
     if not target.infinity and not satfinite:
@@ -46,12 +46,12 @@ def convert(x: Tensor, random: Tensor, *, target: Format, satfinite: bool = Fals
     negative, significand, exponent = decompose(F32, x)
     lowest = target.min_exponent - target.mantissa_bits
     unit = (exponent + bit_length(significand) - target.precision).clamp(min=lowest)
-    # The magnitude in places of the random bits' last one: what lies below is dropped, then the random bits are added.
+    # The magnitude in units of the random bits' last place: drop lower bits, then add the random bits.
     places = random_bits(target)
     left = exponent - unit + places
     scaled = (significand << left.clamp(0, places)) >> (-left).clamp(0, 63)
     kept = (scaled + random) >> places
-    # For normals the leading one in `kept` adds the 1 that the field lacks; a subnormal has no such one.
+    # For normals the leading one in `kept` adds the missing 1 to the exponent field; a subnormal has no leading one.
     code = ((unit - lowest) << target.mantissa_bits) + kept
     beyond = target.max_finite + (0 if satfinite else 1)
     code = torch.where((code > target.max_finite) | is_infinity(F32, x), beyond, code)

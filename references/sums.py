@@ -1,8 +1,8 @@
-"""Sums that keep what rounding lost: two-sum, Kahan's running sum, and the compensated dot product.
+"""Sums that keep the rounding error: two-sum, Kahan's running sum, and the compensated dot product.
 
-Codes of one float format in and out (float32 unless `fmt` says otherwise); every step is an operation rounded to
-nearest even, as `references.arithmetic` has it, none contracted: with contraction the errors come out as zero or wrong.
-Where a sum overflows, or a NaN or an infinity comes in, the error is a NaN or an infinity as the steps give it. The
+Codes of one float format in and out (float32 unless `fmt` says otherwise); every step is an operation of
+`references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero or
+wrong. If a sum overflows, or an operand is NaN or infinite, the error is the NaN or infinity that the steps give. The
 error of a product is exact unless it falls below the smallest subnormal.
 
 Sources: D. Knuth, The Art of Computer Programming 2, 4.2.2 (two-sum); W. Kahan, "Further remarks on reducing
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def two_sum(a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:
-    """(s, e): the rounded sum, and what it lost: s + e is a + b exactly, unless s overflows."""
+    """(s, e): the rounded sum and its error: s + e is exactly a + b, unless s overflows."""
     s = add(a, b, fmt=fmt)
     virtual = sub(s, a, fmt=fmt)
     left = sub(a, sub(s, virtual, fmt=fmt), fmt=fmt)
@@ -29,26 +29,27 @@ def two_sum(a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]
 
 
 def fast_two_sum(a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:
-    """(s, e) as `two_sum` where |a| >= |b|, in three operations."""
+    """(s, e) as in `two_sum`, in three operations; requires |a| >= |b|."""
     s = add(a, b, fmt=fmt)
     return s, sub(b, sub(s, a, fmt=fmt), fmt=fmt)
 
 
 def two_product(a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:
-    """(p, e): the rounded product, and what it lost."""
+    """(p, e): the rounded product and its error."""
     p = mul(a, b, fmt=fmt)
     return p, fma(a, b, negate(p, fmt=fmt), fmt=fmt)
 
 
 def kahan(s: Tensor, c: Tensor, x: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:
-    """One step of Kahan's sum: (s, c) with x added; c is what s has too much."""
+    """One step of Kahan's sum: (s, c) with x added; c is the amount by which s is too large."""
     y = sub(x, c, fmt=fmt)
     t = add(s, y, fmt=fmt)
     return t, sub(sub(t, s, fmt=fmt), y, fmt=fmt)
 
 
 def dot2(s: Tensor, c: Tensor, a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:
-    """One step of the compensated dot product: (s, c) with a * b added; c gathers what products and sums lost."""
+    """One step of the compensated dot product: (s, c) with a * b added; c accumulates the errors of products and
+    sums."""
     p, low = two_product(a, b, fmt=fmt)
     total, lost = two_sum(s, p, fmt=fmt)
     return total, add(c, add(lost, low, fmt=fmt), fmt=fmt)

@@ -1,13 +1,13 @@
 """Matrix products as tensor cores compute them, generation by generation: `d = a b + c` on codes.
 
-A product over k is made of blocks of at most L terms, in order; each block's result is the next block's accumulator.
-Within a block every product of two significands is exact. Its exponent is the sum of its factors' exponents; that of a
-subnormal is that of the smallest normal number. The largest exponent of all products and of the accumulator is found.
-Every term is cut, toward zero, to F fraction bits relative to that exponent. The sum of the terms is exact, and rounded
-once: to float32 toward zero, to float16 to nearest even. A term that is zero counts with an exponent of its own.
+A product over k is computed in blocks of at most L terms, in order; each block's result is the next block's
+accumulator. Within a block every product of two significands is exact. Its exponent is the sum of its factors'
+exponents; a subnormal has the exponent of the smallest normal number. Every term is truncated toward zero to F fraction
+bits relative to the largest exponent of all products and the accumulator. The sum of the terms is exact and is rounded
+once: to float32 toward zero, to float16 to nearest even. A zero term has a fixed exponent (see `Generation.zero`).
 
-No sum has the sign -0. What is too large becomes infinity, also where rounding is toward zero. NaN is 0x7fffffff or
-0x7fff: for a NaN operand, zero times infinity, and infinities of both signs.
+No sum is -0. Overflow gives infinity, even when rounding toward zero. NaN is 0x7fffffff or 0x7fff: for a NaN operand,
+zero times infinity, and infinities of both signs.
 
 Codes are int64 tensors (see `references.formats`): `a` is m x k, `b` k x n, `c` and the result m x n.
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Generation:
     """How a generation's tensor cores add.
 
-    `fraction`: F, the fraction bits that a term keeps. `block`: bytes of `a` in one block; L is as many terms as fit.
-    `coarse`: fraction bits that 8-bit floats keep, in their terms and in a float32 result, where those are fewer.
+    `fraction`: F, the fraction bits that a term keeps. `block`: bytes of `a` in one block; L is the number of terms
+    that fit. `coarse`: fraction bits that 8-bit floats keep in their terms and in a float32 result, if fewer.
     """
 
     fraction: int
@@ -47,7 +47,7 @@ class Generation:
     coarse: int = 0
 
     def zero(self, accumulator: Format) -> int:
-        """The exponent with which a zero term counts."""
+        """The exponent of a zero term."""
         return (4 if accumulator == F16 else -108) - self.fraction
 
 
@@ -57,7 +57,7 @@ ADA = Generation(fraction=24, block=16, coarse=13)
 HOPPER = BLACKWELL = Generation(fraction=25, block=32)
 HOPPER_WGMMA = Generation(fraction=25, block=32, coarse=13)
 
-_BYTES = {TF32: 4, E4M3: 1, E5M2: 1}  # and 2, of float16 and bfloat16; formats of fewer bits take a byte each
+_BYTES = {TF32: 4, E4M3: 1, E5M2: 1}  # others: 2 for float16 and bfloat16, 1 for formats of fewer bits
 
 
 def dot(
@@ -106,7 +106,7 @@ def _block(a: Operand, b: Operand, c: Operand, to: Format, fraction: int, zero: 
     size = torch.cat([size_a * size_b, size_c.unsqueeze(-1)], -1)
     unit = torch.cat([unit_a + unit_b, unit_c.unsqueeze(-1)], -1)
     negative = torch.cat([negative_a ^ negative_b, negative_c.unsqueeze(-1)], -1)
-    # Twice the place of the last bit plus that of the leading one: of a product, the sum of its factors' exponents.
+    # The exponents of the products (sums of their factors' exponents) and of the accumulator.
     leading = torch.cat(
         [unit_a + unit_b + a[0].mantissa_bits + b[0].mantissa_bits, (unit_c + c[0].mantissa_bits).unsqueeze(-1)], -1
     )
@@ -127,7 +127,7 @@ def _block(a: Operand, b: Operand, c: Operand, to: Format, fraction: int, zero: 
 
 
 def _specials(a: Operand, b: Operand, c: Operand, to: Format, result: Tensor) -> Tensor:
-    """The result, or what NaN and infinities among the operands make of it."""
+    """The result, with special values for NaN and infinities among the operands."""
     negative = sign(*a) ^ sign(*b)
     infinite = is_infinity(*a) | is_infinity(*b)
     up = (infinite & (negative == 0)).any(-1) | (is_infinity(*c) & (sign(*c) == 0))
@@ -140,7 +140,7 @@ def _specials(a: Operand, b: Operand, c: Operand, to: Format, result: Tensor) ->
 
 
 def _cut(fmt: Format, codes: Tensor, fraction: int) -> Tensor:
-    """Finite codes with no more than so many fraction bits, cut toward zero."""
+    """Finite codes truncated toward zero to `fraction` fraction bits."""
     cut = codes & ~((1 << (fmt.mantissa_bits - fraction)) - 1)
     return torch.where(is_nan(fmt, codes), codes, cut)
 
@@ -148,11 +148,11 @@ def _cut(fmt: Format, codes: Tensor, fraction: int) -> Tensor:
 def dot_of_bytes(
     a: Tensor, b: Tensor, c: Tensor, *, a_format: Format, b_format: Format, d_format: Format, generation: Generation
 ) -> Tensor:
-    """8-bit floats by `mma` where the tensor cores take none (Hopper; Blackwell but for sm_120 and later).
+    """8-bit floats by `mma` on tensor cores that do not take them (Hopper; Blackwell before sm_120).
 
-    ptxas makes float16 of them, of every four k the first two for one product and the others for a second, which goes
-    on where the first, from zero, has ended. Each is one instruction. `c` is added to that, rounded to nearest even.
-    Source: the code that ptxas 12.9 and 13.4 write for sm_90a.
+    ptxas converts them to float16: of every four k, the first two go to a first product, which starts at zero, and the
+    others to a second, which continues with its result. Each product is one instruction. `c` is added last, rounded to
+    nearest even. Source: the code that ptxas 12.9 and 13.4 write for sm_90a.
     """
     within = torch.arange(a.shape[1]) % 4
     total = torch.zeros_like(c)
@@ -164,10 +164,11 @@ def dot_of_bytes(
 
 
 def dot_of_quads(a: Tensor, b: Tensor, c: Tensor, *, c_format: Format, d_format: Format) -> Tensor:
-    """m8n8k4 of float16 from sm_80 on, whose tensor cores have none: float32 instructions, each rounded.
+    """m8n8k4 of float16 from sm_80 on, whose tensor cores do not have it: float32 instructions, each rounded.
 
-    Into float32 the products are summed first, by fused multiply-adds from zero, and `c` comes last. Into float16 `c`
-    is added to the sum of two products, that to the sum of the other two. Source: ptxas's __cuda_sm_8x_mma functions.
+    Into float32, fused multiply-adds first sum the products from zero, and `c` is added last. Into float16, `c` is
+    added to the sum of two products, and the result to the sum of the other two. Source: ptxas's __cuda_sm_8x_mma
+    functions.
     """
     x, y = convert(a, source=F16, target=F32), convert(b, source=F16, target=F32)
     total = convert(c, source=F16, target=F32) if c_format == F16 else c

@@ -1,12 +1,13 @@
-"""Where matrices lie when the tensor cores of two blocks multiply together (tcgen05 with .cta_group::2).
+"""The layout of matrices when the tensor cores of two blocks multiply together (tcgen05 with .cta_group::2).
 
-A pair are two blocks of a cluster whose ranks differ in the lowest bit; here 0 is the one with an even rank. An element
-of d is in one lane and column of one block's tensor memory; rows of a and columns of b are in one's shared memory.
+A pair is two blocks of a cluster whose ranks differ in the lowest bit; here block 0 is the one with an even rank. An
+element of d is in one lane and column of one block's tensor memory; each row of a and column of b is in one block's
+shared memory.
 
 Source: PTX ISA 9, 9.7.16.5 (pairs), 9.7.16.10.5, layout A (256 rows: 128 lanes of each block) and layout B (128 rows,
 dense: of each block's 64 rows lanes 0 to 63 have the first half of the columns, lanes 64 to 127 the second), layout C
 (128 rows, sparse: 16 of each block's 64 rows in each quarter of its lanes), table 39 for shapes. No
-hardware was at hand.
+hardware was available.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ def place_of_d(rows: int, columns: int, row: int, column: int, sparse: bool = Fa
 
 
 def block_of_a(rows: int, row: int) -> tuple[int, int]:
-    """Block and row in it."""
+    """The block of a row of a, and the row in that block."""
     return divmod(row, rows // 2)
 
 
 def block_of_b(columns: int, column: int) -> tuple[int, int]:
-    """Block and column in it."""
+    """The block of a column of b, and the column in that block."""
     return divmod(column, columns // 2)
 
 
 def columns_taken(kind: str) -> range:
-    """Numbers of columns that a kind takes of dense products by a pair (table 39)."""
+    """The numbers of columns that a kind allows for dense products of a pair (table 39)."""
     return range(32, 257, 32) if kind == "i8" else range(16, 257, 16)

@@ -1,4 +1,4 @@
-"""Operations on words seen as fields: averages and saturating sums of bytes, interleaved bits, 128-bit arithmetic.
+"""Operations on fields of words: averages and saturating sums of bytes, interleaved bits, 128-bit arithmetic.
 
 Codes are zero-extended bit patterns (64 bits: two's complement) in and out, as in `references.integers`.
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def add_clamped(a: Tensor, b: Tensor, *, fmt: Format = U8) -> Tensor:
-    """The sum of unsigned numbers of up to 32 bits, or the largest number where that is smaller."""
+    """The sum of unsigned numbers of up to 32 bits, clamped to the largest number."""
     return (a + b).clamp(max=fmt.code_mask)
 
 
 def average(a: Tensor, b: Tensor) -> Tensor:
-    """(a + b) / 2 of unsigned numbers of up to 32 bits, halves rounded up."""
+    """(a + b) / 2 of unsigned numbers of up to 32 bits, with ties rounded up."""
     return (a + b + 1) >> 1
 
 
@@ -35,12 +35,12 @@ def absolute_difference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def interleave(x: Tensor, y: Tensor) -> Tensor:
-    """The 32 bits of a Morton code: bit k of the 16-bit `x` at place 2k, that of `y` at 2k + 1."""
+    """The 32 bits of a Morton code: bit k of the 16-bit `x` at position 2k, bit k of `y` at 2k + 1."""
     return sum((((x >> k) & 1) << 2 * k | ((y >> k) & 1) << 2 * k + 1 for k in range(16)), torch.zeros_like(x))
 
 
 def deinterleave(code: Tensor) -> tuple[Tensor, Tensor]:
-    """(x, y) of a 32-bit Morton code: the bits at even places, and those at odd ones."""
+    """(x, y) of a 32-bit Morton code: the bits at even positions, and those at odd positions."""
     zero = torch.zeros_like(code)
     even = sum((((code >> 2 * k) & 1) << k for k in range(16)), zero)
     odd = sum((((code >> 2 * k + 1) & 1) << k for k in range(16)), zero)

@@ -47,7 +47,7 @@ def undeclared_register(x, y, n, B: tl.constexpr):
 
 @triton.jit
 def unwritten_shared(x, y, B: tl.constexpr):
-    """Asm that reads shared memory which nobody has written."""
+    """Asm that reads shared memory that was never written."""
     o = tl.arange(0, B)
     asm: tl.constexpr = """{
         .shared .align 4 .b32 cell[128]; .reg .b32 at, me;

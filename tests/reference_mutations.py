@@ -1,4 +1,4 @@
-"""The mutants of a subject: one change each, by what the result is, what an operand is, or how it is rounded."""
+"""The mutants of a subject: one change each, of the result, of an operand, or of the rounding."""
 
 from __future__ import annotations
 
@@ -216,13 +216,15 @@ def _thresholds(subject: Subject, thin: int) -> Iterator[Mutant]:
 
 def thresholds(subject: Subject, fmt: Format, out: Format) -> list[tuple[int, int]]:
     """Neighbouring inputs with results of another class, binade or sign (code, if narrow), on a monotone answer."""
+    if fmt.code_bits == 64:  # its places are beyond what the grid, made in float64, can tell apart
+        return []
     top = int(ordinal(fmt, fmt.max_finite)) + (fmt.infinity_code is not None)
     grid = np.unique(np.round(np.linspace(0, top, 3001)).astype(np.int64))
     grid = np.concatenate([-grid[:0:-1], grid]) if fmt.has_sign else grid
     name = next(iter(subject.case.outputs))
 
     def label(places: Codes) -> Codes:
-        codes = from_ordinal(fmt, places) & (fmt.code_mask if fmt.code_bits < 64 else -1)
+        codes = from_ordinal(fmt, places) & fmt.code_mask
         y = subject.answer(units_of(subject, [codes]))[name].reshape(len(places), -1)[:, 0]
         if out.code_bits <= 8:
             return y
@@ -245,7 +247,7 @@ def thresholds(subject: Subject, fmt: Format, out: Format) -> list[tuple[int, in
     order = np.argsort(low[a != b])
     pairs = np.stack([low[a != b], high[a != b]], axis=1)[order]
     codes = np.stack([from_ordinal(fmt, p) for p in pairs.T], axis=1)
-    return [(int(x) & fmt.code_mask, int(y) & fmt.code_mask) for x, y in codes] if fmt.code_bits < 64 else []
+    return [(int(x) & fmt.code_mask, int(y) & fmt.code_mask) for x, y in codes]
 
 
 def _roundings(subject: Subject) -> Iterator[Mutant]:

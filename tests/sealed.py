@@ -1,4 +1,4 @@
-"""Records files changed by hand, with checksums that are right again, to be refused for what they say."""
+"""Records files changed by hand, with corrected checksums, which must be refused for their contents."""
 
 from __future__ import annotations
 

@@ -183,6 +183,6 @@ def test_an_error_of_the_kernel_comes_without_the_way_through_the_emulator():
 
 def test_an_atomic_on_what_was_never_stored_says_so():
     x, y, old = (np.ones(64, np.int32) for _ in range(3))
-    words = "bits that nobody defined reach an atomic on y, where nothing was stored before, in thread 0 of block"
+    words = "undefined bits reach an atomic on y, where nothing was stored before, in thread 0 of block"
     with pytest.raises(UndefinedBits, match=words):
         emulated(small_kernels.atomic)[(1,)](x, y, old, 64, B=64, OP="add", PLACES=64, SEM="relaxed", unwritten=("y",))

@@ -1,5 +1,5 @@
-"""What cases run on a device and share, or have no room for: Triton functions, and long asm.
+"""Device code of cases that several share, or that is too long for a case file: Triton functions, and long asm.
 
-`narrow` and `blocks` serve several families; every other module has the name of the case file that it belongs to. A
-case's definition covers their code as its own.
+`narrow` and `blocks` serve several families; every other module has the name of its case file. A case's definition
+covers this code like its own.
 """

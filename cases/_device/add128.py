@@ -6,12 +6,12 @@ import triton.language as tl
 
 @triton.jit
 def add_in_triton(a, b, c, d):
-    """A sum below one of its terms has a carry."""
+    """There is a carry if the sum is less than a term."""
     low = a + c
     return low, b + d + (low < a).to(tl.uint64)
 
 
 @triton.jit
 def sub_in_triton(a, b, c, d):
-    """A borrow where the first is the smaller one."""
+    """There is a borrow if the first is less than the second."""
     return a - c, b - d - (a < c).to(tl.uint64)

@@ -1,4 +1,4 @@
-"""Attention in blocks of 32 keys, with an exponential whose bits are determined, and sums by the tensor cores."""
+"""Attention in blocks of 32 keys, with an exponential that has defined bits, and sums on the tensor cores."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from .exp2_polynomial import in_triton
 
 @triton.jit
 def power(x, TEXT: tl.constexpr):
-    """2^x by a polynomial: by asm, or in plain Triton where that is empty."""
+    """2^x by a polynomial: with the asm TEXT, or in plain Triton if TEXT is empty."""
     if TEXT != "":
         return tl.inline_asm_elementwise(TEXT, "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
     return in_triton(x)
@@ -16,7 +16,7 @@ def power(x, TEXT: tl.constexpr):
 
 @triton.jit
 def attend(q, k, v, o, M, N, D: tl.constexpr, SCALE: tl.constexpr, TEXT: tl.constexpr, BLOCK: tl.constexpr):
-    """BLOCK queries a program. A row's sum is a product with ones, as a reduction has no order that is promised."""
+    """BLOCK queries per program. A row's sum is a product with ones, because a reduction has no defined order."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
     d = tl.arange(0, D)
     queries = tl.load(q + i * D + d[None, :], mask=i < M, other=0.0)

@@ -9,7 +9,7 @@ def scaled(
     a, x, b, y, d, M, N, K, TM: tl.constexpr, TN: tl.constexpr, STEP: tl.constexpr, KIND: tl.constexpr,
     BLOCK: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    """One tile of d = (a x) (b y); b is N x K. EACH: elements in a byte. Sizes are multiples of the tile's."""
+    """One tile of d = (a x) (b y); b is N x K. EACH: elements per byte. Sizes are multiples of the tile's."""
     m, n = tl.program_id(0) * TM + tl.arange(0, TM), tl.program_id(1) * TN + tl.arange(0, TN)
     total = tl.zeros((TM, TN), dtype=tl.float32)
     for start in range(0, K, STEP):
@@ -45,7 +45,7 @@ def dequantised(
 
 @triton.jit
 def number(code, k, EACH: tl.constexpr):
-    """float32 of an e4m3 code, or of the e2m1 code that k picks of two in a byte."""
+    """float32 of an e4m3 code, or of one of two e2m1 codes in a byte, which k selects."""
     if EACH == 1:
         return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
     four = (code >> (k % 2 * 4).to(tl.uint8)) & 15

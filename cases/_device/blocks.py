@@ -1,4 +1,4 @@
-"""Steps of block-scaled quantisers, each written once: largest magnitudes, MX scales, elements, tiled scale offsets."""
+"""Steps of block-scaled quantisers: largest magnitudes, MX scales, elements, tiled scale offsets."""
 
 import triton
 import triton.language as tl
@@ -14,7 +14,7 @@ def largest_magnitude(blocks):
 
 @triton.jit
 def mx_scale(amax, RULE: tl.constexpr, EMAX: tl.constexpr, MANTISSA: tl.constexpr, RATIO: tl.constexpr):
-    """ue8m0 codes as uint32, from what `largest_magnitude` gives. RATIO: of rceil rules, 1 / max or max."""
+    """ue8m0 codes as uint32, from `largest_magnitude`. RATIO: for rceil rules, 1 / max or max."""
     if RULE == "rceil" or RULE == "rceil-div":
         value = amax.to(tl.float32, bitcast=True)
         ratio = value * RATIO if RULE == "rceil" else tl.div_rn(value, tl.full(value.shape, RATIO, tl.float32))
@@ -23,7 +23,7 @@ def mx_scale(amax, RULE: tl.constexpr, EMAX: tl.constexpr, MANTISSA: tl.constexp
         code = (size >> 23) + up.to(tl.uint32)
     else:
         if RULE == "even":
-            amax += 1 << (22 - MANTISSA)  # what rounds to infinity counts as infinity
+            amax += 1 << (22 - MANTISSA)  # a value that rounds to infinity counts as infinity
         field = (amax >> 23) + (((amax & 0x7FFFFF) != 0).to(tl.uint32) if RULE == "ceil" else 0)
         code = tl.maximum(field, EMAX) - EMAX
     return tl.where(amax < 0x7F800000, tl.minimum(code, 254), 255)
@@ -47,7 +47,7 @@ def inverse_power(code):
 def to_bytes(
     x, ASM: tl.constexpr, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr
 ):
-    """A byte for each float32: by `ASM`, of two elements and to two bytes, or by integers where that is empty."""
+    """A byte for each float32: by `ASM` on two elements, or by integers if `ASM` is empty."""
     if ASM != "":
         return tl.inline_asm_elementwise(ASM, "=r,r,r", [x], dtype=tl.uint8, is_pure=True, pack=2)
     return narrowed(x, EXPONENT, MANTISSA, LARGEST, NAN).to(tl.uint8)
@@ -65,6 +65,6 @@ def e2m1_pairs(low, high, HARDWARE: tl.constexpr):
 
 @triton.jit
 def tiled_offset(row, column, TILES):
-    """Where tensor cores find the scale of a row and a column: tiles of 128 x 4, `TILES` in a row of tiles."""
+    """The offset of the scale of a row and a column for tensor cores: tiles of 128 x 4, `TILES` in a row of tiles."""
     tile = (row // 128) * TILES + column // 4
     return tile * 512 + (row % 32) * 16 + ((row % 128) // 32) * 4 + column % 4

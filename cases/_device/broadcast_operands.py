@@ -16,7 +16,7 @@ def constant_operands(x):
 
 @triton.jit
 def full_operands(x):
-    """A tensor of one constant beside a scalar."""
+    """A tensor filled with a constant, and a scalar."""
     scale = tl.full(x.shape, 1.5, tl.float32)
     return tl.inline_asm_elementwise(FMA, "=f,f,f,f", [x, scale, 0.25], dtype=tl.float32, is_pure=True, pack=1)
 

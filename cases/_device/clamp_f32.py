@@ -6,13 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def in_triton(x, lo, hi):
-    """tl.clamp, asked to let NaN pass: it promises nothing for NaN otherwise."""
+    """tl.clamp that propagates NaN; otherwise its result for NaN is undefined."""
     return tl.clamp(x, lo, hi, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def by_comparison(x, lo, hi):
-    """What is below becomes lo, what is above becomes hi; NaN is neither."""
+    """Numbers below lo become lo, numbers above hi become hi; NaN is neither."""
     return tl.where(x < lo, lo, tl.where(x > hi, hi, x))
 
 

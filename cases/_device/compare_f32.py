@@ -1,4 +1,4 @@
-"""Comparisons, a bit of the result each, in plain Triton."""
+"""Comparisons in plain Triton; each sets a bit of the result."""
 
 import triton
 import triton.language as tl

@@ -9,7 +9,7 @@ def nibble(x):
     """The e2m1 code of each float32: nearest, ties to the even code, clamped to +-6; NaN gives +6."""
     bits = x.to(tl.uint32, bitcast=True)
     size = bits & 0x7FFFFFFF
-    # Thresholds are the seven midpoints; where the code above is odd, the midpoint itself belongs to the code below.
+    # Thresholds are the seven midpoints; if the code above is odd, the midpoint rounds to the code below.
     code = (size > 0x3E800000).to(tl.uint32)  # 0.25
     code += (size >= 0x3F400000).to(tl.uint32)  # 0.75
     code += (size > 0x3FA00000).to(tl.uint32)  # 1.25

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def in_integers(x, NEAREST: tl.constexpr, AWAY: tl.constexpr):
-    """Of nearest, half of the last place is added, less one where a tie goes to even and stays there."""
+    """NEAREST adds half of the last place, minus one where a tie must round down to even."""
     bits = x.to(tl.uint32, bitcast=True)
     added = bits
     if AWAY:
@@ -18,5 +18,5 @@ def in_integers(x, NEAREST: tl.constexpr, AWAY: tl.constexpr):
 
 @triton.jit
 def truncated(x):
-    """What a tensor core makes of an operand that nobody rounded: the lower 13 bits are ignored."""
+    """How a tensor core reads an unrounded operand: it ignores the lower 13 bits."""
     return x.to(tl.uint32, bitcast=True) & 0xFFFFE000

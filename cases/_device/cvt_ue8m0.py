@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def in_integers(x, UP: tl.constexpr):
-    """The exponent field, one more where UP and a bit lies below it. 2^-127, code 0, is a subnormal float32."""
+    """The exponent field, plus one if UP and a lower bit is set. 2^-127, code 0, is a subnormal float32."""
     size = x.to(tl.float32).to(tl.uint32, bitcast=True) & 0x7FFFFFFF
     code = size >> 23
     if UP:

@@ -1,4 +1,4 @@
-"""Rounding modes in Triton's code, which has none of its own."""
+"""Directed rounding in Triton code, which has no rounding modes."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def rounded(asm: tl.constexpr, a, b):
-    """One instruction in Triton's code, which has no rounding modes of its own."""
+    """One instruction of inline asm, because Triton has no rounding modes."""
     return tl.inline_asm_elementwise(asm, "=r,r,r", [a, b], dtype=tl.float32, is_pure=True, pack=1)
 
 

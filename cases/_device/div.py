@@ -1,4 +1,4 @@
-"""Quotients as Triton code has them."""
+"""Quotients in Triton code."""
 
 import triton
 import triton.language as tl

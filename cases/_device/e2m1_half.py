@@ -22,7 +22,7 @@ def in_integers(x, IS_BF16: tl.constexpr):
 
 @triton.jit
 def by_fields(x, IS_BF16: tl.constexpr):
-    """Codes move to the half's fields, two a register; a product with a power of two makes up for the bias."""
+    """Move codes to the half's fields, two in a register; a product with a power of two corrects the bias."""
     codes = (x & 15).to(tl.uint32) | ((x >> 4).to(tl.uint32) << 16)
     place: tl.constexpr = 6 if IS_BF16 else 9
     fields = ((codes & 0x00070007) << place) | ((codes & 0x00080008) << 12)

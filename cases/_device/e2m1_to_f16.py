@@ -1,4 +1,4 @@
-"""e2m1 to float16 in plain Triton, alone and times a scale."""
+"""e2m1 to float16 in plain Triton, without and with a scale."""
 
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ def half(n):
     """The value of one nibble: its significand shifted by its exponent, in halves with the nibble's sign."""
     size = (n & 7).to(tl.int32)
     doubled = tl.where(size < 2, size, (2 + (size & 1)) << tl.maximum((size >> 1) - 1, 0))
-    # A product, as Triton 3.6 computes -x of 16-bit floats as 0 - x, which gives +0 for 0.
+    # A product, because Triton 3.6 computes -x of 16-bit floats as 0 - x, which gives +0 for 0.
     return doubled.to(tl.float16) * tl.where(n >= 8, -0.5, 0.5).to(tl.float16)
 
 
@@ -31,15 +31,15 @@ def scaled_in_triton(q, scale):
     return both(half(q & 15) * scale, half(q >> 4) * scale)
 
 
-# Both nibbles at the top of their halves: sign, two bits of exponent and one of significand, which belong to bits 15
-# and 11 to 9. Read so, the number is too small by 2^14, which a product makes good; 0x7400 is 2^14.
+# Both nibbles at the top of their halves: sign, two exponent bits and one significand bit, moved to bits 15 and 11 to
+# 9. The number is then too small by 2^14, which a product corrects; 0x7400 is 2^14.
 SHIFTS = """
     shl.b32 u, $1, 12;  shl.b32 t, $1, 24;  lop3.b32 t, t, u, 0xFFFF, 0xD8;
     shr.u32 u, t, 3;    and.b32 u, u, 0x0E000E00;  lop3.b32 t, t, 0x80008000, u, 0xEA;
     mov.b32 u, 0x74007400;  mul.rn.f16x2 t, t, u;
 """
 
-# A float16 whose lower byte is 0 for every e2m1 value: prmt looks the upper bytes up, with no sign, for four nibbles.
+# The float16 of every e2m1 value has lower byte 0: prmt looks up the upper bytes, without sign, for four nibbles.
 TABLE = """
     and.b32 u, $1, 0x77;     prmt.b32 t, 0x3E3C3800, 0x46444240, u;
     prmt.b32 t, t, 0, 0x1404;

@@ -10,7 +10,7 @@ def in_triton(x):
     return x.to(tl.float8e4nv, bitcast=True).to(tl.float16)
 
 
-# Each byte at the top of a half; sign kept, the rest one place down: too small by 2^8, which 0x5C00 makes good.
+# Each byte at the top of a half; sign kept, other bits one place down: too small by 2^8, which 0x5C00 corrects.
 SHIFTS = """
     prmt.b32 $0, 0, $2, 0x5040;  prmt.b32 $1, 0, $2, 0x7060;
     shr.u32 t, $0, 1;  and.b32 t, t, 0x3F803F80;  lop3.b32 $0, $0, 0x80008000, t, 0xEA;
@@ -20,7 +20,7 @@ SHIFTS = """
 
 
 def repaired(k):
-    """480 is no number of e4m3: a half beyond 464 becomes NaN."""
+    """480 is no e4m3 number: a half above 464 becomes NaN."""
     return (
         f"mov.b32 {{a, b}}, ${k}; abs.f16 c, a; setp.gt.f16 p, c, limit; selp.b16 a, 0x7FFF, a, p; "
         f"abs.f16 c, b; setp.gt.f16 p, c, limit; selp.b16 b, 0x7FFF, b, p; mov.b32 ${k}, {{a, b}};\n"

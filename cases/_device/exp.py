@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-# With what the product lost added to the result's factor, no error grows with x.
+# The rounding error of the product corrects the result, so that no error grows with x.
 TWO_STEPS = """
     {
         .reg .f32 high, low, power, part;
@@ -27,5 +27,5 @@ def in_triton(x):
 
 @triton.jit
 def in_libdevice(x):
-    """What CUDA's expf does."""
+    """CUDA's expf."""
     return libdevice.exp(x)

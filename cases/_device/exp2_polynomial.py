@@ -16,7 +16,7 @@ def in_triton(x):
     return (y.to(tl.uint32, bitcast=True) + (shifted.to(tl.uint32, bitcast=True) << 23)).to(tl.float32, bitcast=True)
 
 
-# 2^f on [-0.5, 0.5]: Taylor's coefficients of e^(f ln 2) as float32, the highest first. The rest of the series is
+# 2^f on [-0.5, 0.5]: Taylor's coefficients of e^(f ln 2) as float32, the highest first. The remainder of the series is
 # largest at f = -0.5: 10827 ulp of the result after degree 3, 42.5 after degree 5. Rounding adds a few.
 COEFFICIENTS = (0x3AAEC3FF, 0x3C1D955B, 0x3D635847, 0x3E75FDF0, 0x3F317218, 0x3F800000)
 

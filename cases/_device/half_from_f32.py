@@ -21,5 +21,8 @@ def cast(x, TYPE: tl.constexpr):
 
 @triton.jit
 def upper_half(x):
-    """bfloat16 is the upper half of a float32: rounds toward zero. A NaN whose bits all lie below becomes infinity."""
+    """bfloat16 is the upper half of a float32: rounds toward zero.
+
+    A NaN with only low payload bits becomes infinity.
+    """
     return (x.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)

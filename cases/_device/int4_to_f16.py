@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def half(q, place: tl.constexpr, SIGNED: tl.constexpr):
-    """One nibble as a float16's bits: with its sign, or less 8."""
+    """The float16 bits of one nibble: signed, or minus 8."""
     n = ((q >> (4 * place)) & 15).to(tl.int32)
     n = ((n ^ 8) - 8) if SIGNED else (n - 8)
     return n.to(tl.float16).to(tl.uint16, bitcast=True).to(tl.uint32)
@@ -21,8 +21,8 @@ def in_triton(q, SIGNED: tl.constexpr):
     return a, b, c, half(q, 3, SIGNED) | (half(q, 7, SIGNED) << 16)
 
 
-# 0x6400 is 1024 in float16, in which a nibble n at the bottom makes 1024 + n, and four places higher 1024 + 16n.
-# Table 0xEA is (q & mask) | magic; 0x6A is (q & mask) ^ magic, which flips a nibble's sign bit: n + 8, from -8 to 7 on.
+# 0x6400 is 1024 in float16; a nibble n in its low bits gives 1024 + n, and four bits higher 1024 + 16n. Table 0xEA is
+# (q & mask) | magic; 0x6A is (q & mask) ^ magic, which flips a nibble's sign bit: n + 8, from -8 to 7 on.
 MAGIC = """{{
     .reg .b32 t, low, high, sixteenth;
     mov.b32 low, 0x64086408;  mov.b32 high, 0xD480D480;  mov.b32 sixteenth, 0x2C002C00;   // 1032, -72, 1/16

@@ -1,8 +1,8 @@
-"""A product of float16 with 4-bit weights, four a word of 16 bits, which are widened on the way to the tensor cores.
+"""A product of float16 with 4-bit weights, four in a word of 16 bits, which are widened before the tensor cores.
 
-From words of 8 bits Triton permutes k among the lanes, so that other terms would be added first. Triton 3.6 does so too
-where it sees `join` before the product. The loop therefore widens the weights of its next step: Triton does not look
-beyond a value that a loop carries.
+For words of 8 bits Triton permutes k among the lanes, which would change the order of the sums. Triton 3.6 also does so
+if `join` comes before the product. So the loop widens the weights of its next step: Triton does not look beyond a value
+that a loop carries.
 """
 
 import triton
@@ -16,7 +16,7 @@ WIDENED = tl.constexpr(MAGIC.format("0xEA", "0x64006400", "0x64006400"))
 
 @triton.jit
 def nibble(q, k: tl.constexpr):
-    """One of the four numbers of a word, less 8."""
+    """One of the four numbers of a word, minus 8."""
     return (((q >> (4 * k)) & 15).to(tl.int32) - 8).to(tl.float16)
 
 

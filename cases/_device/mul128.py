@@ -12,7 +12,7 @@ def in_triton(a, b):
 
 @triton.jit
 def halves_in_triton(a, b):
-    """Four products of 32-bit halves; what they add up to in the middle does not overflow."""
+    """Four products of 32-bit halves; their sum in the middle does not overflow."""
     a0, a1, b0, b1 = a & 0xFFFFFFFF, a >> 32, b & 0xFFFFFFFF, b >> 32
     middle = a1 * b0 + ((a0 * b0) >> 32)
     other = a0 * b1 + (middle & 0xFFFFFFFF)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def high_in_triton(a, b):
-    """Triton's own, of unsigned integers."""
+    """Triton's function, for unsigned integers."""
     return tl.umulhi(a, b)
 
 

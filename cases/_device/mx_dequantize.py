@@ -11,7 +11,7 @@ from .narrow import widened
 def dequantize(
     q, s, y, M, N, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, SPECIAL: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """A row of COLUMNS elements a program; of two codes a byte, the first is the low nibble."""
+    """A row of COLUMNS elements per program; of two codes in a byte, the first is the low nibble."""
     i = tl.program_id(0)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     if EXPONENT + MANTISSA == 3:
@@ -25,5 +25,5 @@ def dequantize(
 
 @triton.jit
 def scaled_element(q, s, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, SPECIAL: tl.constexpr):
-    """The exact product in float32; its conversion rounds nothing but what overflows."""
+    """The exact product in float32; its conversion is exact except for overflow."""
     return (widened(q, EXPONENT, MANTISSA, SPECIAL) * power(s)).to(tl.bfloat16)

@@ -12,7 +12,7 @@ def quantize(
     RULE: tl.constexpr, EMAX: tl.constexpr, RATIO: tl.constexpr, ASM: tl.constexpr, EXPONENT: tl.constexpr,
     MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One tile of ROWS x COLUMNS; the scale is a power of two, so that the product with its inverse is exact."""
+    """One tile of ROWS x COLUMNS. The scale is a power of two, so the product with its inverse is exact."""
     i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     values = tl.load(x + i * N + j, mask=(i < M) & (j < N), other=0.0).to(tl.float32)

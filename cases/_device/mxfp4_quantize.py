@@ -8,7 +8,7 @@ from .blocks import e2m1_pairs, inverse_power, largest_magnitude, mx_scale
 
 @triton.jit
 def quantize(x, q, s, M, N, RULE: tl.constexpr, RATIO: tl.constexpr, HARDWARE: tl.constexpr, COLUMNS: tl.constexpr):
-    """A row of COLUMNS elements a program."""
+    """A row of COLUMNS elements per program."""
     i = tl.program_id(0)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     values = tl.load(x + i * N + j, mask=j < N, other=0.0).to(tl.float32)

@@ -1,6 +1,6 @@
 """Number formats of 4 to 19 bits by integer arithmetic, for GPUs without the conversions.
 
-A format is its numbers of exponent and mantissa bits, with the bias that IEEE 754 gives as many exponent bits.
+A format is given by its numbers of exponent and mantissa bits; its bias is that of IEEE 754.
 """
 
 import triton
@@ -11,11 +11,11 @@ import triton.language as tl
 def narrowed(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr):
     """uint32 codes of float32 numbers: to nearest, ties to even, subnormals kept.
 
-    What is larger becomes `LARGEST`, the largest finite code or that of infinity, with its sign; NaN becomes `NAN`.
+    Larger numbers become `LARGEST` (the largest finite code or infinity) with their sign; NaN becomes `NAN`.
     """
     BIAS: tl.constexpr = (1 << (EXPONENT - 1)) - 1
     SHIFT: tl.constexpr = 23 - MANTISSA
-    # Added to this power of two, whose last place is the format's smallest number, a subnormal result is rounded.
+    # Adding this power of two, whose last place is the format's smallest number, rounds a subnormal result.
     MAGIC: tl.constexpr = (151 - BIAS - MANTISSA) << 23
     bits = x.to(tl.uint32, bitcast=True)
     size = bits & 0x7FFFFFFF
@@ -31,7 +31,7 @@ def narrowed(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.cons
 def widened(code, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, FIRST_SPECIAL: tl.constexpr):
     """float32 numbers of unsigned codes; magnitudes from `FIRST_SPECIAL` on are infinity or NaN, as in float32.
 
-    The fields move to float32's places as they are; one exact product then makes up for the bias, subnormals included.
+    The fields move unchanged to float32's places; one exact product then corrects the bias, also for subnormals.
     """
     BIAS: tl.constexpr = (1 << (EXPONENT - 1)) - 1
     bits = code.to(tl.uint32)
@@ -47,9 +47,9 @@ def stochastically_narrowed(
     x, random, PLACES: tl.constexpr, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr,
     NAN: tl.constexpr,
 ):  # fmt: skip
-    """uint32 codes of float32 numbers, rounded by `PLACES` random bits as PTX's cvt.rs does.
+    """uint32 codes of float32 numbers, rounded with `PLACES` random bits as in PTX's cvt.rs.
 
-    The random bits are added to the highest of the bits that the format discards; a carry rounds the magnitude up.
+    The random bits are added to the highest discarded bits; a carry rounds the magnitude up.
     `LARGEST` and `NAN` as in `narrowed`.
     """
     BIAS: tl.constexpr = (1 << (EXPONENT - 1)) - 1
@@ -57,7 +57,7 @@ def stochastically_narrowed(
     size = bits & 0x7FFFFFFF
     field = (size >> 23).to(tl.int32)
     significand = (size & 0x7FFFFF) | (tl.minimum(field, 1) << 23).to(tl.uint32)
-    place = tl.maximum(field, 1) - (127 - BIAS)  # the exponent field of the result, below 1 where that is subnormal
+    place = tl.maximum(field, 1) - (127 - BIAS)  # the exponent field of the result, below 1 if it is subnormal
     dropped = tl.minimum(23 - MANTISSA - PLACES + tl.maximum(1 - place, 0), 31)
     kept = ((significand >> dropped.to(tl.uint32)) + random) >> PLACES
     code = ((tl.maximum(place, 1) - 1) << MANTISSA).to(tl.uint32) + kept

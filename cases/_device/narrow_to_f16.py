@@ -8,13 +8,13 @@ from .narrow import widened
 
 @triton.jit
 def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, FIRST_SPECIAL: tl.constexpr):
-    """By way of float32, of which the conversion to float16 is exact."""
+    """Through float32; the conversion to float16 is exact."""
     return widened(x, EXPONENT, MANTISSA, FIRST_SPECIAL).to(tl.float16)
 
 
 @triton.jit
 def cast(x, TYPE: tl.constexpr):
-    """Triton's cast of a byte that is taken for a float."""
+    """Triton's cast of a byte that is bitcast to a float."""
     return x.to(TYPE, bitcast=True).to(tl.float16)
 
 
@@ -26,7 +26,7 @@ UPPER_BYTES = """
     }
 """
 
-# Sign and magnitude of e4m3 move to float16's places; 2^8 makes up for the bias. 0x7f becomes 480, and is NaN.
+# Sign and magnitude of e4m3 move to float16's places; 2^8 corrects the bias. 0x7f, which is NaN, becomes 480.
 FIELDS = """
     {
         .reg .b32 lower, upper, sign, size, scale;

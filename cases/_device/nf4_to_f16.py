@@ -1,4 +1,4 @@
-"""nf4 to float16 in plain Triton: one comparison an entry."""
+"""nf4 to float16 in plain Triton: one comparison for each entry."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def value(n, TABLE: tl.constexpr):
-    """The code of one nibble: one comparison an entry."""
+    """The code of one nibble: one comparison for each entry."""
     y = tl.full(n.shape, TABLE[0], tl.uint32)
     for k in tl.static_range(1, 16):
         y = tl.where(n == k, TABLE[k], y)
@@ -25,7 +25,7 @@ def four(values, shift):
 
 
 def looked_up(codes, to, shift):
-    """One byte of the value for each of four nibbles in s: of entries 0 to 7, of 8 to 15, chosen by the mask m."""
+    """One byte of the value for each of four nibbles in s; the mask m chooses entries 0 to 7 or 8 to 15."""
     low, high = codes[:8], codes[8:]
     return f"""
         mov.b32 t, {four(low[:4], shift):#x};  mov.b32 u, {four(low[4:], shift):#x};   prmt.b32 {to}, t, u, s;
@@ -36,8 +36,8 @@ def looked_up(codes, to, shift):
 def prmt(codes):
     """Asm with two bytes, four elements, a prmt.
 
-    A nibble's top bit would spread a sign: it becomes a mask of its own. Then the lower and upper bytes of the four
-    values are put together.
+    In a selector a nibble's top bit would replicate a sign, so it becomes a separate mask. Then the lower and upper
+    bytes of the four values are combined.
     """
     halves = (
         f"""
@@ -53,7 +53,7 @@ def prmt(codes):
 
 
 def tree(codes, nibble):
-    """Four rounds of selections, by one bit each, leave v0."""
+    """Four rounds of selections, by one bit each; the result is v0."""
     rounds = [f"mov.b32 v{k}, {code:#x};" for k, code in enumerate(codes)]
     for bit in range(4):
         rounds += [f"and.b32 t, $1, {1 << nibble * 4 + bit}; setp.ne.u32 p, t, 0;"]

@@ -8,7 +8,7 @@ from .blocks import e2m1_pairs
 
 @triton.jit
 def quantize(x, q, s, M, N, GLOBAL: tl.constexpr, HARDWARE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """One tile of ROWS x COLUMNS. Divisions are correctly rounded, so that every byte is determined."""
+    """One tile of ROWS x COLUMNS. Divisions are correctly rounded, so that every byte has one correct value."""
     i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     values = tl.load(x + i * N + j, mask=(i < M) & (j < N), other=0.0).to(tl.float32)

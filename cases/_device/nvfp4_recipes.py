@@ -12,7 +12,7 @@ def quantize(
     x, q, s, M, N, RULE: tl.constexpr, ENCODE: tl.constexpr, SIXTH: tl.constexpr, INVERSE: tl.constexpr,
     HARDWARE: tl.constexpr,
 ):  # fmt: skip
-    """A tile of scales a program: 128 rows of 64 elements. Its padding is zero."""
+    """A tile of scales per program: 128 rows of 64 elements. Its padding is zero."""
     row = tl.program_id(0) * 128 + tl.arange(0, 128)[:, None]
     j = tl.program_id(1) * 64 + tl.arange(0, 64)[None, :]
     values = tl.load(x + row * N + j, mask=(row < M) & (j < N), other=0.0).to(tl.float32)

@@ -1,4 +1,4 @@
-"""NVFP4 to half formats: two codes a byte, scales in tiles."""
+"""NVFP4 to half formats: two codes in a byte, scales in tiles."""
 
 import triton
 import triton.language as tl
@@ -32,7 +32,7 @@ def nibbles_to_float(byte, HARDWARE: tl.constexpr):
 
 @triton.jit
 def dequantize(q, s, y, M, N, DECODE: tl.constexpr, HARDWARE: tl.constexpr, COLUMNS: tl.constexpr):
-    """A row of COLUMNS bytes a program. The product of element and block scale is exact."""
+    """A row of COLUMNS bytes per program. The product of element and block scale is exact."""
     i = tl.program_id(0)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = j < N // 2

@@ -1,4 +1,4 @@
-"""Reciprocals and quotients as Triton code has them."""
+"""Reciprocals and quotients in Triton code."""
 
 import triton
 import triton.language as tl
@@ -6,13 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def one_over(x):
-    """What `1 / x` compiles to: div.full.f32."""
+    """`1 / x`, which compiles to div.full.f32."""
     return 1.0 / x
 
 
 @triton.jit
 def divide(a, b):
-    """What `a / b` compiles to: div.full.f32."""
+    """`a / b`, which compiles to div.full.f32."""
     return a / b
 
 

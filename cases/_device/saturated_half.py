@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def unit(y):
-    """Comparisons: what is not above zero, NaN and -0 among it, is 0."""
+    """Comparisons: everything that is not above zero, including NaN and -0, becomes 0."""
     return tl.where(y > 0, tl.where(y > 1, 1.0, y), 0.0).to(tl.float16)
 
 

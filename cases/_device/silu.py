@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-# div.full takes every e but those beyond 2^126, where it gives 0 and the result is below 2^-119.
+# div.full is accurate for every e up to 2^126; above, it gives 0 and the true result is below 2^-119.
 QUOTIENT = """
     {
         .reg .f32 e;
@@ -14,7 +14,7 @@ QUOTIENT = """
     }
 """
 
-# x / 2 * (1 + tanh(x / 2)): h + h * t. Of -0 the sum is +0: the formula has no sign to keep.
+# x / 2 * (1 + tanh(x / 2)): h + h * t. For -0 the sum is +0.
 TANH = """
     {
         .reg .f32 h, t;

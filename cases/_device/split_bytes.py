@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def split_in_triton(x):
-    """Casts drop what is above."""
+    """Casts drop the upper bits."""
     return x.to(tl.uint8), (x >> 8).to(tl.uint8), (x >> 16).to(tl.uint8), (x >> 24).to(tl.uint8)
 
 
@@ -17,8 +17,8 @@ def joined_in_triton(a, b, c, d):
     return low | (c.to(tl.uint32) << 16) | (d.to(tl.uint32) << 24)
 
 
-# With pack 1 a byte stands in the low bits of a register of its own, and what is above does not count. With pack 4
-# each output is one register with its byte of four words: the bytes of a 4 x 4 matrix, transposed.
+# With pack 1 each byte is in the low bits of its own register, whose upper bits do not count. With pack 4 each output
+# register has its byte of four words: a transposed 4 x 4 matrix of bytes.
 TRANSPOSED = """{{
     .reg .b32 t<4>;
     prmt.b32 t0, {4}, {5}, 0x5140;  prmt.b32 t1, {4}, {5}, 0x7362;

@@ -17,8 +17,8 @@ def over_float32(x):
     return libdevice.tanh(x.to(tl.float32)).to(x.dtype)
 
 
-# tanh x = 1 - 2 / (e^2x + 1). The exponential's relative error r, at most 2^-23.4 |2x log2 e| + 2^-22, moves the result
-# by r (1 - tanh^2) / 2; rounding of the sum, the quotient and the difference adds 2^-23 of 2 at most.
+# tanh x = 1 - 2 / (e^2x + 1). The exponential's relative error r, at most 2^-23.4 |2x log2 e| + 2^-22, changes the
+# result by r (1 - tanh^2) / 2; rounding of the sum, the quotient and the difference adds at most 2 * 2^-23.
 BY_EXPONENTIAL = """
     {
         .reg .f32 e;

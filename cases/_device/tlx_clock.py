@@ -6,13 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def clock(after):
-    """%clock64, for each element; the operand orders it behind what gives that."""
+    """%clock64, for each element; the operand orders it after the computation of `after`."""
     return tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l,r", [after], dtype=tl.int64, is_pure=False, pack=1)
 
 
 @triton.jit
 def by_asm(x, y, n: tl.constexpr):
-    """One more, between two readings whose difference nobody uses."""
+    """x + 1, between two readings whose difference is not used."""
     i = tl.arange(0, n)
     before = clock(i)
     value = tl.load(x + i)

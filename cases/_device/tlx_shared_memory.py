@@ -1,4 +1,4 @@
-"""What TLX's shared memory kernels give, in plain Triton."""
+"""The results of TLX's shared memory kernels, in plain Triton."""
 
 import triton
 import triton.language as tl
@@ -13,6 +13,6 @@ def in_triton(x, y, n: tl.constexpr):
 
 @triton.jit
 def by_address(x, y, M: tl.constexpr, N: tl.constexpr):
-    """Stored elsewhere."""
+    """Stored to transposed addresses."""
     i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
     tl.store(y + j * M + i, tl.load(x + i * N + j))

@@ -1,4 +1,4 @@
-"""What TLX's warp functions give, in plain Triton."""
+"""The results of TLX's warp functions, in plain Triton."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def reduced(x, y, n: tl.constexpr, OPERATION: tl.constexpr):
-    """The same as a reduction of rows, by order of bits: -0 is less than +0, and NaN does not count beside a number."""
+    """A reduction of rows in the order of bits: -0 is less than +0, and NaN is ignored if there is a number."""
     i = tl.arange(0, n)
     bits = tl.load(x + i).to(tl.int32, bitcast=True)
     bits = bits & 0x7FFFFFFF if OPERATION == "abs_max" or OPERATION == "abs_min" else bits
@@ -24,7 +24,7 @@ def reduced(x, y, n: tl.constexpr, OPERATION: tl.constexpr):
 
 @triton.jit
 def summed(x, y, n: tl.constexpr):
-    """A bit for each lane, added up."""
+    """A bit for each lane, summed."""
     i = tl.arange(0, n)
     bits = (tl.load(x + i) > 0).to(tl.uint32) << (i % 32).to(tl.uint32)
     masks = tl.sum(tl.reshape(bits, (n // 32, 32)), 1)

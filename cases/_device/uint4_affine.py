@@ -1,4 +1,4 @@
-"""Two 4-bit numbers a byte, with zero point and scale, in plain Triton."""
+"""Two 4-bit numbers in a byte, with zero point and scale, in plain Triton."""
 
 import triton
 import triton.language as tl

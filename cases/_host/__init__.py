@@ -1,1 +1,1 @@
-"""What cases run on the host and have no room for: inputs, expected results, policies, faults, fields of formats."""
+"""Host code that is too long for case files: inputs, expected results, policies, faults, fields of formats."""

@@ -1,4 +1,4 @@
-"""What attention should give, step by step."""
+"""The expected result of attention, step by step."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ BLOCK, SCALE = 32, float(np.float32(np.log2(np.e) / np.sqrt(32)))
 
 
 def attended(generation, power):
-    """The same steps on codes; a block of weights is rounded to float16 first. power: 2^x, on codes."""
+    """The kernel's steps on codes; a block of weights is first rounded to float16. power: 2^x, on codes."""
 
     def scaled(x):
         return power(arithmetic.mul(x, torch.full_like(x, encode(F32, SCALE))))

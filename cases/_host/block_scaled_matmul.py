@@ -1,4 +1,4 @@
-"""What products of block-scaled matrices should give, by the scaled instruction and dequantised, and their inputs."""
+"""Expected products of block-scaled matrices, with the scaled instruction and dequantised, and their inputs."""
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ def mxfp8(a, x, b, y):
 
 
 def nvfp4(a, x, b, y):
-    """e2m1, two in a byte, in blocks of 16 with scales of e4m3."""
+    """e2m1, two in a byte, in blocks of 16 with e4m3 scales."""
     a, b = (torch.stack([v & 15, v >> 4], -1).flatten(1) for v in (a, b))
     zero = torch.zeros(a.shape[0], b.shape[0], dtype=torch.int64)
     known = {"a_format": E2M1, "b_format": E2M1, "scale_format": E4M3, "block": 16}
@@ -27,19 +27,19 @@ def nvfp4(a, x, b, y):
 
 
 def multiplied(a, b, fmt):
-    """The product of float32 codes, rounded to a format first."""
+    """The product of float32 codes that are first rounded to a format."""
     a, b = (conversion.convert(v, source=F32, target=fmt) for v in (a, b))
     zero = torch.zeros(a.shape[0], b.shape[0], dtype=torch.int64)
     return tensor_core.dot(a, b.T, zero, a_format=fmt, b_format=fmt, generation=tensor_core.BLACKWELL)
 
 
 def mxfp8_dequantised(a, x, b, y):
-    """In bfloat16, which holds all but products of very large and small scales."""
+    """In bfloat16, which is exact except for products of very large and very small scales."""
     return multiplied(*(block_scaling.mx_dequantize(v, s, source=E4M3) for v, s in ((a, x), (b, y))), BF16)
 
 
 def nvfp4_dequantised(a, x, b, y):
-    """In float16, which holds every product of e2m1 and e4m3."""
+    """In float16, which is exact for every product of e2m1 and e4m3."""
     found = []
     for codes, scales in ((a, x), (b, y)):
         wide = torch.stack([codes & 15, codes >> 4], -1).flatten(1)
@@ -48,7 +48,7 @@ def nvfp4_dequantised(a, x, b, y):
 
 
 def values(largest, scales):
-    """Codes of elements up to `largest` with either sign, some rows of zeros, and scales of some binades."""
+    """Codes of elements up to `largest` of both signs, some rows of zeros, and scales of some binades."""
 
     def generate(sizes, rng):
         found = {}

@@ -7,14 +7,14 @@ from references.formats import F32, UE8M0, Format, encode, fraction
 
 
 def next_number(x):
-    """One more, in 32 bits."""
+    """x + 1, in 32 bits."""
     return (x + 1) & 0xFFFFFFFF
 
 
 def quantized(target: Format):
-    """The scale is that of the largest number of a block, rounded up; NaN does not count beside a number.
+    """The scale is that of the largest number of a block, rounded up; NaN is ignored if there is a number.
 
-    The factor's exponent field is 254 less the scale's: 0 for scale 254, and minus infinity for a block of NaN alone.
+    The factor's exponent field is 254 minus the scale's: 0 for scale 254, and minus infinity for a block with only NaN.
     """
 
     def rule(x):
@@ -36,7 +36,7 @@ def quantized(target: Format):
 
 
 def neighbour(target: Format, carried: int):
-    """The result if rounding never carries, or always where anything is discarded: no random bits give another."""
+    """The result if rounding never carries, or carries whenever bits are discarded; random bits give one of the two."""
 
     def rounded(x, rbits):
         return stochastic.convert(x, rbits * 0 + carried * ((1 << stochastic.random_bits(target)) - 1), target=target,

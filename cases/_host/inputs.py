@@ -1,11 +1,11 @@
-"""Inputs of whole kernels that random bits and edges do not reach: functions of sizes and a generator."""
+"""Inputs of whole kernels that random bits and edges do not cover: functions of sizes and a generator."""
 
 import ml_dtypes
 import numpy as np
 
 
 def activations(sizes, rng):
-    """Values as kernels meet them, exact ties of the quantised grid, and blocks of zeros, infinities and NaN."""
+    """Typical values, exact ties of the quantised grid, and blocks of zeros, infinities and NaN."""
     x = rng.normal(size=(sizes["M"], sizes["N"])) * np.exp2(rng.integers(-8, 6, size=(sizes["M"], 1)))
     blocks = x.reshape(-1, 16)
     ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0])

@@ -1,4 +1,4 @@
-"""What the matrix products share: generations, the tiles of a launch, the expected product, and its inputs."""
+"""Shared parts of matrix products: generations, the tiles of a launch, the expected product, and its inputs."""
 
 import numpy as np
 import torch
@@ -16,12 +16,12 @@ TO = {"TILE": 32, "STEP": STEP, "TO": tl.float32}
 
 
 def tiles(values):
-    """A program for each tile of d."""
+    """One program for each tile of d."""
     return (-(-values["M"] // values["TILE"]), -(-values["N"] // values["TILE"]))
 
 
 def padded(x, rows, columns):
-    """Zeros up to whole steps: what the kernel reads beyond its inputs, and what zero terms count for."""
+    """Pads with zeros to whole steps, as the kernel reads them beyond its inputs; zero terms affect rounding."""
     return torch.nn.functional.pad(x, (0, columns - x.shape[1], 0, rows - x.shape[0]))
 
 
@@ -38,7 +38,7 @@ def by(generation, fmt):
 
 
 def values(dtype):
-    """Numbers over some binades, some zero, and rows that cancel but for their last terms."""
+    """Numbers of some binades, some zeros, and rows that cancel except for their last terms."""
 
     def generate(sizes, rng):
         found = {}

@@ -38,7 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
     parser.add_argument("--variant", action="append", default=[], help="of the cases named, only these (repeatable)")
     parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variants name")
-    parser.add_argument("--only", choices=("asm", "reference"), help="mutate one of the two (default: both)")
+    parser.add_argument(
+        "--only",
+        choices=("asm", "ptx", "reference"),
+        help="mutate one of these; ptx: what Triton makes of whole kernels (default: asm and reference)",
+    )
     parser.add_argument(
         "--most", type=int, default=0, metavar="N", help="mutants a variant or reference (default: all)"
     )
@@ -54,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print what became of the mutants of each variant and reference."""
     from harness.model.targets import normal
-    from harness.mutation.campaign import Budget, target_of
+    from harness.mutation.campaign import BY_DEFAULT, Budget, target_of
     from harness.mutation.settle import Search
     from harness.records import to_json
 
@@ -62,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("--bits and --inputs are 0 to 32, and --most is not negative")
     chosen = _chosen(args.case, args.variant)
     budget = Budget(args.most, args.seed, Search(args.bits, 1 << args.inputs, args.seconds))
-    subjects = ("asm", "reference") if args.only is None else (args.only,)
+    subjects = BY_DEFAULT if args.only is None else (args.only,)
     try:
         target = normal(args.target) if args.target else ""
     except ValueError as e:
@@ -114,7 +118,7 @@ def _mutations(
 
 
 def _names(made: Mutation) -> tuple[str, ...]:
-    return (made.variant,) if made.subject == "asm" else tuple(made.variant.split(", "))
+    return tuple(made.variant.split(", ")) if made.subject == "reference" else (made.variant,)
 
 
 def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
@@ -163,7 +167,8 @@ def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[M
 
 def _told(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
     """The lines on one variant or reference: a count of each fate, and every survivor but the equivalent ones."""
-    what = f"{m.case}::{m.variant}" if m.subject == "asm" else f"{m.case}, reference of {m.variant}"
+    what = f"{m.case}, reference of {m.variant}" if m.subject == "reference" else f"{m.case}::{m.variant}"
+    what = f"{what}, its PTX" if m.subject == "ptx" else what
     if m.words:
         yield f"{what} [{m.target}]: nothing mutated: {m.words}"
         return
@@ -174,7 +179,7 @@ def _told(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
         if survivor.fate in ("missed", "undecided"):
             yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
             yield f"      {survivor.words}"
-            if survivor.edge:
+            if survivor.edge and loaded.case.elementwise:  # the element of a whole kernel is no input of its own
                 yield f"      {edge_line(loaded.case, survivor)}"
 
 

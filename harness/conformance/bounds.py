@@ -1,7 +1,7 @@
-"""What the ISA promises of approximate instructions, in its own measure (PTX ISA 9.x, 9.7.3 and 9.7.4, Notes).
+"""The ISA's error bounds of approximate instructions, in the ISA's measures (PTX ISA 9.x, 9.7.3 and 9.7.4, Notes).
 
-Where the promise is not in ulps, the envelope gives the largest distance between hardware and model in the same
-measure. The model itself is within half an ulp of the true value.
+If a bound is not in ulps, the envelope gives the largest distance between hardware and model in the bound's measure.
+The model itself is within half an ulp of the true value.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ BOUNDS = {
     "tanh.approx.f16*": "absolute 2^-10.987",
     "tanh.approx.bf16*": "absolute 2^-8",
 }
-"""Pattern of forms to the bound; approximate forms that no pattern matches have none in the ISA.
+"""Bounds by pattern of forms. The ISA states no bound for approximate forms that match no pattern.
 
-That of cos is ISA 9.4's; up to 9.3 it was that of sin.
+The bound of cos is that of ISA 9.4; up to 9.3 it was that of sin.
 """
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A way to measure errors, for arguments whose magnitude lies between `low` and `high`, or does not (`outside`).
+    """A measure of errors, for arguments with a magnitude between `low` and `high`, or (`outside`) not between them.
 
-    `relative`: to results from `normal` on in magnitude; smaller ones have fewer bits, and are measured in ulps alone.
+    `relative`: relative to results of at least `normal` in magnitude; smaller ones have fewer bits, and are measured
+    only in ulps.
     """
 
     relative: bool
@@ -65,16 +66,16 @@ MEASURES = {
     "tanh.approx.f16*": (Measure(False),),
     "tanh.approx.bf16*": (Measure(False),),
 }
-"""Pattern of forms to the measures of their bounds, where those are not ulps."""
+"""By pattern of forms, the measures of their bounds, if those are not ulps."""
 
 
 def bound(form: str) -> str:
-    """The bound that the ISA states of a form; empty where it states none, or the form is exact."""
+    """The bound that the ISA states for a form; empty if it states none, or if the form is exact."""
     return next((words for pattern, words in BOUNDS.items() if fnmatchcase(form, pattern)), "")
 
 
 def promises(form: str) -> tuple[float, ...]:
-    """The numbers of the form's bound, in ulps or in the order of its measures; empty where it has none."""
+    """The numbers of the form's bound, in ulps or in the order of its measures; empty if it has none."""
     words = bound(form)
     if "ulp" in words:
         return (float(words.split(" ")[0]),)
@@ -82,14 +83,14 @@ def promises(form: str) -> tuple[float, ...]:
 
 
 def measures(form: str) -> tuple[Measure, ...]:
-    """How the form's errors are measured besides ulps; empty where its bound is in ulps, or there is none."""
+    """The form's measures of errors besides ulps; empty if its bound is in ulps, or if there is none."""
     return next((found for pattern, found in MEASURES.items() if fnmatchcase(form, pattern)), ())
 
 
 def errors(
     form: str, argument: NDArray[np.float64], expected: NDArray[np.float64], got: NDArray[np.float64]
 ) -> tuple[float, ...]:
-    """The greatest error of these results in each of the form's measures; what is not finite is left out."""
+    """The greatest error of these results in each of the form's measures; results that are not finite do not count."""
     size, apart = np.abs(argument), np.abs(got - expected)
     found = []
     for measure in measures(form):
@@ -104,10 +105,10 @@ def errors(
 
 
 def envelope(form: str, found: tuple[float, ...]) -> str:
-    """The errors found, in the words of a bound: `absolute 2^-22.41 in (0.5, 2), relative 2^-22.80 elsewhere`."""
+    """The errors found, in the form of a bound: `absolute 2^-22.41 in (0.5, 2), relative 2^-22.80 elsewhere`."""
     words = []
     for measure, error in zip(measures(form), found, strict=False):
-        # Rounded up, as a bound is.
+        # Rounded up, because it is a bound.
         size = f"2^{math.ceil(math.log2(error) * 100) / 100:.2f}" if error else "0"
         words.append(f"{'relative' if measure.relative else 'absolute'} {size} {measure.words}".strip())
     return ", ".join(words)

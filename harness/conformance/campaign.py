@@ -1,10 +1,9 @@
-"""All forms, measured on all cores within a time budget.
+"""Measure all forms on all cores within a time budget.
 
-Worker processes, each on a core of its own with its own context on the GPU, so that a fault stops one worker and not
-the campaign. First every form gets a few inputs. Then each worker goes through its forms again and again, with four
-times as many inputs each time, until the goal is reached or time is up. So all forms get about the same number of
-inputs. While the device compares, the host runs a million inputs of each form through the emulator with compiled
-definitions.
+Each worker process has its own core and its own context on the GPU, so that a fault stops one worker and not the
+campaign. First every form gets a few inputs. Then each worker goes through its forms repeatedly, with four times as
+many inputs each time, until the goal is reached or the time is up. So all forms get about the same number of inputs.
+While the device compares, the host runs a million inputs of each form through the emulator with compiled definitions.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from harness.ptx.targets import Target
 GROUP = 40
 """Snippets of one module; those of one definition share its code."""
 FIRST_HOST = 512
-"""Inputs of each form through the emulator, at first: few enough for definitions to run uncompiled."""
+"""Inputs of each form through the emulator in the first round: few enough for definitions to run uncompiled."""
 FIRST_DEVICE = 1 << 20
 _ROUND = 4
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to try. `seconds`: all in all.
+    """The extent of a campaign. `seconds`: the total time.
 
-    `everything`: forms with so many inputs, or fewer, are tried on all of them; others on `inputs`. `emulated`: of
-    those, through `harness.emulate`.
+    `everything`: forms with at most this many inputs are tried on all of them; others on `inputs`. `emulated`: how many
+    of those go through `harness.emulate`.
     """
 
     seconds: float = 600.0
@@ -52,7 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class FormGroup:
-    """Snippets to prepare together, by form and position among the form's snippets."""
+    """Snippets that are prepared together, by form and position among the form's snippets."""
 
     number: int
     members: tuple[tuple[str, int], ...]
@@ -64,14 +63,14 @@ class FormGroup:
 
 @dataclass
 class Measured:
-    """What a campaign found: who ran it, and the tallies of every snippet by form."""
+    """The result of a campaign: the device's identity, and the tallies of every snippet by form."""
 
     identity: Identity
     tallies: dict[str, list[Tally]] = field(default_factory=dict)
 
 
 def groups(names: Iterable[str], target: str) -> list[FormGroup]:
-    """The snippets of all forms that the target has, in groups of one definition each, well mixed."""
+    """The snippets of all forms that the target has, in groups of one definition each, shuffled."""
     by_function: dict[Any, list[tuple[str, int]]] = {}
     device = Target.parse(target)
     for form in names:
@@ -93,7 +92,7 @@ def run(
     workers: int | None = None,
     progress: Callable[[str], None] = lambda words: None,
 ) -> Measured:
-    """Measure forms. `device` is called in each worker, and must be picklable. Raises what it raises here."""
+    """Measure forms. `device` is called in each worker, and must be picklable; its exceptions are raised here."""
     began = time.monotonic()
     identity = _identity(device)
     pending = groups(names, identity.target)
@@ -118,7 +117,7 @@ def run(
 
 
 def _identity(device: Callable[[], Executor]) -> Identity:
-    """The device's identity, asked in a separate process, so that this one makes no CUDA context."""
+    """The device's identity, found in a separate process, so that this one creates no CUDA context."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_tell, args=(there, device), daemon=True)
@@ -143,7 +142,7 @@ def _tell(connection: Connection[Any, Any], device: Callable[[], Executor]) -> N
 
 
 class _Crew:
-    """The workers, seen from the parent."""
+    """The worker processes, as the parent controls them."""
 
     def __init__(self, device: Callable[[], Executor], plan: Plan, began: float, count: int) -> None:
         self.device, self.plan, self.began = device, plan, began
@@ -165,7 +164,10 @@ class _Crew:
         self.given[here] = []
 
     def prepared(self, pending: list[FormGroup]) -> Iterator[list[Tally]]:
-        """Deal out the groups; the first tallies of each. A group that kills its worker is tried without `check`."""
+        """Distribute the groups; yields the first tallies of each.
+
+        A group that kills its worker is retried without `check`.
+        """
         queue = [(g, True) for g in pending]
         while queue or self.busy:
             for connection in self.workers:
@@ -195,7 +197,7 @@ class _Crew:
         self._start(core)
 
     def extended(self) -> Iterator[list[Tally]]:
-        """Let every worker go on until the goal or the end of time; what it then knows."""
+        """Let every worker continue up to the goal or the time limit; yields its final tallies."""
         for connection in self.workers:
             connection.send(("extend",))
             self.busy[connection] = (FormGroup(-1, ()), True)
@@ -205,7 +207,7 @@ class _Crew:
                 try:
                     yield connection.recv()
                 except (EOFError, OSError):
-                    continue  # the first tallies stand
+                    continue  # keep the first tallies
 
     def stop(self) -> None:
         """End the workers."""
@@ -222,7 +224,7 @@ class _Crew:
 def _work(
     connection: Connection[Any, Any], device: Callable[[], Executor], plan: Plan, seconds: float, core: int
 ) -> None:
-    """A worker: prepares groups as they come, keeps them, and goes on with them when told to."""
+    """A worker process: prepares groups as they arrive, keeps them, and extends their measurement on request."""
     deadline = time.monotonic() + seconds
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
@@ -268,14 +270,14 @@ class _Worker:
             measure.on_device(self.device, snippet, tally, min(FIRST_DEVICE, self._goal(snippet)))
 
     def _goal(self, snippet: FormSnippet) -> int:
-        """Inputs of a snippet on the device; snippets of one form share what the form gets."""
+        """Inputs of a snippet on the device; the snippets of one form share the form's inputs."""
         count = Inputs(snippet).count
         if count <= self.plan.everything:
             return count
         return max(self.plan.inputs // sum(s.bulk for s in forms.snippets(snippet.form)), 1)
 
     def extend(self) -> list[Tally]:
-        """More inputs for all that is kept, round by round, on the device and on the host side by side."""
+        """Try more inputs for all kept snippets, round by round, on the device and the host at the same time."""
         random.Random(len(self.kept)).shuffle(self.kept)
         chosen = [(s, t) for s, t in self.kept if s.bulk and not t.failure]
         checked = [(s, t, self._goal(s)) for s, t in chosen if self.device.checks(s)]
@@ -298,7 +300,8 @@ class _Worker:
                     measure.on_device(self.device, snippet, tally, min(goal, most))
 
     def _through_emulate(self, chosen: Sequence[tuple[FormSnippet, Tally]], most: int) -> None:
-        """Large arrays, for which definitions are compiled, as users run them; a step for every form at a time."""
+        """Compare large arrays, for which definitions are compiled, as users run them; one step for each form in
+        turn."""
         goal = min(measure.HOST, most)
         while goal <= most and self._left():
             for snippet, tally in chosen:

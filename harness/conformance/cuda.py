@@ -1,4 +1,5 @@
-"""The calls of the CUDA driver that running a cubin takes, by ctypes: no package is needed, only the driver."""
+"""The calls of the CUDA driver that are needed to run a cubin, through ctypes: only the driver is needed, no
+package."""
 
 from __future__ import annotations
 
@@ -11,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _COMPUTE_MAJOR, _COMPUTE_MINOR, _PROCESSORS = 75, 76, 16
-_BLOCKING = 4  # waiting threads sleep, and leave their core to others
+_BLOCKING = 4  # waiting threads sleep, so that others can use their core
 THREADS = 128
 
 
 class CudaError(RuntimeError):
-    """The driver refused a call; the message names the call and the driver's word for the error."""
+    """The driver refused a call; the message names the call and the driver's error."""
 
 
 class NoDevice(RuntimeError):
-    """There is no NVIDIA GPU, or no driver, to run on."""
+    """There is no NVIDIA GPU or no driver."""
 
 
 class CudaContext:
-    """The first GPU, with a context of this process. Raises NoDevice."""
+    """The first GPU and a context in this process. Raises NoDevice."""
 
     def __init__(self) -> None:
         try:
@@ -37,7 +38,7 @@ class CudaContext:
             device = ctypes.c_int()
             self._call("cuDeviceGet", ctypes.byref(device), 0)
         except CudaError as e:
-            raise NoDevice(f"no NVIDIA GPU to be had: {e}") from None
+            raise NoDevice(f"no NVIDIA GPU is available: {e}") from None
         self._device = device.value
         self._context = ctypes.c_void_p()
         self._call("cuDevicePrimaryCtxSetFlags_v2", self._device, _BLOCKING)
@@ -50,7 +51,7 @@ class CudaContext:
         self.processors = self._attribute(_PROCESSORS)
 
     def use(self) -> None:
-        """Make the context that of the calling thread."""
+        """Make the context current in the calling thread."""
         self._call("cuCtxSetCurrent", self._context)
 
     @property
@@ -60,7 +61,7 @@ class CudaContext:
 
     @property
     def driver(self) -> str:
-        """The driver's release ("580.159.04"), else the CUDA version that it implements."""
+        """The driver's release ("580.159.04"), or the CUDA version that it implements."""
         try:
             words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
         except OSError:
@@ -85,13 +86,13 @@ class CudaContext:
         return function
 
     def allocate(self, size: int) -> int:
-        """Device memory of that many bytes; its address."""
+        """Allocate device memory and return its address."""
         pointer = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
     def free(self, pointer: int) -> None:
-        """Give memory back."""
+        """Free device memory."""
         self._call("cuMemFree_v2", ctypes.c_uint64(pointer))
 
     def upload(self, pointer: int, array: NDArray[Any]) -> None:
@@ -101,7 +102,7 @@ class CudaContext:
         self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), host, ctypes.c_size_t(array.nbytes))
 
     def download(self, array: NDArray[Any], pointer: int) -> None:
-        """Copy from the device into an array; waits for what runs before."""
+        """Copy from the device into an array, after all earlier work has finished."""
         host = array.ctypes.data_as(ctypes.c_void_p)
         self._call("cuMemcpyDtoH_v2", host, ctypes.c_uint64(pointer), ctypes.c_size_t(array.nbytes))
 
@@ -112,7 +113,7 @@ class CudaContext:
     def start(
         self, kernel: ctypes.c_void_p, arguments: Sequence[int], blocks: int, threads: int, shared: int = 0
     ) -> None:
-        """Start a kernel whose arguments fit 64-bit words, each where its parameter begins. shared: dynamic bytes."""
+        """Start a kernel whose arguments fit 64-bit words. shared: bytes of dynamic shared memory."""
         words = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
         self._call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)

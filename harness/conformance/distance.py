@@ -5,12 +5,12 @@ from __future__ import annotations
 from harness.ptx.numeric.bits import mask, scalar
 
 DIFFERENT = -1
-"""Not a matter of distance: NaN, infinity or zero on one side only, NaNs that differ, zeros of different sign."""
+"""No distance is defined: NaN, infinity or zero on one side only, different NaNs, zeros of different sign."""
 
 
 @scalar
 def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
-    """Units in the last place between two floats, 2**31 - 1 at most; DIFFERENT where that distance is not defined."""
+    """Ulps between two floats, at most 2**31 - 1; DIFFERENT if the distance is not defined."""
     if expected == got:
         return 0
     size = ebits + mbits
@@ -19,14 +19,14 @@ def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
     if a >= top or b >= top or a == 0 or b == 0:
         return -1
     farthest = 0x7FFFFFFF
-    # Limited before they are added: the sum of two float64 patterns may pass 2**63.
+    # Clamped before the addition, because the sum of two float64 patterns may exceed 2**63.
     apart = abs(a - b) if (expected ^ got) >> size & 1 == 0 else min(a, farthest) + min(b, farthest)
     return min(apart, farthest)
 
 
 @scalar
 def distance(expected: int, got: int, codes: int, width: int, ebits: int, mbits: int) -> int:
-    """The greatest distance of a register's codes in ulp, or DIFFERENT. Integers are equal or DIFFERENT."""
+    """The greatest distance of a register's codes in ulp, or DIFFERENT. Unequal integers are DIFFERENT."""
     worst = 0
     for place in range(codes):
         a = expected >> (place * width) & mask(width)

@@ -1,8 +1,8 @@
-"""The largest error of an approximate form over all inputs, against the true value, in the ISA's own measure.
+"""The largest error of an approximate form over all inputs, relative to the true value, in the ISA's measure.
 
-Computed from the form's definition, without a GPU. It speaks for hardware where the ledger confirms the definition.
-True values are numpy's float64 functions, whose own error is below 2**-50 of the value; of float64 results, numpy's
-longdouble ones.
+It is computed from the form's definition, without a GPU, and holds for hardware if the ledger confirms the definition.
+True values come from numpy's float64 functions, whose relative error is below 2**-50; for float64 results from numpy's
+longdouble functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 _PIECE = 1 << 18
 _DRAWN = 1 << 26
-"""Inputs of a form that has more than 2**32, drawn as a campaign draws them."""
+"""How many inputs are tried of a form with more than 2**32, drawn as in a campaign."""
 
 _TRUE: dict[str, Callable[..., Any]] = {
     "rcp": lambda x: 1.0 / x,
@@ -43,15 +43,15 @@ _TRUE: dict[str, Callable[..., Any]] = {
 }
 
 _LONG = "rsqrt.approx.f64"
-"""The form whose results have all bits of float64."""
+"""The form whose results use all bits of float64."""
 
 _ULPS = Measure(False, "ulp")
-"""Stands for errors in units in the last place."""
+"""The measure of errors in ulps."""
 
 
 @dataclass
 class Largest:
-    """The largest error in one measure, and the input that has it (bit patterns of the operands)."""
+    """The largest error in one measure, and its input (bit patterns of the operands)."""
 
     words: str
     error: float = 0.0
@@ -62,9 +62,9 @@ class Largest:
 class Errors:
     """The errors of one form.
 
-    `profile`: for forms of one operand, the largest error of each sign and exponent of the argument, in the measure
-    that the ISA has for it, an absolute one where it has none for such an argument; 0 where no result is finite and
-    nonzero. Empty for drawn inputs.
+    `profile`: for forms of one operand, the largest error for each sign and exponent of the argument, in the ISA's
+    measure for such an argument, or absolute if there is none; 0 if no result is finite and nonzero. Empty for drawn
+    inputs.
     """
 
     inputs: int
@@ -72,21 +72,21 @@ class Errors:
     profile: tuple[float, ...]
 
     def json(self) -> dict[str, Any]:
-        """As the ledger keeps it: the largest errors with seven digits, the profile with three."""
+        """The fields for the ledger: the largest errors with seven digits, the profile with three."""
         found = [{"measure": m.words, "error": float(f"{m.error:.7g}"), "at": list(m.at)} for m in self.largest]
         return {"inputs": self.inputs, "largest": found, "profile": [float(f"{e:.3g}") for e in self.profile]}
 
 
 def measurable(form: str) -> bool:
-    """Whether errors of a form can be computed: approximate, and for all bits of float64 with a wider longdouble."""
+    """Whether errors of a form can be computed: it is approximate, and full float64 results need a wider longdouble."""
     bound = bounds_of()[form]
     return bound.form.approximate and (form != _LONG or np.finfo(np.longdouble).nmant >= 63)
 
 
 def errors_of(form: str) -> Errors:
-    """Compute the errors of a form, over all its inputs where they are 2**32 or fewer.
+    """Compute the errors of a form, over all its inputs if there are at most 2**32.
 
-    A packed form is that of one of its halves. A float64 form gets every upper half, with zeros below.
+    A packed form is measured on one of its halves. A float64 form gets every upper half, with the lower half zero.
     """
     bound = bounds_of()[form]
     run = bound.array_function()
@@ -111,7 +111,7 @@ def errors_of(form: str) -> Errors:
 
 @dataclass(frozen=True)
 class _Format:
-    """The number format of a form: bits of a code, of exponent and of fraction that are tried, as float64."""
+    """The number format of a form: bits of a code, and exponent and fraction bits that are tried."""
 
     width: int
     exponent_bits: int
@@ -136,7 +136,7 @@ class _Format:
         return 1023 + 2 - (1 << self.exponent_bits - 1)
 
     def values(self, codes: NDArray[Any]) -> Floats:
-        """The numbers of bit patterns (of packed ones, of the lower half)."""
+        """The values of bit patterns (for packed ones, of the lower half)."""
         if self.width == 64:
             return np.asarray(codes.view(np.float64))
         if (self.exponent_bits, self.fraction_bits) == (8, 23):
@@ -164,9 +164,9 @@ def _words(measure: Measure) -> str:
 
 @scalar
 def _error(x: float, true: float, got: float, kind: int, low: float, high: float, outside: int, least: int) -> float:
-    """An error in ulps of float32 (kind 0), relative (1) or absolute (2); -1 where the measure does not apply.
+    """An error in ulps of float32 (kind 0), relative (1) or absolute (2); -1 if the measure does not apply.
 
-    `least`: a float64's exponent field of the format's smallest normal number.
+    `least`: the exponent field of the format's smallest normal number as a float64.
     """
     size = abs(x)
     inside = low < size < high or (low == 0.0 and size <= high)
@@ -190,9 +190,10 @@ _lock = threading.Lock()
 def _peak(
     x: Floats, true: Floats, got: Floats, measures: tuple[Measure, ...], least: int
 ) -> tuple[float, Floats, NDArray[np.int64]]:
-    """The greatest error in the first measure that applies to each input; of each measure, the greatest and its place.
+    """The greatest error, in the first measure that applies to each input, and for each measure the greatest error and
+    its index.
 
-    Compiled and in one call, because threads wait for each other between calls.
+    It is one compiled call, because threads wait for each other between calls.
     """
     if not _loops:
         with _lock:
@@ -231,7 +232,7 @@ def _compiled() -> Any:
 def _bucket(
     form: str, run: ArrayFunction, kind: _Format, measures: tuple[Measure, ...], number: int
 ) -> tuple[list[Largest], float]:
-    """The largest errors of one sign and exponent, and the largest in the measure that the ISA has for each input."""
+    """The largest errors for one sign and exponent, and the largest in the ISA's measure for each input."""
     found = [Largest("") for _ in measures]
     if not any(m.relative or m is _ULPS for m in measures):
         measures = (*measures, Measure(False))
@@ -259,7 +260,7 @@ def _codes(kind: _Format, number: int) -> Iterator[NDArray[Any]]:
 
 
 def _drawn(form: str, run: ArrayFunction, kind: _Format, measure: Measure, largest: Largest) -> None:
-    """The largest error of a form of two operands, or of float64 in full, on inputs as a campaign draws them."""
+    """The largest error of a form with two operands, or of full float64, on inputs drawn as in a campaign."""
     inputs = Inputs(snippets(form)[0])
     for start in range(0, _DRAWN, _PIECE):
         columns = inputs.drawn(start, _PIECE)
@@ -283,7 +284,7 @@ def _drawn(form: str, run: ArrayFunction, kind: _Format, measure: Measure, large
 
 
 def _long_errors(x: Floats, got: Floats) -> Floats:
-    """Errors of reciprocal square roots in ulps of float64; -1 where either is no finite number but zero."""
+    """Errors of reciprocal square roots in ulps of float64; -1 unless both numbers are finite and nonzero."""
     true = 1.0 / np.sqrt(x.astype(np.longdouble))
     unit = np.ldexp(np.longdouble(1.0), np.frexp(true)[1] - 53)
     apart = np.asarray(np.abs(got - true) / unit, np.float64)
@@ -291,14 +292,14 @@ def _long_errors(x: Floats, got: Floats) -> Floats:
 
 
 def described(form: str, errors: Any) -> list[str]:
-    """The largest errors in words, from what the ledger keeps, and which of them break the ISA's promise."""
+    """The largest errors in words, from the ledger's fields, and which of them exceed the ISA's bound."""
     what = "upper halves" if form.endswith(".ftz.f64") else "inputs"
     count = f"{'all ' * bool(errors['profile'])}{errors['inputs']:,} {what}"
     lines = []
     promised = (*bounds.promises(form), *[math.inf] * len(errors["largest"]))
     for item, promise in zip(errors["largest"], promised, strict=False):
         error, (kind, _, where) = item["error"], item["measure"].partition(" ")
-        # Rounded up, as a bound is.
+        # Rounded up, because it is a bound.
         power = f"{kind} 2^{math.ceil(math.log2(error) * 1000) / 1000:.3f}" if error else "0"
         size = f"{error:.4g} ulp" if kind == "ulp" else power
         beyond = ", more than the ISA promises" if error > promise else ""

@@ -17,7 +17,7 @@ from harness.conformance.inputs import Columns
 
 @dataclass(frozen=True)
 class ComparedOnDevice:
-    """A comparison on the device: how many inputs differ, some of their indices, the greatest distance."""
+    """A comparison on the device: how many inputs differ, some of their indices, and the greatest distance."""
 
     mismatches: int = 0
     indices: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class ComparedOnDevice:
 
 @dataclass(frozen=True)
 class Identity:
-    """What ran the instructions: the device's name and target, its driver's and its assembler's release."""
+    """The device that ran the instructions: its name and target, and the releases of its driver and assembler."""
 
     device: str
     target: str
@@ -36,7 +36,7 @@ class Identity:
 
 
 class Executor(Protocol):
-    """Runs snippets. `compiled` comes before anything else is asked of a snippet."""
+    """Runs snippets. Call `compiled` before any other method for a snippet."""
 
     identity: Identity
 
@@ -53,15 +53,15 @@ class Executor(Protocol):
         """The instruction's results on these inputs, as unsigned arrays of the registers' widths."""
 
     def checks(self, snippet: FormSnippet) -> bool:
-        """Whether `check` can be asked of a snippet."""
+        """Whether `check` supports a snippet."""
 
     def check(self, snippet: FormSnippet, start: int, count: int) -> ComparedOnDevice:
-        """Compare instruction and definition on inputs number `start` and following."""
+        """Compare instruction and definition on `count` inputs from number `start` on."""
 
 
 @dataclass
 class Hardware:
-    """The GPU of this machine. Raises NoDevice, or NoTriton where there is no assembler."""
+    """The GPU of this machine. Raises NoDevice, or NoTriton if there is no assembler."""
 
     gpu: CudaContext = field(default_factory=CudaContext)
 
@@ -73,7 +73,7 @@ class Hardware:
         self._report = gpu.allocate(8 * kernels.REPORT_WORDS)
 
     def compiled(self, snippets: Sequence[FormSnippet], checks: bool) -> dict[int, str]:
-        """See Device."""
+        """See `Executor`."""
         refused: dict[int, str] = {}
         places = list(range(len(snippets)))
         while places:
@@ -98,11 +98,11 @@ class Hardware:
             self._kernels[snippet.form, snippet.variant] = found
 
     def use(self) -> None:
-        """See Device."""
+        """See `Executor`."""
         self.gpu.use()
 
     def run(self, snippet: FormSnippet, columns: Columns) -> Columns:
-        """See Device. Results start as ones: an output that nothing writes shows."""
+        """See `Executor`. Result buffers start as all ones, so that an output that is never written shows."""
         count = len(columns[0])
         outputs: Columns = [np.full(count, -1, f"i{p.bits // 8}").view(f"u{p.bits // 8}") for p in snippet.outputs]
         arrays: list[NDArray[Any]] = [*columns, *outputs]
@@ -120,11 +120,11 @@ class Hardware:
         return outputs
 
     def checks(self, snippet: FormSnippet) -> bool:
-        """See Device."""
+        """See `Executor`."""
         return "check" in self._kernels[snippet.form, snippet.variant]
 
     def check(self, snippet: FormSnippet, start: int, count: int) -> ComparedOnDevice:
-        """See Device."""
+        """See `Executor`."""
         words = np.zeros(kernels.REPORT_WORDS, np.uint64)
         self.gpu.upload(self._report, words)
         kernel = self._kernels[snippet.form, snippet.variant]["check"]
@@ -137,7 +137,7 @@ class Hardware:
 
 
 def _serves(assembler: kernels.CarriedAssembler, capability: int) -> bool:
-    """Whether an assembler has such a target; CUDA 13 dropped everything before 7.5, and knows what came later."""
+    """Whether an assembler supports a capability; CUDA 13 dropped those before 7.5, and has later ones."""
     import subprocess
 
     told = subprocess.run([assembler.path, "--help"], capture_output=True, text=True, timeout=60).stdout

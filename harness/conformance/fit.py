@@ -1,9 +1,9 @@
 """Fit the coefficients of a special function unit's interpolator to a GPU's results.
 
-A design says how an instruction shows a function: its inputs segment by segment, the unit in which the interpolator
-adds, and how coarse each coefficient is. A segment then is a set of linear conditions on three integers: every result,
-cut to its format, must be that of constant + slope * x + curve * square(x). All of a segment's results are used, and
-every solution is found. Where there is none, the GPU's unit is built otherwise.
+A design describes how to measure a function through an instruction: the inputs of each segment, the unit in which the
+interpolator adds, and the granularity of each coefficient. A segment is then a set of linear conditions on three
+integers: every result must equal constant + slope * x + curve * square(x), truncated to the format. All results of a
+segment are used, and every solution is found. If there is none, the GPU's unit has another design.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Integers = NDArray[np.int64]
 
 STEP_BITS, SQUARE_CUT = hopper.STEP_BITS, hopper.SQUARE_CUT
 _WINDOW = (24, 10)
-"""How far from the least-squares solution curves and slopes are tried, in their own steps."""
+"""How far from the least-squares solution curves and slopes are tried, in multiples of their granularity."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """How an instruction shows a function of the unit.
+    """How to measure a function of the unit through an instruction.
 
-    `fraction`: the interpolator adds in units of 2**-fraction; `kept`: bits behind the point of what it hands on, which
-    is then cut to 24 bits. `constant`, `slope`, `curve`: coefficients are multiples of 2 to these powers of that unit.
-    `inputs`: a segment's arguments, and the steps at which the interpolator stands for each. `exact`: whether the first
-    input of the first segment is treated apart.
+    `fraction`: the interpolator adds in units of 2**-fraction. `kept`: fraction bits of its output, which is then
+    truncated to 24 bits. `constant`, `slope`, `curve`: coefficients are multiples of 2 to these powers of that unit.
+    `inputs`: a segment's arguments, and the interpolator's steps for each. `exact`: whether the first input of the
+    first segment is a special case.
     """
 
     form: str
@@ -49,14 +49,15 @@ class Design:
 
 
 class Misfit(Exception):
-    """The unit is not built as the design has it; the message says where that shows."""
+    """The GPU's unit does not have this design; the message says where its results differ."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Fitted coefficients, a number a segment, and what is added to every constant, in the interpolator's unit.
+    """Fitted coefficients, one number for each segment, and a number added to every constant, in the interpolator's
+    unit.
 
-    `results`: how many they give. `unique`: whether no other coefficients of these widths do.
+    `results`: how many results they give. `unique`: whether no other coefficients of these widths give them.
     """
 
     constant: tuple[int, ...]
@@ -67,13 +68,13 @@ class Table:
     unique: bool
 
     def same_as(self, name: str) -> bool:
-        """Whether it is the table of this function that the emulator has."""
+        """Whether it equals the emulator's table of this function."""
         mine = [self.constant, self.slope, self.curve]
         had = [getattr(hopper, f"{name.upper()}_{word}") for word in ("CONSTANT", "SLOPE", "CURVE")]
         return all(tuple(h[: len(m)]) == m for h, m in zip(had, mine, strict=True))
 
     def text(self, name: str) -> str:
-        """As Python source, in the layout of `harness.ptx.numeric.hopper`."""
+        """The table as Python source, in the layout of `harness.ptx.numeric.hopper`."""
         parts = []
         for word in ("constant", "slope", "curve"):
             numbers = ", ".join(map(str, getattr(self, word))) + ","
@@ -83,17 +84,20 @@ class Table:
 
 
 class Runner(Protocol):
-    """What a fit needs of a device."""
+    """The interface of a device for a fit."""
 
     def compiled(self, snippets: Any, checks: bool) -> dict[int, str]:
-        """Make snippets ready."""
+        """Compile snippets."""
 
     def run(self, snippet: Any, columns: Any) -> Any:
         """An instruction's results."""
 
 
 def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterable[int] | None = None) -> Table:
-    """Fit a design's segments (all, or some). `results`: of a segment's arguments. Raises Misfit."""
+    """Fit a design's segments (all, or some).
+
+    `results`: a function that gives the results for a segment's arguments. Raises Misfit.
+    """
     square = truncated_squares(STEP_BITS, SQUARE_CUT)
     found: list[list[tuple[int, int, int, int]]] = []
     count = 0
@@ -119,7 +123,7 @@ def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterab
 
 
 def truncated_squares(bits: int, cut: int) -> Integers:
-    """The truncated square of all numbers of so many bits (`harness.ptx.numeric.interpolator.truncated_square`)."""
+    """The truncated squares of all numbers of `bits` bits (`harness.ptx.numeric.interpolator.truncated_square`)."""
     x = np.arange(1 << bits, dtype=np.int64)
     total = np.zeros_like(x)
     for i in range((cut + 1) >> 1, bits):
@@ -139,16 +143,16 @@ def interval(design: Design, results: Words) -> tuple[Integers, Integers]:
 def _margins(
     candidates: Integers, steps: Integers, square: Integers, low: Integers, high: Integers
 ) -> tuple[Integers, Integers]:
-    """For each candidate (curve, slope): the least and the greatest constant that serve these inputs."""
+    """For each candidate (curve, slope): the least and greatest constants that give the results of these inputs."""
     sums = candidates[:, :1] * square + candidates[:, 1:] * steps
     return (low - sums).max(axis=1), (high - sums).min(axis=1)
 
 
 def _otherwise(design: Design, steps: Integers, given: Words) -> str:
-    """Where else the square may be cut such that a quadratic gives a segment's results, in words."""
+    """A description of other truncations of the square with which a quadratic gives a segment's results."""
     cuts = []
     for cut in range(SQUARE_CUT - 5, SQUARE_CUT + 6):
-        # A unit that cuts fewer columns adds in smaller units; one that cuts more leaves zeros in ours.
+        # A unit that truncates fewer columns adds in smaller units; one that truncates more has zeros in ours.
         more = max(SQUARE_CUT - cut, 0)
         square = truncated_squares(STEP_BITS, cut) << max(cut - SQUARE_CUT, 0)
         finer = {name: getattr(design, name) + more for name in ("fraction", "constant", "slope")}
@@ -173,7 +177,7 @@ def _segment(design: Design, steps: Integers, squares: Integers, given: Words) -
     candidates = _around(design, float(solved[1]), float(solved[2]), float(square.max()) / max(float(steps.max()), 1.0))
     active = set(np.linspace(0, len(steps) - 1, 257).astype(np.int64).tolist())
     while len(candidates):
-        # Few inputs rule out nearly all; those that rule out the others are found one by one.
+        # A few inputs exclude nearly all candidates; inputs that exclude the others are found one by one.
         chosen = np.array(sorted(active))
         least, greatest = _margins(candidates, steps[chosen], square[chosen], low[chosen], high[chosen])
         candidates = candidates[least <= greatest]
@@ -194,7 +198,7 @@ def _segment(design: Design, steps: Integers, squares: Integers, given: Words) -
 
 
 def _around(design: Design, slope: float, curve: float, trade: float) -> Integers:
-    """Curves and slopes near a solution, as multiples of their steps. A larger curve goes with a smaller slope."""
+    """Curves and slopes near a solution, as multiples of their granularity. A larger curve needs a smaller slope."""
     found = []
     for q in range(-_WINDOW[0], _WINDOW[0] + 1):
         some_curve = (round(curve / (1 << design.curve)) + q) << design.curve
@@ -204,7 +208,7 @@ def _around(design: Design, slope: float, curve: float, trade: float) -> Integer
 
 
 def _rounding(design: Design, found: list[list[tuple[int, int, int, int]]]) -> int:
-    """What is left of every constant beyond multiples of its step, the same for all segments. Raises Misfit."""
+    """The remainder of every constant modulo its granularity, which is equal for all segments. Raises Misfit."""
     size = 1 << design.constant
     votes = np.zeros(size + 1, np.int64)
     for solutions in found:
@@ -224,7 +228,7 @@ def _rounding(design: Design, found: list[list[tuple[int, int, int, int]]]) -> i
 
 
 def _row(design: Design, solutions: list[tuple[int, int, int, int]], rounding: int) -> tuple[int, int, int]:
-    """The first solution with such a constant, in steps."""
+    """The first solution whose constant has this remainder, in multiples of the granularity."""
     for curve, slope, least, greatest in solutions:
         constant = -((rounding - least) >> design.constant)
         if (constant << design.constant) + rounding <= greatest:
@@ -242,11 +246,11 @@ def on_device(name: str, device: Runner, segments: Iterable[int] | None = None) 
     return fit(design, lambda _, arguments: device.run(snippet, [arguments])[0], segments)
 
 
-# How instructions show the unit's functions ---------------------------------------------------------------------
+# Designs of the unit's functions --------------------------------------------------------------------------------
 
 
 def _binades(count: int) -> Callable[[int], tuple[Words, Integers]]:
-    """Segments of 2**17 numbers from 1 on, `count` of them a binade."""
+    """Segments of 2**17 numbers from 1 on, `count` of them for each binade."""
 
     def inputs(segment: int) -> tuple[Words, Integers]:
         bits = 23 - (count.bit_length() - 1)
@@ -274,7 +278,7 @@ _TANH_SEGMENTS = [
 
 
 def _tanh(segment: int) -> tuple[Words, Integers]:
-    """A segment's arguments: of the fraction as many upper bits count as its binade has segments."""
+    """A segment's arguments; the upper fraction bits choose among the segments of its binade."""
     exponent, place = _TANH_SEGMENTS[segment]
     count = sum(e == exponent for e, _ in _TANH_SEGMENTS)
     spacing = 23 - STEP_BITS - (count.bit_length() - 1)
@@ -292,4 +296,4 @@ DESIGNS = {
     "sin": Design("sin.approx.ftz.f32", 64, 37, 37, 11, 0, 0, _quarter),
     "tanh": Design("tanh.approx.f32", len(_TANH_SEGMENTS), 39, 39, 15, 0, 0, _tanh),
 }
-"""The functions by name."""
+"""The designs by name of the function."""

@@ -1,11 +1,11 @@
-"""From the registry to inline asm: snippets that run one instruction form, with plain registers in and out.
+"""Make snippets of inline asm for the forms of the registry; each runs one form with plain registers in and out.
 
-A form is a spelling with all its modifiers, `add.rn.ftz.f32`; where the ISA has two rows of one spelling, with other
-operands, each is a form (`min.f32`, `min.f32 d, a, b, c`). It can need several snippets: selectors and signs written at
-operands, constants, two ways to set the carry flag.
+A form is a spelling with all its modifiers, `add.rn.ftz.f32`. If the ISA has two rows with the same spelling and
+different operands, each is a form (`min.f32`, `min.f32 d, a, b, c`). A form can need several snippets: for selectors
+and signs of operands, for constants, for two ways to set the carry flag.
 
-The text is that of `tl.inline_asm_elementwise` and of LLVM's inline assembly, so the emulator and a GPU run the same.
-Registers are untyped. Predicates travel as 0 or 1 in 16 bits, 8-bit operands in registers of 16 bits.
+The text has the syntax of `tl.inline_asm_elementwise` and LLVM's inline assembly, so the emulator and a GPU run the
+same text. Registers are untyped. Predicates are passed as 0 or 1 in 16 bits, 8-bit operands in registers of 16 bits.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from harness.ptx.targets import Target
 from harness.ptx.text.types import TYPES, ScalarType
 
 LETTERS = {16: "h", 32: "r", 64: "l"}
-"""Register width to constraint letter."""
+"""The constraint letter for each register width."""
 
-_SELECTED = 3  # snippets with selectors, besides the one without any
+_SELECTED = 3  # snippets with selectors, besides the one without
 _TABLES = 12  # truth tables of lop3 with a predicate; without one all 256 are tried
-_EVERY = 24  # of those tables, every so many are tried on many inputs
+_EVERY = 24  # of those tables, one in this many is tried on many inputs
 
 
 @dataclass(frozen=True)
 class Port:
     """A register of a snippet: the operand's type, and the register's width in bits.
 
-    `inverted`: the carry flag is where the register is 0, as subtractions have it.
+    `inverted`: register 0 means a set carry flag, as for subtractions.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Port:
 
 @dataclass(frozen=True)
 class FormSnippet:
-    """Inline asm around one instruction. `variant` tells it from others of its form; empty for the plain one.
+    """Inline asm around one instruction. `variant` distinguishes the snippets of a form; empty for the plain one.
 
-    `constants`: sources of the definition that the text gives as immediates, by operand name. `bulk`: whether it is
-    worth very many inputs.
+    `constants`: sources of the definition that are immediates in the text, by operand name. `bulk`: whether very many
+    inputs are useful.
     """
 
     form: str
@@ -81,25 +81,25 @@ class FormSnippet:
 
     @property
     def input_bits(self) -> int:
-        """Bits of one input in all."""
+        """The total bits of one input."""
         return sum(1 if p.type.width == 1 else p.bits for p in self.inputs)
 
     @property
     def seed(self) -> int:
-        """What its inputs are drawn from, from its name alone."""
+        """The seed of its inputs, which depends only on its name."""
         digest = hashlib.sha256(f"{self.form} {self.variant}".encode()).digest()
         return int.from_bytes(digest[:7], "big")
 
 
 def lacking(form: str, target: str) -> str:
-    """What a target lacks of a form, in words; empty if it has it."""
+    """The requirement of a form that a target does not meet, in words; empty if it meets all."""
     unmet = bounds_of()[form].requirement_unmet(Target.parse(target))
     return f"needs {unmet}" if unmet else ""
 
 
 @cache
 def bounds_of() -> Mapping[str, Bound]:
-    """Every form that a snippet can hold, by name and sorted."""
+    """Every form that a snippet can hold, by name, sorted."""
     isa.load()
     found = {name: bound for opcode in FORMS for name, bound in bounds_with(opcode).items()}
     return {name: found[name] for name in sorted(found)}
@@ -107,7 +107,7 @@ def bounds_of() -> Mapping[str, Bound]:
 
 @cache
 def bounds_with(opcode: str) -> Mapping[str, Bound]:
-    """Those of `bounds_of` with one opcode: naming all forms takes a second."""
+    """The forms of `bounds_of` with one opcode. It is faster: naming all forms takes a second."""
     isa.load()
     found: dict[str, Bound] = {}
     for form in FORMS.get(opcode, []) if opcode not in REFUSED else []:
@@ -120,12 +120,12 @@ def bounds_with(opcode: str) -> Mapping[str, Bound]:
 
 
 def snippets(form: str) -> tuple[FormSnippet, ...]:
-    """The snippets of a form; none where no way to run it is known. Raises KeyError for a name that is no form's."""
+    """The snippets of a form; none if there is no way to run it in a snippet. Raises KeyError for an unknown form."""
     return tuple(_snippets(bounds_of()[form]))
 
 
 def has_snippets(form: str) -> bool:
-    """Whether `snippets` of a form has any: the first is made, and no other."""
+    """Whether a form has snippets. Only the first is made."""
     return next(_snippets(bounds_of()[form]), None) is not None
 
 
@@ -140,7 +140,7 @@ def _snippets(bound: Bound) -> Iterator[FormSnippet]:
 
 
 def _accepted(snippet: FormSnippet) -> bool:
-    """Whether the emulator takes what was written at the operands; not every combination of them is legal."""
+    """Whether the emulator accepts the selectors and signs at the operands; not every combination is legal."""
     try:
         assemble(snippet.text, snippet.constraints, None)
     except PtxError:
@@ -150,7 +150,7 @@ def _accepted(snippet: FormSnippet) -> bool:
 
 @dataclass(frozen=True)
 class _Written:
-    """What stands at operands besides registers."""
+    """The selectors, signs and constants at the operands."""
 
     selectors: Mapping[str, str] = field(default_factory=dict)
     negated: frozenset[str] = frozenset()
@@ -160,7 +160,7 @@ class _Written:
 
 
 def _ways(bound: Bound) -> Iterator[tuple[str, _Written]]:
-    """The ways to write a form's operands: a name for each, empty for the plainest."""
+    """The ways to write a form's operands, each with a name (empty for the plain way)."""
     form = bound.form
     chance = random.Random(bound.name)
     if any(o.selector or o.negatable for o in form.operands):
@@ -193,7 +193,7 @@ def _with_selectors(form: Form, chance: random.Random) -> Iterator[tuple[str, _W
 
 
 class _Text:
-    """Writes a snippet: what to do before the instruction, the instruction, what to do after it."""
+    """Writes a snippet: code before the instruction, the instruction, and code after it."""
 
     def __init__(self, bound: Bound, written: _Written) -> None:
         self.bound = bound
@@ -207,7 +207,7 @@ class _Text:
         self.inputs_from = len(form.destinations) + len(form.writes)
 
     def snippet(self, variant: str) -> FormSnippet:
-        """The whole of it."""
+        """The complete snippet."""
         form = self.bound.form
         results = "|".join(self._destination(o) for o in form.destinations)
         operands = [results, *self._sources()]
@@ -231,7 +231,7 @@ class _Text:
         )
 
     def _sources(self) -> list[str]:
-        """The source operands as written; neighbours that form a vector between braces."""
+        """The source operands in the text, with the elements of a vector between braces."""
         found: list[str] = []
         for vector, group in itertools.groupby(self.bound.form.sources, key=lambda o: o.vector):
             words = [self._source(o) for o in group]
@@ -278,7 +278,8 @@ class _Text:
         return f"{register}{'.' + selector if selector else ''}"
 
     def _carry_in(self) -> None:
-        """Set the flag from an operand of 0 or 1: by a sum that carries, or a difference that borrows and clears it."""
+        """Set the carry flag from an operand of 0 or 1: by a sum that carries, or by a difference that borrows and
+        clears it."""
         self.declared.append(".b32 none")
         from_sum = self.written.carry_in == "add"
         register = self._input("cc", TYPES["pred"], 32, not from_sum)
@@ -286,7 +287,7 @@ class _Text:
         self.before.append(text)
 
     def _carry_out(self) -> None:
-        """Read the flag: 0 with it added is 1 where it is set, 0 with the borrow subtracted -1 where it is not."""
+        """Read the carry flag: 0 + flag is 1 if it is set; 0 - borrow is -1 if it is not."""
         from_difference = self.written.carry_out == "sub"
         register = self._output("cc", TYPES["pred"], 32, from_difference)
         self.after.append(f"{self.written.carry_out}c.u32 {register}, 0, 0;")
@@ -361,7 +362,7 @@ def _table_branch(bound: Bound) -> Iterator[FormSnippet]:
 
 
 def _kept(bound: Bound) -> Iterator[FormSnippet]:
-    """testp without a class, round which the predicate is set and read."""
+    """testp without a class, with code around it that sets and reads the predicate."""
     kind = bound.type_of(bound.form.sources[0])
     half = TYPES["b16"]
     text = f"{{ .reg .pred p; setp.ne.b16 p, $2, 0; {bound.spelling} p, $1; selp.b16 $0, 1, 0, p; }}"
@@ -370,7 +371,7 @@ def _kept(bound: Bound) -> Iterator[FormSnippet]:
 
 
 def _unmeasured(bound: Bound) -> Iterable[FormSnippet]:
-    """What ends the thread, or computes nothing, has no result to compare."""
+    """Forms that end the thread or compute nothing have no result to compare."""
     return ()
 
 
@@ -383,4 +384,5 @@ OPERATIONS: dict[str, Callable[[Bound], Iterable[FormSnippet]]] = {
     "kept": _kept,
     "nothing": _unmeasured,
 }
-"""Operation of the machine to the snippets of its forms; operations of memory and of warps are no forms here."""
+"""By operation of the machine, a function for the snippets of its forms; operations on memory and warps have no forms
+here."""

@@ -1,9 +1,10 @@
-"""Forms of wgmma on a device and in the emulator: one kernel for both, and matrices in every layout of shared memory.
+"""Compare forms of wgmma on a device and in the emulator: one kernel for both, with matrices in every shared memory
+layout.
 
-A block of one warpgroup takes one tile: it copies an image of a and b to shared memory, loads its registers of c (and
-of a, where that is in registers), runs the instruction and stores its registers of d. Where elements lie in the image
-is what descriptors say, so that a wrong address of the emulator's shows as wrong results on a device. A sparse a has
-one register of metadata a thread more; its selector is 0.
+A block of one warpgroup computes one tile: it copies an image of a and b to shared memory, loads its registers of c
+(and of a, if a is in registers), runs the instruction and stores its registers of d. The descriptors determine the
+places of elements in the image, so a wrong address in the emulator gives wrong results on the device. A sparse a needs
+one further register of metadata for each thread; its selector is 0.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TILES = 1 << 6
 
 @dataclass(frozen=True)
 class GroupLayout:
-    """How a and b are given: bytes of the swizzle (0: a in registers), whether MN-major, whether of the other sign."""
+    """The layout of a and b: bytes of the swizzle (0: a is in registers), whether MN-major, whether negated."""
 
     a: int
     b: int
@@ -49,14 +50,14 @@ class GroupLayout:
 
 
 def layouts_of(form: str) -> tuple[GroupLayout, ...]:
-    """The layouts that a form can have, each of a's and each of b's at least once."""
+    """Layouts for a form, with each layout of a and each of b at least once."""
     bound = bounds_of()[form]
     kind, thin = bound.modifiers["atype"] or "", bound.form.operation == "wgmma_sp"
     signs = kind in FLOATS
     sizes = sorted(SWIZZLES.values())
     majors = (False, True) if BITS[kind] == 16 else (False,)
     of_a = [(size, across) for across in majors for size in sizes]
-    # A row along k of b has 64 bytes where a is sparse, which rows of 32 bytes do not hold.
+    # If a is sparse, a row of b along k has 64 bytes, which do not fit rows of 32 bytes.
     of_b = [(size, across) for size, across in of_a if not thin or across or size != 32]
     found = []
     for number, (size, across) in enumerate([*of_a, (0, False)]):
@@ -66,7 +67,7 @@ def layouts_of(form: str) -> tuple[GroupLayout, ...]:
 
 
 def placed(matrix: Matrix, swizzle: int, start: int) -> tuple[Descriptor, int]:
-    """A descriptor for a matrix that begins at an address, and the bytes to keep for it."""
+    """A descriptor for a matrix at an address, and the bytes that the matrix takes."""
     size, k = matrix.rows, matrix.k
     if matrix.across:
         if swizzle == 16:
@@ -75,15 +76,16 @@ def placed(matrix: Matrix, swizzle: int, start: int) -> tuple[Descriptor, int]:
         return Descriptor(start, swizzle * k, swizzle * 8, swizzle), atoms * swizzle * k
     if swizzle == 16:
         return Descriptor(start, size * 16, 128, 16), size * matrix.depth
-    # The last bytes of each row, of the places that a step along k goes through.
+    # The last bytes of each row, which a step along k crosses.
     return Descriptor(start + swizzle - matrix.depth, 0, 8 * swizzle, swizzle), size * swizzle
 
 
 @dataclass(frozen=True)
 class GroupKernel:
-    """A form's kernel as PTX, what the emulator makes of the instruction, and its image of shared memory.
+    """A form's kernel as PTX, the emulator's product for the instruction, and its image of shared memory.
 
-    `chunks`: of a (None: in registers) and b, the offset in the image of every 16 bytes. `size`: bytes of the image.
+    `chunks`: for a (None: in registers) and b, the offset in the image of every 16-byte chunk. `size`: bytes of the
+    image.
     `apart`: the same kernel with two images as its first parameters: what a lies in is of the first, b of the second.
     """
 
@@ -100,14 +102,14 @@ class GroupKernel:
         return BITS[self.product.arithmetic.types[0]]
 
     def shapes(self, tiles: int) -> tuple[tuple[int, int, int], ...]:
-        """Codes of d, a, b and c."""
+        """The shapes of the codes of d, a, b and c."""
         n, k = self.product.b.rows, self.product.b.k
         return (tiles, 64, n), (tiles, 64, self.product.a.k), (tiles, k, n), (tiles, 64, n)
 
 
 @cache
 def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
-    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    """The kernel of a form. Raises PtxError if the emulator refuses it."""
     bound = bounds_of()[form]
     kind, kind_b = bound.modifiers["atype"] or "", bound.modifiers["btype"] or ""
     n, k = map(int, (bound.modifiers["shape"] or "").removeprefix("m64n").split("k"))
@@ -127,7 +129,7 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
         split = size  # of the last of them, which is b
         codes.append(found.code)
         size = -(-(size + room) // 1024) * 1024
-    size = -(-size // 2048) * 2048  # what 128 threads copy at a time
+    size = -(-size // 2048) * 2048  # 128 threads copy 2048 bytes at a time
     bits = BITS[bound.modifiers["dtype"] or ""]
     count = 64 * n * bits // 4096
     of_a = 0 if layout.a else 64 * stored * BITS[kind] // 4096
@@ -188,7 +190,7 @@ def _text(
 
 
 def _moves(name: str, opcode: str, count: int, register: str = "") -> list[str]:
-    """Registers of each thread, which lie 128 to a row."""
+    """Loads or stores of each thread's registers; memory has rows of 128 registers."""
     if not count:
         return []
     lines = [
@@ -205,7 +207,8 @@ def _moves(name: str, opcode: str, count: int, register: str = "") -> list[str]:
 
 
 def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
-    """Codes of a, b and c for `count` tiles of all kinds of magnitudes; of a sparse a the metadata of 128 threads."""
+    """Codes of a, b and c for `count` tiles of all kinds of magnitudes; for a sparse a, also the metadata of 128
+    threads."""
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "big"))
     kind = np.arange(count) % len(products.KINDS)
     types = known.product.arithmetic.types
@@ -223,7 +226,8 @@ def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
 
 
 def image(known: GroupKernel, a: Array, b: Array, chunks: tuple[Array | None, Array] | None = None) -> Array:
-    """Shared memory of each tile, a row of bytes; bytes of no matrix are ones. chunks: None: the kernel's own."""
+    """The shared memory of each tile as a row of bytes; bytes outside the matrices are all ones. chunks: None for the
+    kernel's."""
     found = np.full((len(a), known.size), 0xFF, np.uint8)
     for matrix, codes, places in zip(
         (known.product.a, known.product.b), (a, b.transpose(0, 2, 1)), chunks or known.chunks, strict=True
@@ -252,7 +256,7 @@ def registers(codes: Array, table: Array, bits: int) -> Array:
 
 
 def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = None) -> list[Array]:
-    """What a launch takes: the image, registers of a and of c, and metadata where there is some."""
+    """The arrays of a launch: the image, registers of a and of c, and metadata if a is sparse."""
     a, b, c, *more = operands
     table = known.product.a.table
     of_a = np.zeros((len(a), 1, 128), np.uint32) if table is None else registers(a, table, BITS[known.product.a.type])
@@ -261,7 +265,7 @@ def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = 
 
 
 def computed(known: GroupKernel, operands: list[Array]) -> Array:
-    """Registers of d by the definition's code, without a kernel."""
+    """Registers of d, computed by the definition without a kernel."""
     a, b, c, *more = operands
     sides, place = (known.product.a, known.product.b), known.product.storage
     a, b = (x ^ x.dtype.type(1 << BITS[m.type] - 1) if m.negative else x for x, m in zip((a, b), sides, strict=True))
@@ -272,7 +276,7 @@ def computed(known: GroupKernel, operands: list[Array]) -> Array:
 
 
 def emulated(known: GroupKernel, given: list[Array]) -> Array:
-    """Registers of d by the emulator."""
+    """Registers of d, computed by the emulator."""
     result = np.zeros_like(given[2])
     names = ("image", "a", "c", *["metadata"] * (len(given) - 3), "d")
     buffers = [Buffer(x, n) for x, n in zip([*given, result], names, strict=True)]
@@ -281,7 +285,7 @@ def emulated(known: GroupKernel, given: list[Array]) -> Array:
 
 
 def on_device(device: products.ProductDevice, known: GroupKernel, given: list[Array]) -> Array:
-    """Registers of d by a GPU. Raises PtxError with ptxas's words."""
+    """Registers of d, computed by a GPU. Raises PtxError with ptxas's message."""
     kernel = device.kernel(known.text)
     result = np.zeros_like(given[2])
     device.launch(kernel, [*given, result], 128 * len(result))
@@ -289,10 +293,10 @@ def on_device(device: products.ProductDevice, known: GroupKernel, given: list[Ar
 
 
 def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for, layout by layout.
+    """Compare the emulator with the device on `count` tiles, or as many as fit the time, layout by layout.
 
-    The first tiles of each layout go through whole kernels, the others through the definition's code. Which layouts
-    come first follows from the form's name, so that few tiles of many forms have them all.
+    The first tiles of each layout go through whole kernels, the others through the definition. The order of layouts
+    depends on the form's name, so that a few tiles of many forms cover all layouts.
     """
     tally = Tally(form, "")
     target, ends = device.identity.target, time.monotonic() + seconds

@@ -1,8 +1,8 @@
 """The inputs of a form: a pure function of its seed and an index, the same in Python, on the host and on a device.
 
-Up to 32 bits in all, the index counts the inputs, scattered, and every input can be tried. Above that the index picks
-a stratum by its low four bits, the same for all operands, so that operands can be drawn to fit each other: equal but
-for the sign, of near exponents, a product near an end of the range, an addend that cancels a product.
+Inputs of at most 32 bits in total are enumerated by the index in a scattered order, so that all can be tried. For more
+bits, the low four bits of the index choose a stratum for all operands, so that operands can be related: equal except
+for the sign, with near exponents, a product near an end of the range, an addend that cancels a product.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from references.formats import FORMATS
 Columns = list[NDArray[Any]]
 
 EXHAUSTIVE_BITS = 32
-"""Forms with that many bits of input, or fewer, can be tried on all of them."""
+"""Forms with at most this many input bits can be tried on all inputs."""
 SCATTER = -7046029254386353131
-"""Odd: index times this, cut to the input's bits, meets every input once, and early ones lie everywhere."""
+"""An odd number: index times it, truncated to the input's bits, gives every input once, and the first ones are spread
+everywhere."""
 
-# Codes a register, and exponent and fraction bits of a code, by PTX type; everything else is one integer.
+# By PTX type: codes in a register, and exponent and fraction bits of a code. All other types are one integer.
 _SHAPES = {
     "f16": (1, 5, 10), "bf16": (1, 8, 7), "f32": (1, 8, 23), "tf32": (1, 8, 23), "f64": (1, 11, 52),
     "f16x2": (2, 5, 10), "bf16x2": (2, 8, 7), "f32x2": (2, 8, 23),
@@ -38,17 +39,18 @@ _EDGES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float6
 
 
 def shape_of(kind: ScalarType, bits: int) -> tuple[int, int, int, int]:
-    """How a type fills a register: codes, bits of a code, exponent bits, fraction bits (0 and 0 for integers)."""
+    """The layout of a type in a register: codes, bits of a code, exponent bits, fraction bits (0 and 0 for
+    integers)."""
     if kind.width == 1:
         return 1, 1, 0, 0
     codes, exponent, fraction = _SHAPES.get(kind.name, (1, 0, 0))
-    # An 8-bit operand in a wider register: what stands above it must not matter, so it is drawn too.
+    # An 8-bit operand in a wider register: the bits above it must not matter, so they are drawn too.
     return codes, max(kind.width, bits) // codes if kind.width < bits else kind.width // codes, exponent, fraction
 
 
 @scalar
 def mixed(x: int) -> int:
-    """A well mixed 64-bit word: the finisher of splitmix64 (Steele, Lea and Flood, 2014)."""
+    """A well mixed 64-bit word: the finalizer of splitmix64 (Steele, Lea and Flood, 2014)."""
     x = wrap64((x ^ shr64(x, 30)) * -4658895280553007687)
     x = wrap64((x ^ shr64(x, 27)) * -7723592293110705685)
     return x ^ shr64(x, 31)
@@ -56,26 +58,26 @@ def mixed(x: int) -> int:
 
 @scalar
 def chosen(word: int, count: int) -> int:
-    """A number from 0 to `count` - 1 by a random word."""
+    """A number from 0 to `count` - 1, from a random word."""
     return (shr64(word, 11) & 0xFFFFFFFF) % count
 
 
 @scalar
 def drawn_integer(h: int, g: int, stratum: int, column: int, width: int, first: int) -> int:
-    """An integer pattern of a stratum, by two random words."""
+    """An integer pattern of a stratum, from two random words."""
     k = chosen(g, width)
     if stratum < 5:
         return h
-    if stratum < 8:  # of any length, of both signs
+    if stratum < 8:  # of any bit length, of both signs
         value = shr64(h, 1) >> (62 - k) if k < 62 else h
         return -value if g & 1 else value
-    if stratum < 10:  # beside a power of two
+    if stratum < 10:  # next to a power of two
         value = (1 << k) + chosen(mixed(g), 5) - 2
         return ~value if g & 1 else value
     if stratum < 11:  # a run of ones
         value = mask(k + 1) << chosen(mixed(g), width)
         return ~value if g & 1 else value
-    if stratum < 12:  # halfway between two floats, or beside that: upper bits, one, zeros
+    if stratum < 12:  # halfway between two floats, or next to that: upper bits, one, zeros
         return (h & ~mask(k + 1)) + (1 << k) + chosen(mixed(g), 3) - 1
     if stratum < 13 and column > 0:
         value = first + chosen(g, 5) - 2
@@ -94,13 +96,13 @@ def drawn_integer(h: int, g: int, stratum: int, column: int, width: int, first: 
 
 @scalar
 def limited(exponent: int, ebits: int) -> int:
-    """An exponent field, brought into its range."""
+    """An exponent field, clamped to its range."""
     return min(max(exponent, 0), mask(ebits))
 
 
 @scalar
 def edge_fraction(h: int, word: int, mbits: int) -> int:
-    """A fraction of zeros, of ones, of a single one, of all but one, and neighbours of those."""
+    """A fraction with no bit, all bits, one bit or all bits but one set, or a neighbour of these."""
     pick = chosen(word, 8)
     bit = 1 << chosen(h, mbits)
     if pick < 3:
@@ -114,7 +116,7 @@ def edge_fraction(h: int, word: int, mbits: int) -> int:
 
 @scalar
 def edge_exponent(word: int, ebits: int) -> int:
-    """An exponent field at an end of the range or beside one."""
+    """An exponent field at an end of the range or next to one."""
     pick = chosen(word, 9)
     top = mask(ebits)
     bias = top >> 1
@@ -125,7 +127,7 @@ def edge_exponent(word: int, ebits: int) -> int:
 
 @scalar
 def cancelling(g: int, ebits: int, mbits: int, first: int, second: int) -> int:
-    """The negative product of two floats, cut to their format, or a neighbour of it."""
+    """The negative product of two floats, truncated to their format, or a neighbour of it."""
     bias = mask(ebits) >> 1
     a = (first & mask(mbits)) | 1 << mbits
     b = (second & mask(mbits)) | 1 << mbits
@@ -146,7 +148,7 @@ def cancelling(g: int, ebits: int, mbits: int, first: int, second: int) -> int:
 def drawn_float(
     h: int, g: int, stratum: int, column: int, width: int, ebits: int, mbits: int, first: int, second: int
 ) -> int:
-    """A float's pattern of a stratum, by two random words; `first`, `second`: what other columns have."""
+    """A float's pattern of a stratum, from two random words; `first`, `second`: the values of other columns."""
     bias = mask(ebits) >> 1
     sign = (h & 1) << (ebits + mbits)
     fraction = shr64(h, 1) & mask(mbits)
@@ -160,7 +162,7 @@ def drawn_float(
         return sign | fraction >> chosen(g, mbits)
     if stratum < 10:
         return sign | edge_exponent(g, ebits) << mbits | edge_fraction(h >> 8, mixed(g), mbits)
-    if stratum < 12:  # a tie of some narrower format, or a neighbour: upper bits, a one, zeros
+    if stratum < 12:  # a tie of a narrower format, or a neighbour: upper bits, one, zeros
         place = chosen(mixed(g), mbits)
         tie = (fraction & ~mask(place + 1)) + (1 << place) + chosen(mixed(h), 3) - 1
         if stratum < 11:
@@ -193,7 +195,7 @@ def draw(
     first: int,
     second: int,
 ) -> int:
-    """Input number `index` of one operand; `first` and `second`: those of columns 0 and 1, where drawn already."""
+    """Input number `index` of one operand; `first` and `second`: the values of columns 0 and 1, if already drawn."""
     result = 0
     for place in range(codes):
         h = mixed(index * SCATTER + seed + (column * 16 + place) * 0x2545F4914F6CDD1D)
@@ -218,15 +220,16 @@ class Inputs:
 
     @property
     def widths(self) -> list[int]:
-        """Bits of the index that each operand takes where all inputs are tried, first operand uppermost."""
+        """How many bits of the index each operand takes if all inputs are tried; the first operand takes the
+        highest."""
         return [1 if p.type.width == 1 else p.bits for p in self.snippet.inputs]
 
     def drawn(self, start: int, count: int) -> Columns:
-        """Inputs number `start` and following, as unsigned arrays of the registers' widths."""
+        """`count` inputs from number `start` on, as unsigned arrays of the registers' widths."""
         return self.at(start + np.arange(count, dtype=np.int64))
 
     def at(self, index: NDArray[np.int64]) -> Columns:
-        """The inputs of these numbers."""
+        """The inputs with these numbers."""
         kinds = [np.dtype(f"u{p.bits // 8}") for p in self.snippet.inputs]
         if self.exhaustive:
             columns: Columns = []
@@ -270,7 +273,7 @@ def _drawn(
     first: NDArray[Any],
     second: NDArray[Any],
 ) -> NDArray[Any]:
-    """`draw` over an array of indices; few are drawn in Python, which needs no compiler."""
+    """`draw` over an array of indices; a few are drawn in Python, without compiling."""
     if len(index) <= 64:
         pairs = np.broadcast_arrays(index, first, second)
         rows = zip(*(p.tolist() for p in pairs), strict=True)

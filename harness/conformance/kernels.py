@@ -1,10 +1,11 @@
-"""From snippets to GPU code: the instruction as LLVM inline assembly beside numba's code of its definition.
+"""GPU code for snippets: the instruction as LLVM inline assembly, and numba's code of its definition.
 
-Two kernels a snippet. `run` reads inputs from arrays and stores results. `check` makes its own inputs, evaluates
-instruction and definition, and counts, so that nothing but a report of a few words leaves the device.
+Each snippet has two kernels. `run` reads inputs from arrays and stores results. `check` makes its own inputs, evaluates
+instruction and definition, and counts differences, so that only a report of a few words leaves the device.
 
-numba compiles the definitions for the host; llvmlite, which numba depends on, carries the NVPTX back end too and lowers
-the same LLVM code to PTX. It keeps every operation as it was (no contraction), so the definition means the same there.
+numba compiles the definitions for the host. llvmlite, on which numba depends, also has the NVPTX back end and lowers
+the same LLVM code to PTX. It keeps every operation (no contraction), so the definition gives the same results on the
+device.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from harness.conformance.inputs import SCATTER, Inputs, draw, shape_of
 from harness.ptx.numeric.vectorise import ArrayFunction
 
 KEPT = 8
-"""Indices of mismatches that a launch of `check` reports."""
+"""The most indices of mismatches that a launch of `check` reports."""
 REPORT_WORDS = 2 + KEPT
 """A report: mismatches; greatest distance << 32 | index - start; indices of the first mismatches (in no order)."""
 
@@ -40,15 +41,15 @@ class NoDefinition(Exception):
 
 
 def checkable(snippet: FormSnippet) -> bool:
-    """Whether a snippet's definition can be asked to run on a device at all."""
+    """Whether a snippet has a definition that may run on a device."""
     return snippet.bulk and snippet.step is not None
 
 
 def source(snippets: Sequence[FormSnippet], cpu: str, checks: bool) -> str:
-    """PTX with the kernels `run_0`, `check_0`, `run_1`, ... of snippets; `cpu` as LLVM calls it ("sm_90").
+    """PTX with the kernels `run_0`, `check_0`, `run_1`, ... of snippets; `cpu`: LLVM's name of the target ("sm_90").
 
-    `checks`: also the kernels that compare on the device, of those snippets that are `checkable`.
-    Raises NoDefinition if a definition uses what a device has not.
+    `checks`: include the kernels that compare on the device, for snippets that are `checkable`. Raises NoDefinition if
+    a definition uses something that a device does not have.
     """
     names: dict[Callable[..., int], str] = {}
     kernels = []
@@ -118,8 +119,8 @@ def _run_kernel(number: int, snippet: FormSnippet) -> str:
     lines += _instruction(snippet)
     for k, port in enumerate(snippet.outputs):
         lines.append(f"%pout{k} = getelementptr i{port.bits}, ptr addrspace(1) %out{k}, i64 %i")
-        # Aligned, or LLVM stores halves: `st.b32` of a .b64 register that an .f64 instruction wrote, which ptxas 12.9
-        # turns into a conversion to an integer.
+        # The alignment prevents LLVM from storing halves: ptxas 12.9 turns `st.b32` of a .b64 register that an .f64
+        # instruction wrote into a conversion to an integer.
         lines.append(f"store i{port.bits} %d{k}, ptr addrspace(1) %pout{k}, align {port.bits // 8}")
     pointers = [f"ptr addrspace(1) %in{k}" for k in range(len(snippet.inputs))]
     pointers += [f"ptr addrspace(1) %out{k}" for k in range(len(snippet.outputs))]
@@ -129,7 +130,7 @@ def _run_kernel(number: int, snippet: FormSnippet) -> str:
 
 
 def _instruction(snippet: FormSnippet) -> list[str]:
-    """The call of the inline assembly: registers %r0... in, %d0... out."""
+    """The call of the inline assembly with inputs %r0... and outputs %d0...."""
     kinds = [f"i{p.bits}" for p in snippet.outputs]
     result = kinds[0] if len(kinds) == 1 else "{ " + ", ".join(kinds) + " }"
     arguments = ", ".join(f"i{p.bits} %r{k}" for k, p in enumerate(snippet.inputs))
@@ -182,7 +183,7 @@ def _registers(snippet: FormSnippet) -> list[str]:
 
 
 def _arguments(snippet: FormSnippet, function: ArrayFunction, lines: list[str]) -> list[str]:
-    """The definition's sources from the inputs' words, extended as the machine extends them."""
+    """The definition's sources from the inputs' words, extended as in the machine."""
     given = []
     immediates = dict(snippet.constants)
     ports = iter(enumerate(snippet.inputs))
@@ -208,8 +209,9 @@ def _compared(k: int, port: Port, approximate: bool) -> list[str]:
     lines.append(f"%f{k} = xor i64 %m{k}, {int(port.inverted)}")
     lines.append(f"%e{k} = {'trunc i64' if width < 64 else 'add i64'} %f{k}{f' to i{width}' if width < 64 else ', 0'}")
     if not approximate:
-        # As words of 32 or 64 bits, what is narrower in the upper bits, by an exclusive or that LLVM cannot see into:
-        # ptxas 12.9 takes the upper half of the register that `set.eq.f16.f16` writes for zero, which it is not.
+        # Compare words of 32 or 64 bits, with narrower values in the upper bits, by an exclusive or in inline assembly,
+        # which LLVM cannot optimise: ptxas 12.9 wrongly assumes that the upper half of the register that
+        # `set.eq.f16.f16` writes is zero.
         wide, letter = (64, "l") if width == 64 else (32, "r")
         pair = [f"%e{k}", got]
         if width < wide:
@@ -237,7 +239,7 @@ def _compared(k: int, port: Port, approximate: bool) -> list[str]:
 
 
 def _reported(verdicts: list[str]) -> list[str]:
-    """Take the results' verdicts into the report; most inputs agree and touch no memory."""
+    """Add the results' verdicts to the report. Most inputs agree and access no memory."""
     lines = []
     joined = verdicts[0]
     for k, verdict in enumerate(verdicts[1:]):
@@ -330,7 +332,7 @@ def lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith(("run_", "check")):
             function.linkage = "internal"
-            # So that nothing is left of what the modifiers and types rule out, and no call: numba's code returns
+            # Inline calls and fold constants, so that no excluded branches and no calls remain: numba's code returns
             # values through memory.
             function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(3)
@@ -352,7 +354,7 @@ class CarriedAssembler:
 
 
 def assemblers() -> list[CarriedAssembler]:
-    """The assemblers that the installed Triton carries, newest first."""
+    """The assemblers in the installed Triton, newest first."""
     from harness.triton.targets import tool
 
     found = []
@@ -370,7 +372,7 @@ def assemblers() -> list[CarriedAssembler]:
 
 
 def _ptx_version(major: int, minor: int) -> str:
-    """The PTX ISA of a CUDA release (PTX ISA, release notes); from 13 on the numbers go together."""
+    """The PTX ISA version of a CUDA release (PTX ISA, release notes); from 13 on it follows from the release number."""
     if major >= 13:
         return f"{major - 4}.{minor}"
     return f"8.{minor}" if minor <= 5 else f"8.{minor - 1}"
@@ -378,14 +380,14 @@ def _ptx_version(major: int, minor: int) -> str:
 
 @dataclass(frozen=True)
 class Refused:
-    """ptxas took no cubin from it: its words, and the numbers of the snippets that it blames."""
+    """ptxas refused the PTX: its message, and the numbers of the snippets at fault."""
 
     words: str
     blamed: dict[int, str]
 
 
 def assembled(ptx: str, target: str, assembler: CarriedAssembler) -> bytes | Refused:
-    """The cubin of PTX that `source` made, for a target ("sm_90a")."""
+    """The cubin for PTX from `source`, for a target ("sm_90a")."""
     ptx = re.sub(r"^\.version .*$", f".version {assembler.ptx}", ptx, count=1, flags=re.M)
     ptx = re.sub(r"^\.target .*$", f".target {target}", ptx, count=1, flags=re.M)
     with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
@@ -400,7 +402,7 @@ def assembled(ptx: str, target: str, assembler: CarriedAssembler) -> bytes | Ref
 
 
 def _blamed(ptx: str, said: str) -> dict[int, str]:
-    """The snippets that ptxas complains of, with its first words on each."""
+    """The snippets with errors of ptxas, with its first message for each."""
     owner: list[int] = []
     current = -1
     for line in ptx.splitlines():

@@ -1,7 +1,7 @@
 """The ledger: one line per form, with the evidence that the emulator's definition of it is right.
 
-`ledger.jsonl` begins with a line about the runs that it comes from; the others are sorted by form. A line holds for the
-definition that was measured. It carries a digest of that definition's code. Where the code has changed since, the line
+The first line of `ledger.jsonl` describes the runs; the other lines are sorted by form. A line is valid for the
+definition that was measured, and contains a digest of that definition's code. If the code has changed since, the line
 is out of date and confirms nothing.
 """
 
@@ -43,11 +43,11 @@ STATUSES = {
     SPECIFICATION: "no hardware at hand has it",
     UNCONFIRMED: "not run on hardware, or changed since",
 }
-"""What a line's status means."""
+"""The meaning of each status."""
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be read; the message names the file and the line."""
+    """The ledger cannot be read; the message names the file and the line."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a form.
+    """The evidence for a form.
 
-    `run`: the name of the run it comes from. `inputs`: inputs tried, `exhaustive` if those are all; `emulated`: of
-    those, through `harness.emulate`, the others through the definition's code on the device. `ulp`: the greatest
-    distance of an approximate form, with `worst`; `bound`: what the ISA promises, in its words; `envelope`: where that
-    is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong result. `why`: why
-    nothing was measured. `opinions`: of a form that no hardware at hand has, the independent definitions that agree
-    with the emulator's, with the inputs on which each was asked. `definition`: digest of the definition measured, or
-    held to those opinions. `errors`: of an approximate form, the largest errors of that definition over all inputs, as
-    `harness.conformance.errors` computes them.
+    `run`: the name of its run. `inputs`: how many inputs were tried; `exhaustive`: whether these are all. `emulated`:
+    how many of them went through `harness.emulate`; the others went through the definition's code on the device. `ulp`:
+    the greatest distance of an approximate form, with the input `worst`. `bound`: the ISA's bound, in its words.
+    `envelope`: if that is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong
+    result. `why`: why nothing was measured. `opinions`: for a form that no available hardware has, the independent
+    definitions that agree with the emulator's, with the number of inputs of each comparison. `definition`: digest of
+    the definition that was measured or compared with those opinions. `errors`: for an approximate form, the largest
+    errors of that definition over all inputs (`harness.conformance.errors`).
     """
 
     form: str
@@ -97,7 +97,7 @@ class Entry:
         return json.dumps(self.json(), separators=(",", ":"))
 
     def json(self) -> dict[str, Any]:
-        """The fields by name, what is empty left out."""
+        """The fields by name, without empty ones."""
         kept = {k: v for k, v in vars(self).items() if v is not None and v is not False and v not in ("", (), 0, {})}
         if self.status in (CONFIRMED, MEASURED, MISMATCH):
             kept["mismatches"] = self.mismatches
@@ -114,7 +114,7 @@ class Ledger:
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
     def text(self) -> str:
-        """What the file holds."""
+        """The text of the file."""
         used = {e.run for e in self.entries.values()}
         head = {"ledger": VERSION, "runs": {n: vars(r) for n, r in sorted(self.runs.items()) if n in used}}
         lines = [json.dumps(head, separators=(",", ":"))]
@@ -123,7 +123,7 @@ class Ledger:
 
 
 def read(path: Path = PATH) -> Ledger:
-    """Read a ledger; an empty one where there is no file. Raises LedgerError."""
+    """Read a ledger; an empty one if there is no file. Raises LedgerError."""
     if not path.exists():
         return Ledger()
     runs: dict[str, Campaign] = {}
@@ -150,7 +150,7 @@ def read(path: Path = PATH) -> Ledger:
 
 @cache
 def known() -> Mapping[str, Bound]:
-    """Every form that has an entry, by name and sorted: what a snippet can hold, products of matrices, tcgen05."""
+    """Every form that has an entry, by name, sorted: those that a snippet can hold, matrix products, tcgen05."""
     from harness.conformance import forms, productforms, tensorforms
 
     found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
@@ -158,7 +158,7 @@ def known() -> Mapping[str, Bound]:
 
 
 def bound_of(form: str) -> Bound | None:
-    """The form of that name in `known`; None where there is none. It looks at forms with the same opcode alone."""
+    """The form of that name in `known`; None if there is none. It searches only forms with the same opcode."""
     from harness.conformance import forms, productforms, tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
@@ -169,7 +169,7 @@ def bound_of(form: str) -> Bound | None:
 
 
 def current(book: Ledger | None = None) -> dict[str, Entry]:
-    """Every form of the registry with its entry; one that is missing or out of date is unconfirmed."""
+    """Every form of the registry with its entry; a missing or outdated entry becomes unconfirmed."""
     entries = (book or _committed()).entries
     found = {}
     for form in known():
@@ -188,7 +188,7 @@ def _committed() -> Ledger:
     return read()
 
 
-# Operations that compute nothing: what they move or where they go has no definition to be wrong about.
+# Operations that compute nothing, and so have no definition to confirm.
 _MOVING = frozenset(
     [
         "ld",
@@ -211,7 +211,7 @@ _MOVING = frozenset(
 
 
 def confirmed(forms: Iterable[str]) -> bool:
-    """Whether hardware confirms every one of these forms; loads, stores, branches and barriers need no confirming."""
+    """Whether hardware confirms all of these forms; loads, stores, branches and barriers need no confirmation."""
     return all(_confirmed(form) for form in forms)
 
 
@@ -232,7 +232,7 @@ def _confirmed(form: str) -> bool:
 
 
 def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
-    """The ledger with what a campaign found; forms that it did not measure keep their entries."""
+    """The ledger with the results of a campaign; forms that it did not measure keep their entries."""
     from harness.conformance import productforms
 
     identity = outcome.identity
@@ -262,7 +262,7 @@ def _stands(entry: Entry, form: str) -> bool:
 def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledger:
     """The ledger with the inputs on which independent definitions agreed, by form and definition's name.
 
-    Only entries that say `specification only` take them.
+    Only entries with the status `specification only` get them.
     """
     entries = dict(book.entries)
     for form, opinions in agreed.items():
@@ -273,7 +273,7 @@ def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledg
 
 
 def with_errors(book: Ledger, found: Mapping[str, Mapping[str, Any]]) -> Ledger:
-    """The ledger with the largest errors of forms. Forms whose definition was not measured do not take them."""
+    """The ledger with the largest errors of forms. Forms whose definition was not measured do not get them."""
     entries = dict(book.entries)
     for form, errors in found.items():
         entry = entries.get(form)
@@ -337,7 +337,7 @@ def _shown(offender: Any) -> dict[str, Any] | None:
 
 
 def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str, tuple[Entry | None, Entry]]:
-    """The forms whose status, or greatest distance, is another, with both entries."""
+    """The forms whose status or greatest distance changed, with both entries."""
     found = {}
     for form, now in after.items():
         had = before.get(form)
@@ -370,12 +370,12 @@ def digest(form: str) -> str:
 
 
 _ROOM = re.compile(r"^harness\.ptx\.(text|binding|machine|kernel|analysis|numeric)\.")
-"""Which room a helper lies in decides no bits, so moving it changes no digest."""
+"""A helper's subpackage does not affect bits, so moving it changes no digest."""
 
 
 @cache
 def _code(function: Callable[..., object]) -> str:
-    """A digest of a definition's code and of all that it calls."""
+    """A digest of the code of a definition and of all functions that it calls."""
     seen: dict[str, str] = {}
     todo: list[Any] = [function]
     while todo:

@@ -1,4 +1,4 @@
-"""Measure one snippet: the inputs tried, the differences, their distances, and some inputs that show them."""
+"""Measure one snippet: the inputs tried, the differences and their distances, and some differing inputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness.conformance.inputs import Columns, Inputs, shape_of
 from harness.ptx import PtxError, emulate
 
 OFFENDERS = 3
-"""Inputs with a wrong result that are kept, of a snippet."""
+"""The most inputs with a wrong result that are kept for a snippet."""
 LAUNCH = 1 << 28
 """Inputs of one launch."""
 HOST = 1 << 21
-"""Inputs of one array that goes through the emulator."""
+"""Inputs of one array for the emulator."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class WrongInput:
 class Tally:
     """The measurements of a snippet so far.
 
-    `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
-    the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the
-    greatest, in ulp, of an approximate form, at `worst`; `errors`: the greatest in the measures of `bounds`, of what
-    went through the emulator. `before`: inputs that an earlier run of this device tried, all others, without a
-    mismatch. `refused`: the assembler's words. `failure`: why it could not be measured.
+    `edges`: combinations of edge values tried. `hosted`, `reached`: how many numbered inputs were tried, from number 0
+    on, through the emulator and on the device. `total`: how many numbered inputs exist, if all can be tried.
+    `distance`: the greatest distance of an approximate form in ulp, at `worst`. `errors`: the greatest errors in the
+    measures of `bounds`, over inputs that went through the emulator. `before`: how many other inputs earlier runs on
+    this device tried without a mismatch. `refused`: the assembler's message. `failure`: why it could not be measured.
     """
 
     form: str
@@ -66,12 +66,12 @@ class Tally:
 
     @property
     def inputs(self) -> int:
-        """Inputs tried, each counted once as far as is known."""
+        """How many inputs were tried; an input that was tried twice counts once where that is known."""
         return self.total if self.exhausted else self.edges + max(self.hosted, self.reached) + self.before
 
     @property
     def emulated(self) -> int:
-        """Of those, inputs that went through the emulator as its users call it."""
+        """How many of these went through the emulator as users call it."""
         return min(self.edges + self.hosted, self.total or self.edges + self.hosted)
 
 
@@ -85,7 +85,7 @@ def on_edges(device: Executor, snippet: FormSnippet, tally: Tally, most: int) ->
 
 
 def on_host(device: Executor, snippet: FormSnippet, tally: Tally, count: int) -> None:
-    """Compare `harness.emulate` with the device, up to input number `count`; go on where an earlier call ended."""
+    """Compare `harness.emulate` with the device, up to input number `count`; continues after an earlier call."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
     stop = min(count, inputs.count)
@@ -122,7 +122,7 @@ def _sides(
 
 
 def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
-    """The numbers in float registers, those of a packed register one after the other; NaN for what is not finite."""
+    """The numbers in float registers, those of a packed register consecutively; NaN for numbers that are not finite."""
     codes, width, ebits, mbits = shape_of(port.type, port.bits)
     places = [registers.astype(np.int64) >> (place * width) for place in range(codes)]
     code = np.concatenate(places) & ((1 << width) - 1)
@@ -135,7 +135,7 @@ def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
 
 
 def on_device(device: Executor, snippet: FormSnippet, tally: Tally, count: int) -> None:
-    """Compare on the device, up to input number `count`; go on where an earlier call ended."""
+    """Compare on the device, up to input number `count`; continues after an earlier call."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
     stop = min(count, inputs.count)
@@ -148,7 +148,7 @@ def on_device(device: Executor, snippet: FormSnippet, tally: Tally, count: int) 
 
 
 def _explain(device: Executor, snippet: FormSnippet, tally: Tally, inputs: Inputs, report: Any) -> None:
-    """Turn indices into inputs and results, by way of the emulator itself."""
+    """Find inputs and results for indices, with the emulator."""
     wanted = list(report.indices[: OFFENDERS - len(tally.offenders)])
     farther = report.distance > tally.distance
     indices = wanted + [report.at] * farther
@@ -171,7 +171,7 @@ def _explain(device: Executor, snippet: FormSnippet, tally: Tally, inputs: Input
 
 
 def run_emulated(snippet: FormSnippet, columns: Columns, target: str) -> Columns | str:
-    """The emulator's results, or its words where it refuses."""
+    """The emulator's results, or its message if it refuses."""
     dtypes = [f"uint{p.bits}" for p in snippet.outputs]
     try:
         return list(emulate(snippet.text, snippet.constraints, columns, dtypes, target=target, limit=None))
@@ -180,7 +180,7 @@ def run_emulated(snippet: FormSnippet, columns: Columns, target: str) -> Columns
 
 
 def apart_of(snippet: FormSnippet, expected: Columns, got: Columns) -> NDArray[np.float64]:
-    """Per input: 0 where all results agree, the greatest distance in ulp, or -1."""
+    """For each input: 0 if all results agree, the greatest distance in ulp, or -1."""
     worst = np.zeros(len(expected[0]))
     wrong = np.zeros(len(expected[0]), np.bool_)
     for port, e, g in zip(snippet.outputs, expected, got, strict=True):

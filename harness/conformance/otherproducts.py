@@ -1,7 +1,7 @@
-"""Sparse and block-scaled mma on the GPU at hand against the emulator, tile by tile.
+"""Compare sparse and block-scaled mma on this machine's GPU with the emulator, tile by tile.
 
-As `products`, with more operands: the metadata of a sparse matrix, or the scales of both. A tile's selector is 0, the
-selectors' other values are held to their own layouts by tests without a GPU.
+Like `products`, with further operands: the metadata of a sparse matrix, or the scales of both. The selector is 0; tests
+without a GPU check the layouts of its other values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BEHIND["mma_sp_scaled"] = (3, "%x{0}, 0, %x{1}, {{0, 0}}, %x{2}, {{0, 0}}")
 
 @dataclass(frozen=True)
 class OtherKernel:
-    """A form's kernel as PTX, and what the emulator makes of the instruction. `extra`: operands behind c."""
+    """A form's kernel as PTX, and the emulator's product for the instruction. `extra`: operands after c."""
 
     text: str
     kind: str
@@ -49,7 +49,7 @@ class OtherKernel:
 
 @cache
 def program(form: str, target: str) -> OtherKernel:
-    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    """The kernel of a form. Raises PtxError if the emulator refuses it."""
     bound = bounds_of()[form]
     kind = bound.form.operation
     extra, behind = _BEHIND[kind]
@@ -111,7 +111,7 @@ def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
 
 
 def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
-    """Registers of a, b, c and the further operands, tiles x registers x lanes; the same whoever asks."""
+    """Registers of a, b, c and the further operands, tiles x registers x lanes; equal for equal arguments."""
     known = program(form, target)
     return loaded(known, drawn_codes(form, target, start, count))
 
@@ -129,7 +129,7 @@ def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
         table = known.product.tables[operand]
         codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
         if scaled and known.product.widths[operand] == 4:
-            codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
+            codes = codes >> np.uint64(2)  # 4-bit e2m1; those in a byte have two more bits below
         found.append(codes)
     scales = [_scales(rng, known, count) for _ in range(2)] if scaled else []
     if known.kind == "mma_scaled":
@@ -150,7 +150,7 @@ def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
-    """Words of four scales: around one, for every eighth tile of all codes."""
+    """Words of four scales: near one; for every eighth tile any code."""
     around = rng.integers(112, 143, (count, 1, 32, 4)) if known.product.types[2] == "ue8m0" else None
     codes = rng.integers(0, 256, (count, 1, 32, 4))
     if around is not None:
@@ -160,7 +160,7 @@ def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
 
 
 def emulated(known: OtherKernel, operands: list[Array]) -> Array:
-    """Registers of d by the emulator."""
+    """Registers of d, computed by the emulator."""
     count = len(operands[0])
     result = np.zeros((count, known.product.counts[0], 32), np.uint32)
     buffers = [Buffer(x, f"operand {i}") for i, x in enumerate([*operands, result])]
@@ -186,7 +186,7 @@ def computed(known: OtherKernel, codes: list[Array], operands: list[Array]) -> A
 
 
 def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
-    """Registers of d by the GPU. Raises PtxError with ptxas's words."""
+    """Registers of d, computed by the GPU. Raises PtxError with ptxas's message."""
     result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
     device.launch(device.kernel(known.text), [*operands, result], 32 * len(result))
     return result

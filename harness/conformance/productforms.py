@@ -1,4 +1,4 @@
-"""The forms of mma (dense, sparse, block-scaled) and wgmma, and what the emulator's definition of each is made of."""
+"""The forms of mma (dense, sparse, block-scaled) and wgmma, and the parts of the emulator's definition of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _multiplies(form: Form) -> bool:
 
 
 def target_of(bound: Bound) -> str:
-    """A target that has a form: the H200's where it does."""
+    """A target that has a form: the H200's if possible."""
     tried = ("sm_90a", "sm_100a", "sm_120a", "sm_75", "sm_70")
     return next(t for t in tried if bound.requirement_unmet(Target.parse(t)) is None)
 
@@ -38,13 +38,13 @@ _BY_INSTRUCTIONS = {
     "widened": ("add.rn.f16", "add.rn.f32"),
     "double": ("fma.rn.f64", "fma.rz.f64", "fma.rm.f64", "fma.rp.f64"),
 }
-"""What the ways of `harness.ptx.kernel.multiply` compute with, besides their own code."""
+"""The instructions that the ways of `harness.ptx.kernel.multiply` use besides their own code."""
 
 
 def definition(form: str, code: Callable[[Callable[..., object]], str], digest: Callable[[str], str]) -> str:
     """A text that changes when a form's definition does.
 
-    code: the digest of a function and all that it calls. digest: that of another form.
+    code: the digest of a function and all functions that it calls. digest: the digest of another form.
     """
     from harness.ptx.kernel import fragments, multiply, tensor
     from harness.ptx.numeric import tensorcore
@@ -65,7 +65,7 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
 
 
 def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
-    """See `definition`: the arithmetic of a wgmma, and where its elements, and metadata, lie."""
+    """See `definition`: the arithmetic of a wgmma, and the layout of its elements and metadata."""
     from harness.ptx.kernel import descriptors, fragments, multiply, sparse, warpgroup
     from harness.ptx.numeric import tensorcore
 

@@ -1,6 +1,7 @@
-"""Forms of mma on a device and in the emulator: one kernel for both, and tiles of every kind of magnitude.
+"""Compare forms of mma on a device and in the emulator: one kernel for both, with tiles of every kind of magnitude.
 
-A warp takes one tile: each lane loads its registers of a, b and c, runs the instruction and stores its registers of d.
+A warp computes one tile: each lane loads its registers of a, b and c, runs the instruction and stores its registers of
+d.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from harness.ptx.numeric.tensorcore import FLOATS, Float
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 TILES = 1 << 15
-"""Tiles that are drawn for a form, and of one launch; of further ones each has a, b and c of three of these."""
+"""How many tiles are drawn for a form, and the tiles of one launch; each further tile combines a, b and c of three of
+these."""
 KINDS = ("any", "near", "wide", "cancelling", "tiny", "zeros", "special")
 """Kinds of magnitudes; tiles take them in turn."""
 _ROLLED = (0, len(KINDS), 2 * len(KINDS))
-"""By how many tiles a, b and c move from round to round, so that all three keep the tile's kind."""
+"""How many tiles a, b and c are shifted in each round; all three keep the tile's kind."""
 _WARPS = 4
 APART = "the definition gives something else by itself than in a kernel of the emulator"
 """Why a form was not measured."""
@@ -40,7 +42,7 @@ APART = "the definition gives something else by itself than in a kernel of the e
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """A form's kernel as PTX, and what the emulator makes of the instruction."""
+    """A form's kernel as PTX, and the emulator's product for the instruction."""
 
     text: str
     product: Product
@@ -51,7 +53,7 @@ class ProductKernel:
         return tuple(np.uint64 if w == 64 else np.uint32 for w in self.product.widths)
 
     def shape(self, operand: int, tiles: int) -> tuple[int, int, int]:
-        """The array of an operand's registers: tiles x registers x lanes."""
+        """The shape of the array of an operand's registers: tiles x registers x lanes."""
         return tiles, self.product.counts[operand], 32
 
 
@@ -88,7 +90,7 @@ def program(form: str, target: str) -> ProductKernel:
 
 
 def _counts(bound: Bound) -> tuple[list[int], list[bool]]:
-    """Registers of d, a, b and c, and which of them have 64 bits, from the shape and the types alone."""
+    """Registers of d, a, b and c, and which of them have 64 bits, from only the shape and the types."""
     from harness.ptx.numeric.tensorcore import BITS
 
     m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
@@ -122,14 +124,14 @@ def _moves(name: str, opcode: str, count: int, double: bool, kind: str, at: int)
 
 
 def tiles(form: str, target: str, start: int, count: int) -> list[Array]:
-    """Registers of a, b and c for tiles number `start` and following; the same whoever asks."""
+    """Registers of a, b and c for `count` tiles from number `start` on; equal for equal arguments."""
     known = program(form, target)
     codes = drawn(form, target, start, count)
     return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
 
 
 def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
-    """Codes of a, b and c as matrices, for tiles number `start` and following."""
+    """Codes of a, b and c as matrices, for `count` tiles from number `start` on."""
     known = program(form, target)
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
@@ -148,7 +150,7 @@ _F64 = Float(11, 52)
 
 
 def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Array, operand: int) -> Array:
-    """Codes of a type: at random; of floats with the exponents of each tile's kind."""
+    """Random codes of a type; for floats with exponents of each tile's kind."""
     found = FLOATS.get(name, _F64 if name == "f64" else None)
     bits = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s32": 32}.get(name)
     if found is None:
@@ -158,7 +160,8 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
     total = low + found.exponent + 1
     codes = rng.integers(0, 1 << total, shape, dtype=np.uint64)
     highest = (1 << found.exponent) - (2 if found.special == 2 else 1)
-    # An accumulator lies about where products do: at twice the exponent of a factor near the format's least.
+    # An accumulator is about as large as the products: if factors are near the format's least number, twice its
+    # exponent.
     twice = 2 if operand in (0, 3) else 1
     spread = {"near": 2, "wide": 12 * twice, "cancelling": 1, "tiny": 2 * twice, "zeros": 3, "special": 3}
     without = np.uint64((1 << low) - 1 | 1 << (total - 1))
@@ -185,7 +188,8 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
 
 
 def cancel(rng: np.random.Generator, how: Arithmetic, codes: list[Array], kind: Array) -> None:
-    """In tiles of the kind `cancelling`, make half of k the other half's negative, but for low bits, in any order."""
+    """In tiles of the kind `cancelling`, make half of k the negative of the other half, except for low bits, in any
+    order."""
     a_type, b_type = how.types[1:3]
     found = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
     a, b = codes[1], codes[2]
@@ -202,7 +206,7 @@ def cancel(rng: np.random.Generator, how: Arithmetic, codes: list[Array], kind: 
 
 
 def registers(product: Product, operand: int, codes: Array) -> Array:
-    """An operand's matrices as registers, by the tables of fragments; 0 is d."""
+    """The registers for an operand's matrices, from the tables of fragments; operand 0 is d."""
     table, width = product.tables[operand], product.widths[operand]
     order = np.empty(table.size, np.int64)
     order[table.reshape(-1)] = np.arange(table.size)
@@ -231,7 +235,7 @@ def emulated(known: ProductKernel, operands: list[Array]) -> Array:
 
 
 class ProductDevice:
-    """The GPU at hand, for kernels of products."""
+    """This machine's GPU, for kernels of products."""
 
     def __init__(self) -> None:
         hardware = Hardware()
@@ -240,7 +244,7 @@ class ProductDevice:
         self._assembler = hardware._assembler
 
     def run(self, known: ProductKernel, operands: list[Array]) -> Array:
-        """Registers of d. Raises PtxError with ptxas's words."""
+        """Registers of d. Raises PtxError with ptxas's message."""
         result = np.zeros(known.shape(0, len(operands[0])), known.dtypes[0])
         self.launch(self.kernel(known.text), [*operands, result], 32 * len(result))
         return result
@@ -253,7 +257,10 @@ class ProductDevice:
         return self.gpu.kernel(self.gpu.load(cubin), name)
 
     def launch(self, kernel: Any, arrays: list[Array], threads: int) -> None:
-        """Run a kernel on copies of arrays, whose number of rows is its last parameter, and fetch the last of them."""
+        """Run a kernel on copies of arrays and fetch the last array.
+
+        The kernel's last parameter is the number of rows.
+        """
         places = [self.gpu.allocate(x.nbytes) for x in arrays]
         try:
             for place, array in zip(places, arrays, strict=True):
@@ -266,7 +273,7 @@ class ProductDevice:
 
 
 def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+    """Compare the emulator with the device on `count` tiles, or as many as fit the time.
 
     The first TILES go through whole kernels, the others through the definition's code. start: tells tiles of one run
     from those of another.
@@ -325,7 +332,7 @@ def compare(tally: Tally, operands: list[Array], expected: Array, got: Array) ->
 
 
 def _offender(place: int, operands: list[Array], expected: Array, got: Array) -> WrongInput:
-    """The registers of lane 0 of the inputs' first register, and the results' first that differ."""
+    """The first register of lane 0 of each input, and the first differing registers of the results."""
     at = np.unravel_index(int(np.flatnonzero(expected[place] != got[place])[0]), expected[place].shape)
     variant = f"tile of {KINDS[place % len(KINDS)]} magnitudes, register {at[0]} of lane {at[1]}"
     inputs = tuple(hex(int(x[place, 0, 0])) for x in operands)

@@ -1,4 +1,4 @@
-"""Tiles of products with a sparse matrix: metadata in which everything means something, and sums that cancel."""
+"""Tiles of products with a sparse matrix: valid metadata, and sums that cancel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RISING = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
 
 
 def metadata(rng: np.random.Generator, place: Storage, shape: tuple[int, ...]) -> Array:
-    """Words of 32 bits in which every four bits mean something."""
+    """Words of 32 bits in which every four bits are valid metadata."""
     legal = (0b0100, 0b1110) if place.single else _RISING
     chunks = rng.choice(np.array(legal, np.uint32), (*shape, 8))
     words: Array = (chunks << np.arange(0, 32, 4, dtype=np.uint32)).sum(-1, dtype=np.uint32)
@@ -23,10 +23,10 @@ def metadata(rng: np.random.Generator, place: Storage, shape: tuple[int, ...]) -
 def cancel(
     rng: np.random.Generator, types: tuple[str, str, str, str], place: Storage, a: Array, b: Array, kind: Array
 ) -> None:
-    """In tiles of the kind `cancelling`, make half of the chunks the negative of others, but for low bits of b.
+    """In tiles of the kind `cancelling`, make half of the chunks the negative of others, except for low bits of b.
 
-    a: tiles x rows x stored elements, b: tiles x k x n. Rows of b that one chunk chooses from are made equal, so that
-    sums cancel whatever the metadata says.
+    a: tiles x rows x stored elements, b: tiles x k x n. Rows of b from which one chunk chooses are made equal, so that
+    sums cancel for all metadata.
     """
     some = np.flatnonzero(kind == products.KINDS.index("cancelling"))
     form = FLOATS.get(types[1])

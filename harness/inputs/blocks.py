@@ -1,11 +1,11 @@
-"""Inputs of kernels that work on blocks of values, such as quantisation with a scale a block: `blocks/1`.
+"""Inputs of kernels that work on blocks of values, such as quantisation with a scale for each block: `blocks/1`.
 
 The rows of a tensor of floats are cut into runs: the first row into runs of 16, the second into runs of 32, the third
-is one run, and so on. Each run is of one of KINDS, in turn, in an order that the names of the case and of the input
-decide. A size goes on where the sizes before it stopped. So every kind occurs for each of the three lengths if the rows
-of all sizes together hold as many runs of that length as there are kinds. A kind that a format cannot hold is left out.
+is one run, and so on. The runs take the KINDS in turn, in an order that depends on the names of the case and the input.
+Each size continues where the previous size stopped. So every kind occurs for each of the three lengths if the rows of
+all sizes together hold as many runs of that length as there are kinds. Kinds that a format cannot hold are omitted.
 
-What is tiny and large depends on the formats of the case: a scale underflows near the smallest numbers of any of them.
+The formats of the case define "tiny" and "large": a scale underflows near the smallest numbers of any of them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Codes = NDArray[np.int64]
 
 NAME = "blocks/1"
 _CUTS = (16, 32, None)  # None: a whole row
-_FACTORS = [Fraction(2) ** e for e in range(-3, 4)]  # of a limit: a scale is the largest magnitude times some constant
+_FACTORS = [Fraction(2) ** e for e in range(-3, 4)]  # a scale is the largest magnitude times a constant
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of one kind to make: how many codes each has, the widest, and how often the kind occurred before each."""
+    """Runs of one kind: the number of codes in each, the longest, and how often the kind occurred before each."""
 
     lengths: Codes
     width: int
@@ -57,7 +57,10 @@ class _Runs:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes runs in one format. A size is a code without its sign and ignored bits; a binade is a step of it."""
+    """Makes runs in one format.
+
+    A size is a code without its sign and ignored bits; `binade` is the step between binades.
+    """
 
     fmt: Format
     declared: tuple[Format, ...]
@@ -81,7 +84,7 @@ class _Maker:
         return code >> self.fmt.ignored_bits
 
     def limits(self, large: bool) -> Codes:
-        """Sizes near the limits of the declared formats and of e4m3, a common scale; each limit in turn."""
+        """Sizes near the limits of the declared formats and of e4m3 (a common scale format), each limit in turn."""
         values = []
         for fmt in dict.fromkeys((self.fmt, *self.declared, E4M3)):
             codes = (fmt.max_finite,) if large else (fmt.min_positive, fmt.min_normal)
@@ -91,7 +94,8 @@ class _Maker:
         return permuted
 
     def grids(self) -> list[tuple[int, Codes]]:
-        """For each narrow format, and integers of 4 and 8 bits: its largest size, and its ties and their neighbours."""
+        """For each narrow format and for integers of 4 and 8 bits: the largest size, and the ties with their
+        neighbours."""
         found: list[tuple[int, Codes]] = []
         for grid in dict.fromkeys((E2M1, E4M3, *(f for f in self.declared if f.code_bits <= 8))):
             last = self.size_below(fraction(grid, grid.max_finite))
@@ -112,7 +116,7 @@ class _Maker:
         return self.signed(sizes, runs.integers(0, 1))
 
     def numbers(self, runs: _Runs, each: bool = True) -> Codes:
-        """Sizes of ordinary numbers, those of a run within eight binades."""
+        """Sizes of ordinary numbers; those of one run lie within eight binades."""
         middle = encode(self.fmt, 1.0) >> self.fmt.ignored_bits
         middles = middle + self.binade * runs.integers(-8, 8, each=False)
         sizes: Codes = np.clip(middles + runs.integers(-4 * self.binade, 4 * self.binade, each), 1, self.top)
@@ -174,7 +178,7 @@ class _Maker:
         return self.either_sign(sizes, runs)
 
     def powers_of_two(self, runs: _Runs) -> Codes:
-        """Of one run within 16 binades of each other: near one, and anywhere."""
+        """Powers of two, those of one run within 16 binades: near one, and anywhere."""
         last = self.top // self.binade
         near = (encode(self.fmt, 1.0) >> self.fmt.ignored_bits) // self.binade
         middle = np.where(runs.turns[:, None] % 2 == 0, near, runs.integers(1, last, each=False))
@@ -182,7 +186,7 @@ class _Maker:
         return self.either_sign(np.minimum(exponents * self.binade + runs.integers(-1, 1), self.top), runs)
 
 
-# Computed in fractions, and the same for every run of a tensor, whichever variant and target it is made for.
+# Cached: computing them with fractions is slow, and every run of a tensor uses the same, for all variants and targets.
 _limits = functools.lru_cache(64)(_Maker.limits)
 _grids = functools.lru_cache(64)(_Maker.grids)
 
@@ -201,7 +205,7 @@ KINDS: dict[str, Callable[[_Maker, _Runs], Codes]] = {
 
 
 def kinds_of(fmt: Format, name: str) -> list[str]:
-    """The kinds that a format can hold, in the order in which the runs of a tensor of that name take them."""
+    """The kinds that a format can hold, in the order for a tensor of that name."""
     lacking = {
         "zeros": not fmt.has_zero,
         "negative zeros": not (fmt.has_zero and fmt.has_sign),
@@ -218,9 +222,9 @@ def block_units(
     before: Sequence[tuple[int, ...]],
     declared: Sequence[Format],
 ) -> NDArray[np.generic]:
-    """The storage units of a tensor of floats. before: its shapes at the sizes that come before this one.
+    """The storage units of a tensor of floats. before: its shapes at the earlier sizes.
 
-    name: of the case and of the input. declared: every format of floats that the case declares.
+    name: the names of the case and the input. declared: every float format that the case declares.
     """
     single = fmt.single
     maker = _Maker(single, tuple(f.single for f in declared), name)
@@ -257,7 +261,7 @@ def _flat(fmt: Format, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _rows_of(cut: int, first: int, rows: int) -> Codes:
-    """The rows that get a cut, where `first` rows came before."""
+    """The rows with a cut, if `first` rows came before."""
     return np.arange((cut - first) % len(_CUTS), rows, len(_CUTS))
 
 
@@ -266,7 +270,7 @@ def _per_row(width: int, cut: int | None) -> int:
 
 
 def _held(fmt: Format, value: Fraction) -> int | None:
-    """The size of a value, or None where the format does not hold it."""
+    """The size of a value, or None if the format does not hold it."""
     try:
         return encode(fmt, value) >> fmt.ignored_bits
     except ValueError:

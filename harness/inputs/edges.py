@@ -1,4 +1,4 @@
-"""Edge codes of a format: the values where its arithmetic behaves differently from their neighbours."""
+"""Edge codes of a format: values at which arithmetic behaves differently than at their neighbours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Codes = NDArray[np.int64]
 
 @functools.cache
 def edge_codes(fmt: Format) -> tuple[int, ...]:
-    """The edge codes of one code of a format, in order of size, both signs; every code where there are 256 or fewer."""
+    """The edge codes of one code of a format, in order of size, both signs; all codes if there are at most 256."""
     if fmt.code_bits <= 8:
         return tuple(range(fmt.code_mask + 1))
     codes = _float_edges(fmt) if fmt.is_float else _integer_edges(fmt)
@@ -30,7 +30,7 @@ def _float_edges(fmt: Format) -> list[int]:
     sizes += [one + d * step for d in (-2, -1, 0, 1, 2)]
     sizes += [encode(fmt, v) for v in (0.5, 1.5, 2.0, 3.0, 4.0, 6.0, 7.0, 10.0, 100.0, 255.0, 256.0)]
     sizes += [2 * fmt.min_normal, top - step, top]
-    # Halves, where rounding to integers ties, and the first value beyond which every value is an integer.
+    # Halves, which tie when rounded to integers, and the first value above which every value is an integer.
     sizes += [encode(fmt, v) for v in (2.5, 3.5)]
     integer = encode(fmt, float(1 << fmt.mantissa_bits))
     sizes += [integer - step, integer, integer + step]
@@ -39,7 +39,7 @@ def _float_edges(fmt: Format) -> list[int]:
     exponents = (1 << fmt.exponent_bits) - 1
     for exponent in range(1, exponents, max(1, exponents // 12)):
         sizes += [exponent * binade, (exponent + 1) * binade - step]
-    # The last binades: reciprocals there are subnormal.
+    # The last binades, whose reciprocals are subnormal.
     sizes += [(exponents - back) * binade + d * step for back in (1, 2, 3) for d in (0, 1)]
     if fmt.infinity_code is not None:
         sizes.append(fmt.infinity_code)
@@ -94,9 +94,9 @@ def _signed64(code: int) -> int:
 
 
 def product(columns: list[Codes], cap: int, rng: np.random.Generator) -> list[Codes]:
-    """The product of the columns where it has at most `cap` rows, else every pair of every two columns first.
+    """The product of the columns if it has at most `cap` rows; otherwise every pair of values of every two columns.
 
-    With more rows than `cap` even so, a sample of the pairs that keeps every value of every column.
+    If that also has more than `cap` rows, a sample of the pairs that keeps every value of every column.
     """
     if not columns:
         return []

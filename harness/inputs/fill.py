@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import blocks
+from harness.inputs import blocks, few
 from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
@@ -21,7 +21,7 @@ Units = dict[str, NDArray[np.generic]]
 
 
 def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None) -> Units:
-    """A set's inputs in a shape: all of them where the sizes agree, else evenly spread ones, or repeats.
+    """A set's inputs in a shape: all of them if the sizes are equal; otherwise evenly spaced ones, or with repeats.
 
     shuffled: a seed for a permutation of them.
     """
@@ -37,13 +37,14 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
     """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
 
-    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there.
+    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there. `few/k` gives
+    scalars and small tensors of floats the numbers that matter most, one after another.
 
-    Elements outside `where` are replaced by others of the set, which lie inside. Inputs that are `generated` are what
-    the case generates in every set, from random numbers of the set's own.
+    Elements outside `where` are replaced by other elements of the set that lie inside.
+    Inputs that are `generated` are made by the case's `generate` in every set, with the set's own random generator.
 
-    Raises CaseError where the case generates other names, shapes or storage than it declares, or something outside
-    `where`, or where no value could be found that lies inside.
+    Raises CaseError if the case generates other names, shapes or storage than it declares, or an element outside
+    `where`, or if no value inside `where` could be found.
     """
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
     if set_name.startswith("generated"):
@@ -56,8 +57,14 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
         if set_name == blocks.NAME and has_blocks(argument):
             units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
             continue
+        own = f"{case_name}/{name}"
+        if set_name in few.NAMES:
+            turned = few.few_units(case, name, set_name, sizes, seed_of(own, set_name))
+            if turned is not None:
+                units[name] = turned.reshape(shapes[name])
+                continue
         size = int(np.prod(shapes[name]))
-        units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
+        units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
     bounded = [n for n in case.domains if n not in made]
     return {n: units[n] for n in case.inputs} | {
         n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded
@@ -65,15 +72,16 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
 
 
 _TRIED = 1 << 18
-"""Random values that are tried where a set has few inside a domain."""
+"""How many random values are tried if a set has few inside a domain."""
 _SMALL = 1 << 14
-"""The largest integer that is tried where few random values lie inside: an index has too narrow a range for those."""
+"""The largest integer tried if few random values lie inside: the range of an index is too narrow for random values."""
 _FEW = 64
-"""Distinct values of a set below which others join those that replace what lies outside: else few are tested."""
+"""If fewer distinct values of a set lie inside the domain, others are added to the replacements, so that enough values
+are tested."""
 
 
 def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
-    """The units, those outside the domain of the input `name` replaced by some that lie inside."""
+    """The units, with those outside the domain of the input `name` replaced by others that lie inside."""
     inside = _inside(case, name, units)
     if inside.all():
         return units
@@ -100,7 +108,7 @@ def _small_integers(fmt: Format) -> NDArray[np.generic]:
 
 
 def _all_within(case: Case, units: Units) -> Units:
-    """What generate= made. Raises CaseError where an element lies outside `where`."""
+    """The units that generate= made. Raises CaseError if an element lies outside `where`."""
     for name in case.domains:
         inside = _inside(case, name, units[name])
         if not inside.all():
@@ -118,7 +126,7 @@ def _inside(case: Case, name: str, units: NDArray[np.generic]) -> NDArray[np.boo
 
 
 def has_blocks(argument: Argument) -> TypeGuard[Shaped]:
-    """Whether `blocks/1` fills an argument with something other than random bits."""
+    """Whether `blocks/1` fills an argument with runs of values instead of random bits."""
     return isinstance(argument, Shaped) and bool(argument.dims) and argument.format.is_float
 
 
@@ -145,5 +153,5 @@ def _generated(
                 f"generate= gave {name} as {found.dtype} of shape {found.shape}; "
                 f"it takes {dtype.itemsize * 8}-bit units of shape {shapes[name]}"
             )
-        units[name] = np.array(found, order="C").view(dtype)  # what generate= keeps, it may change
+        units[name] = np.array(found, order="C").view(dtype)  # copied, because generate= may keep and change its array
     return units

@@ -1,7 +1,7 @@
 """Inputs that are computed from their number: all inputs in order, and stratified random ones.
 
-The same arithmetic on int64 makes them from numpy arrays and from torch tensors, so that a GPU makes its own inputs and
-the host can name any one of them again. Neither set is ever in memory as a whole.
+The same int64 arithmetic works on numpy arrays and torch tensors, so that a GPU makes its own inputs and the host can
+make any single one again. Neither set is ever in memory as a whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Generator(Protocol):
 class Counted:
     """Every input: the bits of its number, the last input's varying fastest. At most 63 bits in all.
 
-    shifts: the position in the number of each input's lowest bit.
+    shifts: for each input, the position of its lowest bit in the number.
     """
 
     formats: Mapping[str, Format]
@@ -53,9 +53,9 @@ class Counted:
 class Stratified:
     """Random units from a hash of the input's number and a seed.
 
-    Floating-point formats wider than a byte: half uniform bits; the rest near one, subnormal, in the last binades with
-    infinities and NaN, with few significand bits set, and among the edges. Wider integers: half uniform, half with a
-    uniformly distributed number of leading zeros. Everything else is uniform.
+    Floating-point formats wider than a byte: half are uniform bits; the others are near one, subnormal, in the last
+    binades (with infinities and NaN), have few significand bits set, or are edges. Integers wider than a byte: half are
+    uniform, half have a uniformly distributed number of leading zeros. All other formats are uniform.
     """
 
     formats: Mapping[str, Format]

@@ -1,10 +1,11 @@
 """Inputs chosen by the reference's results: every binade of the results, and both sides of every threshold.
 
-Each result has a label: its class, its binade, or its code where it is an end of a class, a code of a narrow format, or
-a plateau (one code on a whole stretch of inputs, such as a limit of saturation). The reference is evaluated along lines
-on which one input moves over all of its binades and the others stay; between neighbours with different labels the line
-is subdivided until two adjacent codes have them. That also finds where a sum cancels: along an addend the result passes
-through all of its binades to zero. A function of the case and the seed alone: no backend and no policy is asked.
+Each result has a label: its class and binade, or its code if it is an end of a class, a code of a narrow format, or a
+plateau (one code for a whole range of inputs, such as a limit of saturation). The reference is evaluated along lines:
+one input moves over all of its binades and the others are constant. Between neighbours with different labels the line
+is subdivided until two adjacent codes have different labels. This also finds where a sum cancels, because along an
+addend the result passes through all of its binades to zero. The inputs depend only on the case and the seed, not on a
+backend or policy.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Inside = Callable[[Mapping[str, NDArray[np.generic]]], Mask]
 
-# By effort: lines along each input, places of one line, thresholds between the same two labels (random ones, and as
-# many nearest to zero), and inputs of each label. One input alone has one line, of more places.
+# By effort: lines along each input, places on one line, thresholds between the same two labels (random ones, and as
+# many nearest to zero), and inputs of each label. A case with one input has one line with more places.
 _LINES = {"quick": 24, "full": 96, "exhaustive": 96}
 _PLACES = {"quick": 512, "full": 2048, "exhaustive": 2048}
 _ALONE = 8
@@ -42,7 +43,8 @@ _OUTSIDE = -1
 
 @dataclass(frozen=True)
 class _Intervals:
-    """Stretches of lines: each row's codes at the lower end, which input moves, from where to where, and labels."""
+    """Intervals of lines: for each row the codes at the lower end, the moving input, its first and last place, and the
+    labels."""
 
     columns: list[Codes]
     moving: Codes
@@ -62,9 +64,9 @@ class _Intervals:
 def output_inputs(
     case: Case, formats: Mapping[str, Format], effort: str, rng: np.random.Generator, inside: Inside
 ) -> list[Codes]:
-    """Storage units of every input. Where the reference raises, inputs on which it does, for the judge to report.
+    """Storage units of every input. If the reference raises, inputs on which it does, so that the judge reports them.
 
-    inside: which rows of storage units lie within `where=`; the reference sees no others.
+    inside: which rows of storage units lie within `where=`; the reference is called only with these.
     """
     if not formats:
         return []
@@ -77,7 +79,7 @@ def output_inputs(
 
 
 class _Search:
-    """One search: the case with its formats, and what labels its reference's results have."""
+    """One search: the case with its formats, and the labels of its reference's results."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class _Search:
         self.singles = [f.single for f in formats.values()]
         self.outputs = [format_of(a).single for a in case.outputs.values()]
         self.plateaus: list[Codes] = [np.zeros(0, dtype=np.int64)] * len(self.outputs)
-        self.widths = [1] * len(self.outputs)  # codes of each output for one input, once it is known
+        self.widths = [1] * len(self.outputs)  # codes of each output for one input, set at the first evaluation
         self.last: list[Codes] = [np.zeros(0, dtype=np.int64) for _ in self.singles]
 
     def found(self, lines: int, places: int) -> list[Codes]:
@@ -112,7 +114,7 @@ class _Search:
         )
         edges = self._subdivided(self._selected(intervals, 4 * self.thresholds))
         chosen = self._selected(edges, self.thresholds)
-        # A comparison that is moved by a code, and the value that it selects: two codes on either side tell both.
+        # Two codes on each side of a threshold expose both a comparison shifted by one code and a wrong selected value.
         sides = [self._moved(chosen, place) for place in (chosen.low, chosen.high, *self._beyond(chosen))]
         sides.append(self._filled(edges, columns, labels))
         if len(self.singles) == 1:
@@ -122,7 +124,7 @@ class _Search:
     # ---- Lines -----------------------------------------------------------------------------------------------
 
     def _line_places(self, moved: int, lines: int, places: int) -> tuple[list[Codes], Codes, NDArray[np.bool_]]:
-        """Codes of all inputs along some lines, the moving input's places, and where a line begins."""
+        """Codes of all inputs along some lines, the places of the moving input, and the rows at which a line begins."""
         alone = len(self.singles) == 1
         along = spread(self.singles[moved], places * (_ALONE if alone else 1), self.rng)
         count = 1 if alone else lines
@@ -133,7 +135,7 @@ class _Search:
         return columns, np.tile(along, count), begins
 
     def _anchors(self, fmt: Format, count: int) -> Codes:
-        """Codes at which an input stays: the plain ones, then edges, all binades, and binades not far from one."""
+        """Codes for the constant inputs: plain values, then edges, all binades, and binades near one."""
         choice = self.rng.integers(0, 3, count)
         codes = _code(fmt, self.rng.choice(spread(fmt, 4096, self.rng), count))
         if fmt.is_float and fmt.code_bits > 8:
@@ -150,7 +152,7 @@ class _Search:
     # ---- Labels ----------------------------------------------------------------------------------------------
 
     def _answers(self, columns: list[Codes]) -> list[Codes]:
-        """The reference's codes by output, a row for each input; `_OUTSIDE` in all of a row that `where=` excludes."""
+        """The reference's codes by output, a row for each input; rows that `where=` excludes hold `_OUTSIDE`."""
         self.last = columns
         units = {n: _repeated(f, c) for (n, f), c in zip(self.formats.items(), columns, strict=True)}
         count = len(columns[0])
@@ -173,7 +175,7 @@ class _Search:
         return answers
 
     def _find_plateaus(self, answers: list[Codes], first: NDArray[np.bool_]) -> None:
-        """Codes that three neighbouring places of a line share."""
+        """Find plateaus: codes that three neighbouring places of a line share."""
         same_line = ~first[1:-1] & ~first[2:] if len(first) > 2 else np.zeros(0, dtype=bool)
         for k, rows in enumerate(answers):
             level = (rows[:-2] == rows[1:-1]) & (rows[1:-1] == rows[2:]) & same_line[:, None]
@@ -193,8 +195,8 @@ class _Search:
     # ---- Thresholds ------------------------------------------------------------------------------------------
 
     def _selected(self, found: _Intervals, most: int) -> _Intervals:
-        """The intervals whose ends differ, at most so many between the same two labels: random ones, and as many that
-        are nearest to zero, as a periodic function has the same two everywhere.
+        """The intervals whose ends differ, at most `most` random ones between the same two labels, and as many nearest
+        to zero, because a periodic function has the same two labels everywhere.
         """
         found = found.at((found.before != found.after).any(axis=1))
         found = found.at(self.rng.permutation(len(found.low)))
@@ -208,7 +210,7 @@ class _Search:
         return found.at(np.flatnonzero(keep)[:_MOST_INTERVALS])
 
     def _subdivided(self, found: _Intervals) -> _Intervals:
-        """Down to adjacent codes: of each interval those parts whose ends have different labels."""
+        """Subdivide intervals down to adjacent codes, keeping parts whose ends have different labels."""
         done: list[_Intervals] = []
         while len(found.low):
             adjacent = found.high - found.low <= 1
@@ -235,21 +237,21 @@ class _Search:
         return _joined(parts)
 
     def _moved(self, found: _Intervals, place: Codes) -> list[Codes]:
-        """The codes of all inputs, with the moving one at a place."""
+        """The codes of all inputs, with the moving input at a place."""
         return [
             np.where(found.moving == k, _code(fmt, place), column)
             for k, (fmt, column) in enumerate(zip(self.singles, found.columns, strict=True))
         ]
 
     def _beyond(self, found: _Intervals) -> tuple[Codes, Codes]:
-        """The places before the lower and after the upper ends, within the lines."""
+        """The places before the lower and after the upper ends, clamped to the lines."""
         first, last = (np.array(e, dtype=np.int64)[found.moving] for e in zip(*map(ends, self.singles), strict=True))
         return np.maximum(found.low, first + 1) - 1, np.minimum(found.high, last - 1) + 1
 
     # ---- Inputs of each label ------------------------------------------------------------------------------------
 
     def _filled(self, edges: _Intervals, columns: list[Codes], labels: Codes) -> list[Codes]:
-        """A few inputs of every label: from the lines, and from between the thresholds of one line."""
+        """A few inputs for every label: from the lines, and from between the thresholds of one line."""
         still = [np.where(edges.moving == k, 0, column) for k, column in enumerate(edges.columns)]
         order = np.lexsort((edges.low, *still, edges.moving))
         e = edges.at(order)
@@ -277,7 +279,8 @@ class _Search:
 
 
 def label(fmt: Format, codes: Codes) -> Codes:
-    """What kind of result a code is: a code of a narrow format by itself, else class, sign and binade, ends apart."""
+    """The label of a code: the code itself in a narrow format and at the end of a class, else class, sign and
+    binade."""
     if fmt.code_bits <= 8:
         return codes
     top = 1 << 18
@@ -306,7 +309,7 @@ def _length(values: Codes) -> Codes:
 
 
 def _rank(keys: Codes) -> Codes:
-    """How many equal keys stand before each."""
+    """For each key, how many equal keys come before it."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     begins = np.r_[True, ordered[1:] != ordered[:-1]] if len(keys) else np.zeros(0, dtype=bool)

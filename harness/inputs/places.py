@@ -10,11 +10,12 @@ from references.formats import Format, ordinal
 Codes = NDArray[np.int64]
 
 _INTEGERS = 192
-"""Integers of either sign between which inputs are wanted: float32's powers of two end at -150 and at 128."""
+"""Magnitude of the integers between which places are taken: the exponents of float32's powers of two end at -150 and
+128."""
 
 
 def ends(fmt: Format) -> tuple[int, int]:
-    """The first and the last place of a format's line: infinities, or the largest values."""
+    """The first and the last ordinal of a format: infinities, or the largest values."""
     if fmt.is_float:
         last = int(ordinal(fmt, fmt.infinity_code or fmt.max_finite))
         return (-last if fmt.has_sign else 0), last
@@ -23,9 +24,10 @@ def ends(fmt: Format) -> tuple[int, int]:
 
 
 def spread(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
-    """About `count` places of a format's line, in order: of every binade as many, or of some binades one; infinities.
+    """About `count` places (ordinals) of a format, in order: equally many of every binade, or one of some binades, and
+    infinities.
 
-    An integer's binades are those of its distance from zero, and from the largest where there is no sign.
+    For integers, binades are those of the distance from zero; for unsigned ones also of the distance from the largest.
     """
     top = fmt.max_finite >> fmt.ignored_bits if fmt.is_float else (1 << (fmt.code_bits - 1)) - 1
     sizes = np.arange(top + 1, dtype=np.int64) if top < count // 2 else _of_binades(fmt, top, count // 2, rng)
@@ -39,7 +41,7 @@ def spread(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
 
 
 def _of_binades(fmt: Format, top: int, count: int, rng: np.random.Generator) -> Codes:
-    """Random sizes up to `top`, in as many parts of each binade as `count` allows; zero and the ends among them."""
+    """Random sizes up to `top`, from as many parts of each binade as `count` allows, including zero and the ends."""
     lengths = fmt.mantissa_bits if fmt.is_float else fmt.code_bits - 1
     begins = [0, *(1 << b for b in range(lengths)), *(f << lengths for f in range(1, (top >> lengths) + 1))]
     low, high = np.array(begins, dtype=np.int64), np.array([*begins[1:], top], dtype=np.int64)
@@ -53,7 +55,7 @@ def _of_binades(fmt: Format, top: int, count: int, rng: np.random.Generator) -> 
 
 
 def between_integers(fmt: Format, each: int, rng: np.random.Generator) -> Codes:
-    """Places between any two neighbouring integers around zero, where a reduction of the range begins anew.
+    """Places between each two neighbouring integers around zero, because a range reduction restarts at integers.
 
     None for formats of a byte, and none for integers.
     """
@@ -80,6 +82,6 @@ def cut(fmt: Format, values: NDArray[np.float64]) -> Codes:
 
 
 def in_slots(fmt: Format, codes: Codes) -> Codes:
-    """Storage units: the codes in the first slot, and in each following slot the codes of the rows before."""
+    """Storage units with the codes in the first slot, and in each following slot the codes of the row before."""
     units: Codes = np.bitwise_or.reduce([np.roll(codes, k) << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)])
     return units

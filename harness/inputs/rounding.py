@@ -1,9 +1,10 @@
-"""Operands, made from the formats alone, whose rounding random operands hardly ever exercise.
+"""Operands, derived from the formats alone, for rounding cases that random operands rarely reach.
 
-Of two operands: a product that ties in the result's format, normal or subnormal; a quotient that is exact, or as near a
-tie as a quotient can be; a sum that ties or cancels; products and quotients beside both ends of the range. A third
-operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows
-are also shifted by one or two steps, to the other side of the tie or limit.
+For two operands: products that tie in the result's format, normal or subnormal; quotients that are exact, or as near
+to a tie as a quotient can be; sums that tie or cancel; products and quotients near both ends of the range. A third
+operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows are also
+shifted by one or two ulps, to the other side of the tie or limit. `sticky_inputs` breaks ties in the last places of wider
+formats.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ Pair = tuple[Codes, Codes]
 Rng = np.random.Generator
 
 _ROWS = {"quick": 384, "full": 4096, "exhaustive": 4096}
-"""By effort: rows of each kind, for each two inputs."""
+"""By effort: rows of each kind for each pair of inputs."""
 
 
 @np.errstate(all="ignore")
 def rounding_inputs(formats: Mapping[str, Format], results: Sequence[Format], effort: str, rng: Rng) -> list[Codes]:
-    """Storage units of each input; none where fewer than two inputs, or no result, are floats wider than a byte."""
+    """Storage units of each input; none unless two inputs and a result are floats wider than a byte."""
     names = [n for n, f in formats.items() if _suits(f)]
     targets = list(dict.fromkeys(r.single for r in results if _suits(r)))
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
@@ -48,6 +49,39 @@ def rounding_inputs(formats: Mapping[str, Format], results: Sequence[Format], ef
     return [np.concatenate(rows[n]) for n in formats]
 
 
+_WIDER = (24, 53)
+"""The digits of float32 and float64, in which a product and a sum of narrower formats are often computed."""
+
+
+@np.errstate(all="ignore")
+def sticky_inputs(formats: Mapping[str, Format], results: Sequence[Format], effort: str, rng: Rng) -> list[Codes]:
+    """Products that tie, with addends about the last place of a wider format, where a sum in that one goes wrong.
+
+    A sum that is rounded to odd there, and once more to the result, is right only if it keeps what lies below. Storage
+    units of each input; none where fewer than three inputs, or no result, are floats wider than a byte.
+    """
+    names = [n for n, f in formats.items() if _suits(f)]
+    targets = list(dict.fromkeys(r.single for r in results if _suits(r)))
+    rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
+    for (left, right), target in itertools.product(itertools.combinations(names, 2), targets):
+        others = [n for n in names if n not in (left, right)]
+        for digits in _WIDER if others else ():
+            if digits <= target.precision:
+                continue
+            a, b = _product_ties(formats[left].single, formats[right].single, target, _ROWS[effort], rng)
+            exponent = np.frexp(_value(formats[left], a) * _value(formats[right], b))[1]
+            rows[left].append(in_slots(formats[left], a))
+            rows[right].append(in_slots(formats[right], b))
+            for name, fmt in formats.items():
+                if name in others:
+                    size = np.ldexp(0.25 + 1.25 * rng.random(len(a)), exponent - digits)
+                    code = _signed(fmt.single, cut(fmt.single, size), rng.random(len(a)) < 0.5)
+                    rows[name].append(in_slots(fmt, code))
+                elif name not in (left, right):
+                    rows[name].append(rng.choice(edge_units(fmt), len(a)))
+    return [np.concatenate(rows[n]) for n in formats]
+
+
 def _suits(fmt: Format) -> bool:
     return fmt.is_float and fmt.code_bits > 8
 
@@ -59,7 +93,7 @@ def _odd(most: Codes, rng: Rng) -> Codes:
 
 
 def _made(fmt: Format, significand: Codes, exponent: Codes, rng: Rng) -> Codes:
-    """The codes of significand * 2^exponent with random signs, cut to the format and brought into its range."""
+    """The codes of significand * 2^exponent with random signs, truncated to the format and clamped to its range."""
     size = np.ldexp(significand.astype(np.float64), exponent)
     return _signed(fmt, cut(fmt, size), rng.integers(0, 2, len(size)) == 1)
 
@@ -93,7 +127,8 @@ def _parted(left: Format, exponent: Codes, rng: Rng) -> Codes:
 
 
 def _product_ties(left: Format, right: Format, target: Format, count: int, rng: Rng) -> Pair:
-    """Odd factors whose product has one bit more than the result holds, or ends half a step below a subnormal's."""
+    """Odd factors whose product has one bit more than the result's format, or ends half an ulp below a subnormal's last
+    place."""
     bits = target.precision + 1
     subnormal = rng.random(count) < 0.4
     bits_here = np.where(subnormal, rng.integers(2, bits + 1, count), bits)
@@ -108,9 +143,9 @@ def _product_ties(left: Format, right: Format, target: Format, count: int, rng: 
 
 
 def _quotient_ties(left: Format, right: Format, target: Format, count: int, rng: Rng) -> Pair:
-    """A dividend that is a divisor times a quotient of few bits, or times one that would tie, cut to the format.
+    """Dividends that are a divisor times a quotient of few bits, or times one that would tie, truncated to the format.
 
-    The exact quotients end half a step below a subnormal's last place, where alone a quotient can tie.
+    Exact quotients end half an ulp below a subnormal's last place, because only there a quotient can tie.
     """
     exact = rng.random(count) < 0.5
     second = np.where(exact, rng.integers(1, right.precision, count), right.precision)
@@ -120,7 +155,7 @@ def _quotient_ties(left: Format, right: Format, target: Format, count: int, rng:
     top = np.where(exact, target.min_exponent - target.mantissa_bits - 2 + first, _exponents(target, count, rng))
     divisor = _parted(right, -top, rng) - second
     quotient = top - first + 1
-    # The dividend may need more bits than float64 has: a quotient beside the tie then, not at it.
+    # The dividend may need more bits than float64 has; the quotient then lies next to the tie.
     dividend = np.ldexp(q.astype(np.float64) * b.astype(np.float64), quotient + divisor)
     return _signed(left, cut(left, dividend), rng.random(count) < 0.5), _made(right, b, divisor, rng)
 
@@ -136,11 +171,12 @@ def _near_ends(left: Format, right: Format, target: Format, count: int, rng: Rng
 
 
 def _at_ends(left: Format, right: Format, target: Format, count: int, rng: Rng) -> Pair:
-    """Operands whose product, sum or quotient is about the largest number, the smallest normal one, or a half step."""
+    """Operands whose product, sum or quotient is near the largest number, the smallest normal number, or half an
+    ulp."""
     step = np.ldexp(1.0, target.min_exponent - target.mantissa_bits)
     largest = np.ldexp(2.0 - np.ldexp(1.0, -target.mantissa_bits), min(target.bias, 1023))
     normal = np.ldexp(1.0, target.min_exponent)
-    quarter = np.ldexp(0.25, target.bias - target.mantissa_bits)  # of the last step: still rounded to the largest
+    quarter = np.ldexp(0.25, target.bias - target.mantissa_bits)  # a quarter ulp: still rounded to the largest
     ends = np.array([largest, largest + quarter, largest + 2 * quarter, normal, normal - step / 2, step / 2])
     end = rng.choice(ends, count)
     few = _odd(rng.integers(1, right.precision + 1, count), rng)
@@ -152,9 +188,10 @@ def _at_ends(left: Format, right: Format, target: Format, count: int, rng: Rng) 
 
 
 def _close_products(left: Format, right: Format, target: Format, count: int, rng: Rng) -> Pair:
-    """Factors a power of two of steps from powers of two: what the product has beyond the result's bits is far below.
+    """Factors that are a power of two of ulps away from powers of two, so that the discarded bits of the product are
+    far below.
 
-    Half of the products lie beside one, where a constant in the reference is likely to cancel them.
+    Half of the products are next to one, because a constant in the reference is likely to cancel them.
     """
     shift = rng.integers(0, left.precision // 2 + 2, count)
     first = (1 << shift) * rng.choice([-1, 1], count)
@@ -166,7 +203,7 @@ def _close_products(left: Format, right: Format, target: Format, count: int, rng
 
 
 def _sums(left: Format, right: Format, target: Format, count: int, rng: Rng) -> Pair:
-    """A second operand that is the negative of the first, or half a step of it, or an odd number of half steps."""
+    """Second operands that are the negative of the first, or half an ulp of it, or an odd number of half ulps."""
     a = _made(left, _odd(np.full(count, left.precision), rng), _exponents(left, count, rng) - left.mantissa_bits, rng)
     value = _value(left, a)
     half = np.ldexp(1.0, np.frexp(value)[1] - target.precision - 1)
@@ -182,7 +219,7 @@ _KINDS: tuple[_Kind, ...] = (_product_ties, _quotient_ties, _near_ends, _at_ends
 
 
 def _shifted(fmt: Format, codes: Codes, rng: Rng) -> Codes:
-    """The same codes, one in four of them one step up or down."""
+    """The same codes, with one in four moved up or down by one ulp."""
     step = np.where(rng.random(len(codes)) < 0.25, rng.choice([-1, 1], len(codes)), 0)
     top = fmt.max_finite >> fmt.ignored_bits
     moved: Codes = from_ordinal(fmt, np.clip(ordinal(fmt, codes) + step, -top, top))
@@ -190,7 +227,8 @@ def _shifted(fmt: Format, codes: Codes, rng: Rng) -> Codes:
 
 
 def _addends(fmt: Format, products: NDArray[np.float64], rng: Rng) -> Codes:
-    """Addends to products: zeros, far below, half a step of the sum, and the negative product with its neighbours."""
+    """Addends for products: zeros, far smaller numbers, half an ulp of the sum, and the negative product with its
+    neighbours."""
     count = len(products)
     exponent = np.frexp(products)[1]
     below = np.ldexp(1.0, exponent - fmt.precision - rng.integers(2, 3 * fmt.precision, count))

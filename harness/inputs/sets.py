@@ -1,4 +1,4 @@
-"""The input sets of a case, as storage arrays made in chunks, so that even 2^32 inputs need little memory."""
+"""The input sets of a case. Storage arrays are made in chunks, so that even 2^32 inputs need little memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.outputs import output_inputs
 from harness.inputs.patterns import pattern_inputs
-from harness.inputs.rounding import rounding_inputs
+from harness.inputs.rounding import rounding_inputs, sticky_inputs
 from harness.inputs.specials import combinations, special_units
 from harness.inputs.ties import tie_codes
 from harness.model.arguments import format_of
@@ -28,7 +28,8 @@ Units = Mapping[str, NDArray[np.generic]]
 
 EFFORTS = ("quick", "full", "exhaustive")
 
-# By effort: rows of an edge product, tie codes of one input, random inputs, and the bits up to which all are run.
+# By effort: rows of an edge product, tie codes of one input, random inputs, and the most input bits that run
+# exhaustively.
 _EDGE_ROWS = {"quick": 20_000, "full": 200_000, "exhaustive": 200_000}
 _TIE_CODES = {"quick": 6_000, "full": 60_000, "exhaustive": 60_000}
 _RANDOM = {"quick": 16_384, "full": 1 << 20, "exhaustive": 1 << 20}
@@ -42,8 +43,8 @@ class InputSet:
     """A named, versioned list of inputs for a case.
 
     name: as keys write it, `edges/1`; `edges-full/1` at full and exhaustive effort. count: how many inputs there are.
-    seed: what the random choices came from. generator: makes any input from its number, where that is how they come to
-    be; a GPU then makes its own. first: the generator's number of the first input.
+    seed: the seed of the random choices. generator: makes any input from its number, for sets made that way, so that a
+    GPU can make its own. first: the generator's number of the first input.
     """
 
     name: str
@@ -54,7 +55,8 @@ class InputSet:
     first: int = 0
 
     def take(self, first: int, count: int) -> dict[str, NDArray[np.generic]]:
-        """Inputs `first` to `first + count` (cut at the end): one-dimensional storage arrays by input name."""
+        """Inputs `first` to `first + count`, as far as the set has them: one-dimensional storage arrays by input
+        name."""
         return self._slice(first, min(first + count, self.count))
 
     def all(self) -> dict[str, NDArray[np.generic]]:
@@ -62,7 +64,7 @@ class InputSet:
         return self.take(0, self.count)
 
     def pick(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
-        """The inputs of the given numbers, shaped as they are."""
+        """The inputs with the given numbers, in the shape of `numbers`."""
         if self.generator is None:
             return {n: u[numbers] for n, u in self.all().items()}
         return _generated(self.generator, numbers + self.first)
@@ -74,15 +76,15 @@ class InputSet:
 
 
 def seed_of(case_name: str, set_name: str) -> int:
-    """The seed of a case's set: a hash of both names, so that no order of running changes an input."""
+    """The seed of a case's set: a hash of both names, so that the order of running does not change inputs."""
     return int.from_bytes(hashlib.sha256(f"{case_name}/{set_name}".encode()).digest()[:6], "big")
 
 
 def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
-    """The sets that an elementwise case is run on at an effort, those that are empty left out.
+    """The non-empty sets on which an elementwise case runs at an effort.
 
-    Where every input fits the effort's bound, `exhaustive` is the one set besides the case's own hard cases (and the
-    edges, where it is too large to be run in other shapes than one).
+    If all inputs are within the effort's bound, the sets are `exhaustive` and the case's own hard cases (and the edges,
+    if `exhaustive` is too large to run in more than one shape).
     """
     if effort not in EFFORTS:
         raise ValueError(f"no effort is called {effort!r}; one of {', '.join(EFFORTS)}")
@@ -96,7 +98,7 @@ def _cached(key: tuple[int, str, str], case_ref: _Ref) -> tuple[InputSet, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Ref:
-    """Lets a case, which holds mappings, be part of a cache key by identity."""
+    """Makes a case, which holds mappings, usable in a cache key, by object identity."""
 
     case: Case
 
@@ -116,14 +118,14 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     bits = sum(f.unit_bits for f in formats.values())
     results = [format_of(a) for a in case.outputs.values()]
     inside = functools.partial(within, case.domain, formats)
-    # A name stands for the same inputs everywhere, so that what is larger at a higher effort has a name of its own.
+    # A name means the same inputs everywhere, so a set that is larger at a higher effort needs another name.
     size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
         ("hard/1", lambda rng: _hard(case, formats)),
     ]
     if bits <= _ALL_BITS[effort] and case.domain is None:
         yield exhaustive(formats, bits)
-        if bits > 20:  # too many to run in every shape: the edges are
+        if bits > 20:  # too many to run in every shape, so the edges run in the other shapes
             builders.append(_edge_builder(formats, effort, size))
     else:
         builders += [
@@ -132,6 +134,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
+            (f"sticky{size}/1", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
@@ -158,7 +161,7 @@ def _specials(formats: Mapping[str, Format], effort: str, rng: np.random.Generat
 
 
 def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:
-    """One set by its name. Raises KeyError naming the sets there are."""
+    """One set by its name. Raises KeyError with the names of the existing sets."""
     found = {s.name: s for s in input_sets(case, case_name, effort)}
     if name not in found:
         raise KeyError(f"{case_name} has no input set {name!r} at effort {effort}; it has {', '.join(found)}")
@@ -180,7 +183,7 @@ def _listed(
 
 
 def within(where: Domain | None, formats: Mapping[str, Format], units: Units) -> NDArray[np.bool_]:
-    """Which rows of storage units lie in a domain; a unit of several codes lies in it with all of them."""
+    """Which rows of storage units lie in a domain; a unit of several codes only if all of them do."""
     count = len(next(iter(units.values())))
     if where is None:
         return np.ones(count, dtype=bool)
@@ -194,14 +197,15 @@ def exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
 
 
 def stratified(case: Case, case_name: str, count: int) -> InputSet:
-    """`count` random inputs, each computed from its number: for sweeps of what is too much to try whole."""
+    """`count` random inputs, each computed from its number: for sweeps of input spaces that are too large to try
+    completely."""
     name = f"stratified-{count.bit_length() - 1}/1"
     seed = seed_of(case_name, name)
     return generated_set(name, count, seed, Stratified({n: format_of(a) for n, a in case.inputs.items()}, seed))
 
 
 def generated_set(name: str, count: int, seed: int, generator: Generator, offset: int = 0) -> InputSet:
-    """The `count` inputs that a generator makes of the numbers from `offset` on."""
+    """The `count` inputs that a generator makes from the numbers `offset` and up."""
 
     def cut(first: int, last: int) -> dict[str, NDArray[np.generic]]:
         return _generated(generator, np.arange(offset + first, offset + last, dtype=np.int64))
@@ -219,7 +223,7 @@ def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
 
 
 def _ties(case: Case, formats: Mapping[str, Format], effort: str, rng: np.random.Generator) -> list[Codes]:
-    """The ties of each input in turn, with the other inputs at ties of their own or at random edges."""
+    """The ties of each input in turn, with the other inputs at their own ties or at random edges."""
     results = [format_of(a) for a in case.outputs.values()]
     ties = {n: _tie_units(f, results, _TIE_CODES[effort]) for n, f in formats.items()}
     rows: list[list[Codes]] = []
@@ -244,7 +248,7 @@ def _tie_units(fmt: Format, results: Sequence[Format], cap: int) -> Codes:
 
 
 def _random(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
-    """Random units: half uniform bits; for floats the rest near one, among the subnormals and among the edges."""
+    """Random units: half are uniform bits; for floats the others are near one, subnormal or edges."""
     uniform = rng.integers(0, 1 << min(fmt.unit_bits, 63), count, dtype=np.int64)
     if fmt.unit_bits == 64:
         uniform |= rng.integers(0, 2, count, dtype=np.int64) << 63

@@ -1,8 +1,7 @@
-"""Ties: the inputs on which a conversion to a narrower format has two nearest outputs, and their neighbours.
+"""Ties: inputs for which a conversion to a narrower format has two nearest outputs, and their neighbours.
 
-Derived from the two formats, never listed: every midpoint of neighbouring outputs that the input format holds, the
-point half a step above the largest finite output (where rounding turns into overflow), and the input values one step
-below and above each, of both signs.
+They are computed from the two formats: every midpoint of neighbouring outputs that the input format holds, the point
+half an ulp above the largest finite output (where overflow begins), and the input values next to each, with both signs.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ Codes = NDArray[np.int64]
 
 @functools.cache
 def tie_codes(source: Format, result: Format, cap: int) -> Codes:
-    """Codes of `source` at and beside every tie of a conversion to `result`; empty where none is narrower.
+    """Codes of `source` at and next to every tie of a conversion to `result`; empty if `result` is not narrower.
 
-    At most about `cap` codes: of more midpoints, evenly spaced ones and all those at the ends of binades are kept.
+    At most about `cap` codes: if there are more midpoints, evenly spaced ones and those at the ends of binades are
+    kept.
     """
     source, result = source.single, result.single
     if not source.is_float or source == result:
@@ -55,7 +55,7 @@ def _midpoints(result: Format, most: int) -> list[Fraction]:
 
 
 def _spread(result: Format, most: int) -> list[int]:
-    """Codes of a wide format: the ends of every binade, and as many others as fit."""
+    """Codes of a wide format: the ends of every binade, and others up to `most`."""
     binade = result.min_normal
     ends = [e + d * result.min_positive for e in range(0, result.max_finite, binade) for d in (0, 1, 2, -1, -2)]
     ends += [result.max_finite - d * result.min_positive for d in (1, 2)]
@@ -73,14 +73,14 @@ def _gap_below(fmt: Format, value: Fraction) -> Fraction:
 
 
 def _half_integers(result: Format) -> list[Fraction]:
-    """Halves near zero and near powers of two, and both limits of an integer format with their surroundings."""
+    """Halves near zero and near powers of two, and near both limits of an integer format."""
     halves = [Fraction(2 * k + 1, 2) for k in range(20)]
     halves += [(1 << p) + Fraction(d, 2) for p in range(5, result.code_bits + 1) for d in (-3, -1, 0, 1, 3)]
     return halves
 
 
 def _codes(source: Format, values: list[Fraction]) -> Codes:
-    """The codes at the values, where the format holds them (beside them where it does not), and one step around."""
+    """The codes of the values (of the values next to them if the format does not hold them), and their neighbours."""
     found: set[int] = set()
     for value in values:
         place = ordinal(source, nearest_below(source, value))
@@ -104,7 +104,7 @@ def nearest_below(source: Format, value: Fraction) -> int:
 
 
 def _integer_ties(source: Format, result: Format) -> Codes:
-    """Integers with one bit more than the significand holds: halfway between two floats, and beside that."""
+    """Integers with one bit more than the significand, which lie halfway between two floats, and their neighbours."""
     codes: list[int] = []
     limit = source.code_bits - int(source.has_sign)
     for exponent in range(result.precision, limit):

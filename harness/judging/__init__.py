@@ -1,1 +1,1 @@
-"""From output bits to a judgement: expected results, classes of difference, and messages."""
+"""Judge output bits: expected results, classes of difference, and messages."""

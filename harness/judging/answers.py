@@ -1,7 +1,8 @@
-"""Answers of references, kept in a process: variants, targets and readings of a case are judged on the same inputs.
+"""A cache of references' answers in one process, because all variants and targets of a case are judged on the same
+inputs.
 
-An answer is found again by the case, by the code of the reference with all that it calls, and by the bits of the
-inputs. A reference that was changed in place, as by a planted mistake, is another one.
+The key is the case, the code of the reference and of all functions that it calls, and the bits of the inputs. So a
+reference that was changed in place, such as by a planted mistake, has another key.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from harness.model.match import read_only
 from harness.model.reference import apply_reference
 from harness.model.variants import Reference
 
-KEPT_CODES = 1 << 23  # of all answers together: 64 MB
+KEPT_CODES = 1 << 23  # for all answers together: 64 MB
 ASKED_AGAIN = 1 << 18
-"""Codes of inputs up to which an answer is kept: larger sets are judged piece by piece, and each piece once."""
+"""Answers for more input codes than this are not kept: such sets are judged in pieces, and each piece once."""
 
 
 class Answers:
-    """The last answers, read-only. Cases are told apart as objects, and kept alive so that no other gets their ids."""
+    """The last answers, read-only.
+
+    The key has the id of the case, which is kept alive so that no other object gets that id.
+    """
 
     def __init__(self, most: int = KEPT_CODES) -> None:
         self.most = most
@@ -33,7 +37,7 @@ class Answers:
     def __call__(
         self, case: Case, reference: Reference, codes: Mapping[str, Codes], flushing: bool = False
     ) -> dict[str, Codes]:
-        """What `apply_reference` gives; raises what it raises."""
+        """The result of `apply_reference`; raises what it raises."""
         if sum(c.size for c in codes.values()) > ASKED_AGAIN:
             return apply_reference(case, reference, codes, flushing)
         key = id(case), digest_with_code(reference, exact=True), flushing, digest(dict(codes))

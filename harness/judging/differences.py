@@ -1,7 +1,7 @@
 """The class of difference between two codes, element by element.
 
-`RULES` is the one definition of it, for the plain judge and for sweeps (`harness.sweep.agree`). A class is decided
-before any bound is looked at, so that a special value never passes by tolerance.
+`RULES` is its only definition, for the plain judge and for sweeps (`harness.sweep.agree`). The class is decided before
+any bound applies, so that a special value never passes by tolerance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Mask = NDArray[np.bool_]
 
 
 class Difference(IntEnum):
-    """Why a code does not count as the expected one. SAME and UNCHECKED are no failures."""
+    """Why a code does not count as the expected one. SAME and UNCHECKED are not failures."""
 
     SAME = 0
     UNCHECKED = 1
@@ -75,12 +75,12 @@ _TEXTS = {
 
 
 class Pairs:
-    """Pairs of codes under a policy, and the facts about them that `RULES` need, each computed when first asked for.
+    """Pairs of codes under a policy, with the facts about them that `RULES` need, each computed at its first use.
 
-    expected, got: int64 codes, numpy arrays or torch tensors: only operators that both have are used here, so that the
-    plain judge, the judge of a sweep and the kernel that is made of it follow one text.
-    decide: tells where a bound holds, given where float64 shows that it does and where float64 cannot tell. Without it,
-    what is in doubt does not count as held.
+    expected, got: int64 codes, numpy arrays or torch tensors. Only operators that both have are used, so that the plain
+    judge, the judge of a sweep and the kernel derived from it use the same definition. decide: computes where a bound
+    holds, from where float64 proves that it does and where float64 cannot decide. Without it, undecided pairs count as
+    outside the bound.
     """
 
     def __init__(
@@ -97,14 +97,15 @@ class Pairs:
 
     @cached_property
     def identical(self) -> Any:
-        """Equal codes; under the policy "canonical" no other NaN, also where the reference itself gives one."""
+        """Equal codes; under the policy "canonical" a NaN must be canonical, even if the reference gives another
+        one."""
         same = self.expected == self.got
         refused = self.fmt.is_float and self.nan == "canonical"
         return same & (self.canonical | ~is_nan(self.fmt, self.got)) if refused else same
 
     @cached_property
     def canonical(self) -> Any:
-        """Where the result is the format's canonical NaN."""
+        """Whether the result is the format's canonical NaN."""
         code = self.fmt.canonical_nan
         if code is None:
             return self.got != self.got
@@ -112,47 +113,47 @@ class Pairs:
 
     @cached_property
     def nans(self) -> tuple[Any, Any]:
-        """Where either code is a NaN."""
+        """Whether each code is a NaN."""
         return is_nan(self.fmt, self.expected), is_nan(self.fmt, self.got)
 
     @cached_property
     def infinities(self) -> tuple[Any, Any]:
-        """Where either code is an infinity."""
+        """Whether each code is an infinity."""
         return is_infinity(self.fmt, self.expected), is_infinity(self.fmt, self.got)
 
     @cached_property
     def zeros(self) -> tuple[Any, Any]:
-        """Where either code is a zero."""
+        """Whether each code is a zero."""
         return is_zero(self.fmt, self.expected), is_zero(self.fmt, self.got)
 
     @cached_property
     def both_zero(self) -> Any:
-        """Zeros of either sign."""
+        """Whether both codes are zeros, of either sign."""
         return self.zeros[0] & self.zeros[1]
 
     @cached_property
     def one_zero(self) -> Any:
-        """A zero beside something else."""
+        """Whether exactly one code is a zero."""
         return self.zeros[0] != self.zeros[1]
 
     @cached_property
     def neither_zero(self) -> Any:
-        """No zero."""
+        """Whether neither code is a zero."""
         return ~(self.zeros[0] | self.zeros[1])
 
     @cached_property
     def same_sign(self) -> Any:
-        """Equal sign bits."""
+        """Whether the sign bits are equal."""
         return sign(self.fmt, self.expected ^ self.got) == 0
 
     @cached_property
     def steps(self) -> Any:
-        """Ulps between two floats of one sign, or of which one is zero; of other pairs it says nothing."""
+        """Ulps between two floats of one sign, or of which one is zero; meaningless for other pairs."""
         return abs(magnitude(self.fmt, self.got) - magnitude(self.fmt, self.expected))
 
     @cached_property
     def tiny(self) -> Any:
-        """Both are smaller than the smallest normal number."""
+        """Whether both are smaller than the smallest normal number."""
         limit = magnitude(self.fmt, self.fmt.min_normal)
         return (magnitude(self.fmt, self.expected) < limit) & (magnitude(self.fmt, self.got) < limit)
 
@@ -163,7 +164,7 @@ class Pairs:
 
     @cached_property
     def within(self) -> Any:
-        """Where the bound holds. Infinity counts as the number that would follow the largest finite one."""
+        """Whether the bound holds. Infinity counts as the number that would follow the largest finite one."""
         if self.match.kind == "ulp":
             if not self.fmt.is_float:
                 return distance(self.fmt, self.expected, self.got) <= int(self.match.bound)
@@ -173,19 +174,20 @@ class Pairs:
 
     @property
     def doubt(self) -> Any:
-        """Where float64 cannot decide an absolute or relative bound."""
+        """Whether float64 cannot decide an absolute or relative bound."""
         return self._by_value[1] & ~self.identical if self.match.kind in ("absolute", "relative") else ~self._any
 
     @cached_property
     def _by_value(self) -> tuple[Any, Any]:
-        """Where an absolute or relative bound surely holds, and where float64 cannot tell: within its own rounding."""
+        """Where an absolute or relative bound certainly holds, and where float64 cannot decide because of its own
+        rounding."""
         fmt, match = self.fmt, self.match
         if not fmt.is_float and fmt.code_bits == 64:
             return ~self._any, self._any
         expected, got = to_float64(fmt, self.expected), to_float64(fmt, self.got)
         error = abs(got - expected)
         limit = float(match.bound) * abs(expected) if match.kind == "relative" else float(match.bound)
-        decided = abs(error - limit) > _ROUNDING * (error + limit)  # false where either is infinite or a NaN
+        decided = abs(error - limit) > _ROUNDING * (error + limit)  # false if either is infinite or a NaN
         if not fmt.is_float:
             return (error <= limit) & decided, ~decided
         numbers = ~(self.nans[0] | self.nans[1])
@@ -202,8 +204,8 @@ _ROUNDING = 1e-12
 
 Rule = tuple[Difference, Callable[[Pairs], Any]]
 
-# The class of two codes is that of the first rule whose condition holds. A condition is `False`, not an array, where
-# the policy rules it out for all pairs.
+# The class of two codes is that of the first rule whose condition holds. A condition is `False` instead of an array if
+# the policy excludes it for all pairs.
 RULES: tuple[Rule, ...] = (
     (Difference.SAME, lambda p: p.identical),
     (Difference.SAME, lambda p: p.match.zero_sign == "any" and p.both_zero),
@@ -217,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.bounded and p.match.overflow and (p.infinities[0] != p.infinities[1]) & p.same_sign & p.within,
     ),
     (Difference.INFINITY, lambda p: p.infinities[0] | p.infinities[1]),
-    (Difference.SAME, lambda p: p.match.kind == "absolute" and p.within),  # every finite pair but two zeros
+    (Difference.SAME, lambda p: p.match.kind == "absolute" and p.within),  # every finite pair except two zeros
     (Difference.SAME, lambda p: p.bounded and p.neither_zero & p.same_sign & p.within),
     (
         Difference.SAME,
@@ -245,7 +247,8 @@ def _conditions(pairs: Pairs) -> Iterator[tuple[Difference, Callable[[], Any]]]:
 
 
 def agreeing(pairs: Pairs) -> Any:
-    """Where the rules call pairs `SAME`, evaluating no rule that cannot matter: fit for a kernel."""
+    """Whether the rules give `SAME`, without evaluating rules that cannot change this, so that it can run in a
+    kernel."""
     found: Any = False
     for difference, condition in reversed(list(_conditions(pairs))):
         if found is False and difference != Difference.SAME:
@@ -271,7 +274,7 @@ def classify_differences(
 ) -> Codes:
     """The `Difference` of each pair of codes, as integers shaped like `expected`.
 
-    inside: gives, when it is needed, where the match's domain `on` holds; None without a domain.
+    inside: a function, called only if needed, that gives where the match's domain `on` holds; None without a domain.
     """
     result = np.full(expected.shape, int(Difference.SAME), dtype=np.int64)
     differs = ~Pairs(fmt, match, nan, expected, got).identical
@@ -298,7 +301,7 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, expected: Codes, got: C
 
 
 def _in_rationals(pairs: Pairs, holds: Mask, doubt: Mask) -> Mask:
-    """Where a bound holds, decided exactly: in rationals for the few pairs that float64 cannot decide."""
+    """Whether a bound holds, decided exactly: with rationals for the few pairs that float64 cannot decide."""
     held = holds & ~doubt
     for k in np.flatnonzero(doubt):
         held[k] = _within_exactly(pairs.fmt, pairs.match, pairs.expected[k], pairs.got[k])
@@ -319,20 +322,23 @@ def _number(fmt: Format, code: int) -> Fraction:
 
 
 def signed_steps(fmt: Format, expected: Codes, got: Codes) -> Codes:
-    """got - expected on the ordered line, saturating at 64 bits; meaningless where either is NaN."""
+    """got - expected in ordinals, saturating at 64 bits; meaningless if either is NaN."""
     size: Codes = distance(fmt, expected, got)
     return np.where(ordinal(fmt, got) < ordinal(fmt, expected), -size, size)
 
 
 def step_histogram(fmt: Format, expected: Codes, got: Codes) -> dict[str, int]:
-    """Signed distances counted: singly up to 16, beyond by powers of two (`17..32`). NaN and infinities left out."""
+    """Counts of signed distances: one bin for each up to 16, above by powers of two (`17..32`).
+
+    NaN and infinities do not count.
+    """
     counted = ~(is_nan(fmt, expected) | is_nan(fmt, got))
     counted &= ~(is_infinity(fmt, expected) | is_infinity(fmt, got))
     return count_steps(signed_steps(fmt, expected[counted], got[counted]))
 
 
 def count_steps(steps: Codes) -> dict[str, int]:
-    """How many of these signed distances lie in each bin of `step_bin`; empty bins are left out."""
+    """How many of these signed distances lie in each bin of `step_bin`; empty bins are omitted."""
     counts = np.bincount(np.searchsorted(_BIN_ENDS, steps), minlength=len(_BIN_ENDS))
     return {step_bin(int(_BIN_ENDS[at])): int(counts[at]) for at in np.flatnonzero(counts)}
 

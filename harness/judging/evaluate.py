@@ -1,14 +1,13 @@
-"""The expected results: a reference applied to inputs, with the flushes that the ftz policy demands.
+"""Expected results: a reference applied to inputs, with the flushes that the ftz policy demands.
 
-The order is the policy's: flush the inputs, apply the reference, flush the results. A policy of "allowed" leaves open
-whether a conforming implementation flushes; every combination is then an accepted answer.
+The order is: flush the inputs, apply the reference, flush the results, each as the policy says. A policy of "allowed"
+lets an implementation flush or not, so every combination is an accepted answer.
 
-Which results are flushed depends on the exact result, which a reference alone knows: hardware flushes what is tiny
-after rounding as if the exponent had no lower end, and so also what rounds up to the smallest normal value in the
-format alone. A reference with a keyword-only parameter `ftz` (those of `references` have one) is called with
-`ftz="results"` where results are flushed, and decides. The finished result of any other is flushed where it is
-subnormal. The two differ where the exact result lies less than an ulp below the smallest normal value: only the first
-is hardware's.
+Which results are flushed depends on the exact result, which only the reference has: hardware flushes results that are
+tiny after rounding with an unbounded exponent. Some of these would round up to the smallest normal value in the format.
+A reference with a keyword-only parameter `ftz` (as in `references`) is called with `ftz="results"` if results are
+flushed, and decides itself. For any other reference, subnormal results are flushed. The two differ if the exact result
+lies less than an ulp below the smallest normal value; only the first way agrees with hardware.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def flush(fmt: Format, codes: Any) -> Any:
 def accepted(
     case: Case, policy: Policies, codes: Mapping[str, Any], apply: Callable[..., dict[str, Any]] = apply_reference
 ) -> Iterator[dict[str, Any]]:
-    """Every answer that the reference and the ftz policy accept; the first has no flush beyond the required ones.
+    """Every answer that the reference and the ftz policy accept; the first has only the required flushes.
 
-    apply: evaluates a reference, with the parameters of `apply_reference`, on what `codes` holds.
+    apply: evaluates a reference on `codes`, with the parameters of `apply_reference`.
     """
     required = {n for n, word in policy.ftz.items() if word == "required"}
     allowed = {n for n, word in policy.ftz.items() if word == "allowed"}
@@ -77,7 +76,7 @@ def flipped(
     codes: Mapping[str, Codes],
     apply: Callable[..., dict[str, Codes]] = apply_reference,
 ) -> Iterator[dict[str, Codes]]:
-    """The answers of the opposite flushes: what a dropped or an added `.ftz` would give, on inputs, results or both."""
+    """The answers with the opposite flushes, as a missing or an added `.ftz` gives, on inputs, results or both."""
     required = {n for n, word in policy.ftz.items() if word == "required"}
     for reference in alternatives(policy.reference):
         for inputs, outputs in itertools.product((False, True), repeat=2):

@@ -1,4 +1,4 @@
-"""Expected failures: known faults that a case declares, with the diagnosis that must explain them."""
+"""Expected failures: known faults that a case declares, each with the diagnosis that must explain it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _settle(results: list[Result], expected: ExpectedFailure, context: Context, 
 
 
 def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, ends: str, label: str) -> None:
-    """The results by one assembler that is known to be at fault. Of wrong bits, only those that ran say anything."""
+    """Settle the results of an assembler with a known fault. For wrong bits, only results that were run count."""
     wrong = ends == "wrong"
     concerned = [
         k
@@ -63,10 +63,11 @@ def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, 
 
 
 def settle_declared(results: list[Result], why: str, label: str) -> None:
-    """Mark results with other bits on a target where the case declares so; fail an item that gives the right ones.
+    """Mark results with other bits on a target for which the case declares them; fail an item that gives the right
+    bits.
 
-    Wrong bits in straight runs alone are excused, never an undefined bit, a stray write or another finding. A pass on
-    a model shows nothing of the bits that hardware gives.
+    Only wrong bits in straight runs are excused, never an undefined bit, a stray write or another finding. A pass on a
+    model does not show which bits hardware gives.
     """
     if not why:
         return
@@ -85,6 +86,7 @@ def settle_declared(results: list[Result], why: str, label: str) -> None:
 
 
 def _proved_right(results: list[Result]) -> list[int]:
-    """Results of asm that the emulator need not run with shared registers, because its text shows that it is right."""
+    """Results of asm that the emulator need not run with shared registers, because its text proves that sharing is
+    harmless."""
     executed = [k for k, r in enumerate(results) if r.key.backend == "emulator" and r.total]
     return executed if all(r.verdict == "pass" for r in results) else []

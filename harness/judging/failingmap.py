@@ -1,7 +1,7 @@
-"""Where inputs fail over a pair of small inputs: counted by the codes of both, packed for a record.
+"""Failing-input maps of cases with two small inputs: failures counted by the codes of both, packed for a record.
 
-For elementwise cases of two inputs of at most 16 bits. An 8-bit code has a row or column of its own; of wider ones
-those share one that agree in their high bits, so that a map has at most 256 by 256 cells.
+For elementwise cases with two inputs of at most 16 bits. Each 8-bit code has its own row or column; wider codes with
+equal high bits share one, so that a map has at most 256 x 256 cells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 SIDE_BITS = 8
 CODE_BITS = 16
 PACKED = 4096
-"""Characters that a record's counts may take; cells are joined, four to one, until they do."""
+"""The most characters for a record's counts; four cells are merged into one until they fit."""
 LEAST_SIDE = 16
 KEPT_AREAS = 5
 TICKS = 8
@@ -47,7 +47,7 @@ class Axes:
         return rows, columns
 
     def cells(self, codes: Mapping[str, Any]) -> Any:
-        """The flat number of each input's cell. codes: integer arrays of numpy or torch by name, of one dimension."""
+        """The flat number of each input's cell. codes: one-dimensional integer arrays of numpy or torch, by name."""
         row, column = (
             (codes[n] & ((1 << f.code_bits) - 1)) >> max(0, f.code_bits - SIDE_BITS)
             for n, f in zip(self.names, self.formats, strict=True)
@@ -67,7 +67,7 @@ def axes_of(case: Case) -> Axes | None:
 
 
 def counted(axes: Axes, codes: Mapping[str, Any], failing: NDArray[np.bool_]) -> Counts:
-    """Failing inputs by cell. codes: those of the inputs by name; failing: one flag an input, flat."""
+    """Failing inputs by cell. codes: the inputs' codes by name; failing: one flag for each input, flat."""
     chosen = {n: codes[n].reshape(-1)[failing] for n in axes.names}
     rows, columns = axes.shape
     return np.bincount(axes.cells(chosen), minlength=rows * columns).reshape(rows, columns)
@@ -77,7 +77,7 @@ def packed(axes: Axes, counts: Counts) -> Grid:
     """The record of a map."""
     areas = _areas(counts, reach=0)
     if len(areas) > KEPT_AREAS:
-        areas = _areas(counts, reach=1)  # a diagonal is one area then
+        areas = _areas(counts, reach=1)  # so that a diagonal is one area
     words = _words(counts)
     found = counts
     while len(words) > PACKED and min(found.shape) > LEAST_SIDE:
@@ -122,9 +122,10 @@ def _ends(fmt: Format, first: int, last: int, size: int) -> tuple[Any, Any]:
 
 
 def _areas(counts: Counts, reach: int) -> list[tuple[int, int, int, int, int]]:
-    """Cells that fail and touch each other: failing inputs, first and last row, and column; the most failing first.
+    """Areas of failing cells that touch: failing inputs, first and last row, first and last column; most failures
+    first.
 
-    reach: 1 where cells that share a corner alone touch too, 0 where they do not.
+    reach: 1 if cells that share only a corner touch too, else 0.
     """
     groups: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     runs = list(_runs(counts > 0))

@@ -1,8 +1,8 @@
-"""The judge: from output bits to a verdict's facts.
+"""The judge: computes the facts for a verdict from output bits.
 
-Flush the inputs as the policy says, apply the reference, flush the result, compare classes, and only then look at the
-bound. Where a difference is found, say which kind it is: one that the opposite flush policy would explain is a flush,
-one that another place of the same pack would explain is positional.
+It flushes the inputs as the policy says, applies the reference, flushes the results, compares classes, and only then
+applies the bound. Each difference gets a kind: a flush if the opposite flush policy explains it, positional if another
+place of the same pack explains it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Judgement:
     """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
 
     judged: how many codes the policies judge, by output; see `harness.judging.promise`.
-    worst: the largest distance of what is judged, passing or not. worst_failing: the largest that fails.
-    compared: by output, what was held against what; empty for a set that was judged in pieces.
-    needed: by tensor updated in place, its codes, and how many of them a kernel that writes nothing gets wrong.
-    failing: failing inputs by cell of `harness.judging.failingmap`; None where none fails or the case has no such map.
+    worst: the largest distance of all judged codes, passing or not. worst_failing: the largest distance of failing
+    codes. compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
+    in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
+    cell of `harness.judging.failingmap`; None if none fails or the case has no map.
     """
 
     total: int = 0
@@ -65,16 +65,16 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing differs beyond its policy. (Nothing compared is no pass.)"""
+        """Whether nothing differs beyond its policy. (If nothing was compared, it is not a pass.)"""
         return self.total > 0 and self.different == 0
 
     def renumbered(self, moved: Callable[[Offender], Offender]) -> Judgement:
-        """This comparison with the numbers of its elements replaced: of a piece of a set, those in the whole set."""
+        """This comparison with other element numbers: for a piece of a set, the numbers in the whole set."""
         worst, failing = (moved(o) if o else None for o in (self.worst, self.worst_failing))
         return replace(self, offenders=[moved(o) for o in self.offenders], worst=worst, worst_failing=failing)
 
     def merged(self, other: Judgement) -> Judgement:
-        """Both comparisons as one: what a set judged in pieces amounts to (`needed` is of whole kernels alone)."""
+        """Both comparisons combined, for a set that is judged in pieces (`needed` exists only for whole kernels)."""
         both = Judgement(
             self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
             pooled((self.judged, other.judged)),
@@ -93,8 +93,8 @@ class Judgement:
 def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int = 1) -> Judgement:
     """Compare the outputs of a job with the reference.
 
-    inputs, outputs: storage arrays by name. pack: elements per invocation, for finding exchanged places.
-    Raises ReferenceFault or DomainError where what the case's author wrote cannot be evaluated.
+    inputs, outputs: storage arrays by name. pack: elements per invocation, to find exchanged places. Raises
+    ReferenceFault or DomainError if the case's reference or domain cannot be evaluated.
     """
     input_codes = codes_of(case.inputs, inputs)
     got = codes_of(case.outputs, outputs)
@@ -114,7 +114,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
 
 
 def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack: int = 1) -> Judgement:
-    """Demand equal bits of two runs of the same variant (the loop against the straight runs it must equal)."""
+    """Require equal bits from two runs of the same variant (the loop and the straight runs)."""
     want, got = codes_of(case.outputs, expected), codes_of(case.outputs, outputs)
     input_codes = codes_of(case.inputs, inputs)
     judgement = Judgement()
@@ -132,8 +132,8 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
 def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Findings on emulated outputs that depend on approximate instructions under an exact policy.
 
-    The emulator's model is the correctly rounded result, which hardware does not promise: equal bits prove nothing.
-    approximate: as `harness.jobs.Outcome` has it.
+    Hardware does not promise the bits of approximate instructions, so equal bits on the emulator prove nothing.
+    approximate: as in `harness.jobs.Outcome`.
     """
     found = []
     for name, instructions in approximate.items():
@@ -185,7 +185,10 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
 def _compare_reference(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
 ) -> list[Compared]:
-    """Compare each element with every accepted answer. It passes if all its outputs match those of one reference."""
+    """Compare each element with every accepted answer.
+
+    An element passes if all its outputs match those of one reference.
+    """
     found = [
         _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
         for reference in alternatives(policy.reference)
@@ -202,7 +205,7 @@ def _compare_reference(
 def _compare_one(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
 ) -> dict[str, Compared]:
-    """Each output against every answer that one reference and the ftz policy accept."""
+    """Compare each output with every answer that one reference and the ftz policy accept."""
     best: dict[str, Compared] = {}
     for answer in accepted(case, policy, codes, answers):
         for name, argument in case.outputs.items():
@@ -214,7 +217,7 @@ def _compare_one(
                 best[name] = Compared(name, fmt, e, g, difference, got[name].shape)
             else:
                 first = best[name]
-                # A flush that is allowed explains nothing: what is wrong is what the flushed answer says.
+                # An allowed flush is no explanation: report the difference from the flushed answer.
                 flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
                 merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
                 best[name] = replace(first, difference=merged)
@@ -222,10 +225,10 @@ def _compare_one(
 
 
 def _better(case: Case, one: dict[str, Compared], other: dict[str, Compared]) -> dict[str, Compared]:
-    """The differences from two references: the other's for the elements that it accepts, else the first's.
+    """Combine the differences from two references: the other's for elements that it accepts, else the first's.
 
-    An element of an elementwise case is accepted with all its outputs: one of this reference beside one of that is
-    neither's answer. Outputs of whole kernels need not correspond, and are compared each by itself.
+    In an elementwise case one reference must accept all outputs of an element: outputs from two references are no
+    answer of either. Outputs of whole kernels need not correspond, and are compared separately.
     """
     passing: dict[str, Mask] = {n: np.asarray(o.difference <= Difference.UNCHECKED) for n, o in other.items()}
     if case.elementwise:
@@ -238,9 +241,9 @@ def _better(case: Case, one: dict[str, Compared], other: dict[str, Compared]) ->
 
 
 def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
-    """Both sides in one dimension. Raises ReferenceFault where the reference gave another number of codes."""
+    """Both sides as one-dimensional arrays. Raises ReferenceFault if the reference returned another number of codes."""
     if not case.inputs and expected.size == 1:
-        expected = np.broadcast_to(expected.reshape(()), got.shape)  # without inputs, every element is the same
+        expected = np.broadcast_to(expected.reshape(()), got.shape)  # without inputs, all elements are equal
     if expected.size != got.size:
         per = format_of(case.outputs[name]).codes_per_unit
         raise ReferenceFault(
@@ -252,7 +255,7 @@ def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Cod
 
 
 def _ranges(case: Case, codes: Mapping[str, Codes], output: Compared) -> dict[str, tuple[int, int]]:
-    """The extremes of the signed distance by binary exponent of the first input, over all finite pairs."""
+    """The least and greatest signed distance of all finite pairs, by binary exponent of the first input."""
     name, argument = next(iter(case.inputs.items()))
     fmt, first = format_of(argument), codes[name].reshape(-1)
     if not fmt.is_float or first.size != output.expected.size:
@@ -282,7 +285,7 @@ def _merge_ranges(into: dict[str, tuple[int, int]], found: Mapping[str, tuple[in
 def _compare_meets(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
 ) -> list[Compared]:
-    """Against the case's own reference, on the domain where the variant promises to meet it."""
+    """Compare with the case's own reference, on the domain of the variant's `meets=`."""
     assert policy.meets is not None
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
     found: list[dict[str, Compared]] = []
@@ -300,7 +303,7 @@ def _compare_meets(
 def _explained(
     case: Case, policy: Policies, codes: Mapping[str, Codes], output: Compared, pack: int, into: Judgement
 ) -> Compared:
-    """Differences reclassified where a flush or an exchange of places explains every one or many of them."""
+    """Reclassify differences that a flush or an exchange of places explains."""
     difference = output.difference.copy()
     failing = difference > Difference.UNCHECKED
     if not failing.any():
@@ -309,14 +312,14 @@ def _explained(
     exchanged = [] if _in_steps(case, codes, pack) else _exchanged(output, policy, failing, window)
     for here, there, mask in exchanged:
         difference[mask & failing] = Difference.POSITIONAL
-        into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
+        into.notes.append(f"{output.name}: place {here} of a pack holds the result of place {there}")
     if not exchanged and output.fmt.is_float:
         difference[failing & _flush_explains(case, policy, codes, output, failing)] = Difference.FLUSH
     return replace(output, difference=difference)
 
 
 def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], output: Compared, failing: Mask) -> Mask:
-    """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
+    """Whether the opposite flush policy gives exactly this result: a `.ftz` is missing or was added."""
     explained = np.zeros(failing.shape, dtype=bool)
     match = policy.match[output.name]
     for answer in flipped(case, policy, codes, answers):
@@ -328,7 +331,8 @@ def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], ou
 
 
 def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
-    """Whether inputs are counted up: then neighbours are so much alike that a wrong bit looks like a wrong place."""
+    """Whether inputs ascend by one: neighbouring results are then so similar that a wrong bit looks like a wrong
+    place."""
     if pack < 2 or not case.inputs:
         return False
     flat = [codes[name].reshape(-1) for name in case.inputs]
@@ -336,9 +340,9 @@ def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
 
 
 def _exchanged(output: Compared, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
-    """Pairs of places that exchanged their results everywhere, by the match policy, with the codes concerned.
+    """Pairs of places that exchanged their results in every pack, by the match policy, with the affected codes.
 
-    Only where the values vary: a constant would fit any place.
+    Only if the values vary, because a constant fits any place.
     """
     match = replace(policy.match[output.name], on=None, outside=None)
     size = output.expected.size
@@ -366,7 +370,7 @@ def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int,
     own = "(" not in output.name
     into.total += output.expected.size if own else 0
     into.different += int(failing.sum())
-    # Outside the domain of meets= nothing is promised of the case's reference: the variant's own has been checked.
+    # Outside the domain of meets= only the variant's own reference applies, which has been checked.
     into.unchecked += int((output.difference == Difference.UNCHECKED).sum()) if own else 0
     kinds, counts = np.unique(output.difference[failing], return_counts=True)
     add_counts(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
@@ -397,7 +401,8 @@ def _sum(one: NDArray[np.int64] | None, other: NDArray[np.int64] | None) -> NDAr
 
 
 def _keep_farthest(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
-    """Keep the farthest of what is judged (an approximate instruction's envelope) and the farthest that fails."""
+    """Record the largest distance of all judged codes (for an approximate instruction's error bound) and of failing
+    codes."""
 
     def beyond(kept: Offender | None, among: Mask) -> Offender | None:
         index = farthest(output, among)

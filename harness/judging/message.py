@@ -1,4 +1,4 @@
-"""The failure message, with everything a person needs to act on it."""
+"""The failure message, with everything that is needed to act on it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def message(
 ) -> str:
     """The whole message.
 
-    against: what was expected. command: repeats the first offender's pack. load: lines of Python that load the arrays.
-    story: lines that explain the diagnosis, where it takes more than a word.
+    against: the expected result's source. command: the command that repeats the first offender's pack. load: lines of
+    Python that load the arrays. story: lines that explain the diagnosis, if it needs more than a word.
     """
     key = result.key
     lines = [
@@ -84,7 +84,7 @@ def _offender_lines(offender: Offender, pack: int) -> list[str]:
     lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
     lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
     lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")
-    unit = "" if offender.difference == "value" else " ulp"  # of integers
+    unit = "" if offender.difference == "value" else " ulp"  # for integers
     steps = "" if offender.ulp is None else f", {offender.ulp:+d}{unit}"
     lines.append(f"    {'class':<{width}}  {offender.difference}{steps}")
     return lines

@@ -1,4 +1,4 @@
-"""What was compared, element by element, and the elements that differ with the inputs behind them."""
+"""The compared codes, element by element, and the differing elements with their inputs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from references.formats import Format, Shaped, is_finite, is_nan
 Codes = NDArray[np.int64]
 
 SHOWN_OF_A_SLICE = 4
-"""Elements shown of an input that has more than one behind an output element, such as the row behind a sum."""
+"""How many elements are shown of an input that has several for one output element, such as the row of a sum."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One output's codes, flat, with what judging them needs. shape: that of the codes before."""
+    """One output's codes, flat, with the data for judging them. shape: the shape of the codes before flattening."""
 
     name: str
     fmt: Format
@@ -39,12 +39,13 @@ class Compared:
 
     @property
     def failing(self) -> NDArray[np.bool_]:
-        """Which codes count as wrong."""
+        """Which codes fail."""
         return np.asarray(self.difference > Difference.UNCHECKED)
 
 
 def farthest(output: Compared, among: NDArray[np.bool_]) -> int | None:
-    """The code with the largest distance between two different finite results, of those chosen; None without one."""
+    """The index, among the chosen, of the largest distance between two different finite results; None if there is
+    none."""
     differs = among & (output.expected != output.got)
     differs &= is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got)
     where = np.flatnonzero(differs)
@@ -55,7 +56,7 @@ def farthest(output: Compared, among: NDArray[np.bool_]) -> int | None:
 
 
 def offender_at(case: Case, output: Compared, inputs: Mapping[str, Codes], index: int, pack: int) -> Offender:
-    """The code number `index` of an output as records have it. inputs: codes in the arguments' shapes."""
+    """The record of code number `index` of an output. inputs: codes in the arguments' shapes."""
     fmt = output.fmt
     element = index // fmt.codes_per_unit
     e, g = int(output.expected[index]), int(output.got[index])
@@ -75,10 +76,10 @@ def offender_at(case: Case, output: Compared, inputs: Mapping[str, Codes], index
 
 
 def _inputs_of(case: Case, output: Compared, inputs: Mapping[str, Codes], element: int) -> dict[str, Bits]:
-    """The input codes behind one output element.
+    """The input codes of one output element.
 
-    Of an elementwise case those of the same number; of a whole kernel those at the same place, and where an input has
-    dimensions that the output lacks, the first few along them.
+    In an elementwise case: the codes with the same number. In a whole kernel: the codes at the same indices; along
+    dimensions that only the input has, the first few.
     """
     found: dict[str, Bits] = {}
     for name, argument in case.inputs.items():
@@ -99,7 +100,7 @@ def _inputs_of(case: Case, output: Compared, inputs: Mapping[str, Codes], elemen
 def _places(
     output: Argument, shape: Sequence[int], element: int, argument: Argument, units: Sequence[int]
 ) -> Iterator[tuple[str, int]]:
-    """The storage units of a kernel's input behind an element of an output: label (`[1, 20]`) and number."""
+    """The storage units of a kernel's input for an element of an output: label (`[1, 20]`) and number."""
     if not isinstance(argument, Shaped) or not units:
         yield "", 0  # by value, or a single unit
         return

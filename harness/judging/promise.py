@@ -1,8 +1,8 @@
 """The share of codes that a policy judges, and the least share with which an item may pass.
 
-A domain without ordinary inputs would let every variant pass: zeros, infinities and NaN lie in every
-domain of `magnitude` and `between`, and are few. So ordinary codes, all of whose inputs are finite and not zero, are
-counted by themselves; for each output, and for `meets=`, on its own.
+A domain without ordinary inputs would let every variant pass, because zeros, infinities and NaN lie in every domain of
+`magnitude` and `between`, and are few. So ordinary codes (all inputs finite and not zero) are counted separately, for
+each output and for `meets=`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Units = Mapping[str, NDArray[np.generic]]
 LEAST = Fraction(1, 1000)
 """The least share of the ordinary codes of an item's input sets that a policy must judge; every input counts once.
 
-One binade is more than this: 1 code in 508 of positive bfloat16, and of float32 and float64 at least as large a share,
-because a third of the random inputs lie within 12 binades of one. One number, or ten, are less: the quickest run has
-16,384 random inputs."""
+A domain of one binade has a larger share: 1 code in 508 of positive bfloat16, and at least as much of float32 and
+float64, because a third of the random inputs lie within 12 binades of one. A domain of one number, or of ten, has a
+smaller share: the quickest run has 16,384 random inputs."""
 
 CASES_REFERENCE = " (the case's reference)"
-"""The suffix of an output's name where `meets=` compares it with the case's reference."""
+"""The suffix of an output's name for the comparison with the case's reference by `meets=`."""
 
 
 def shares(case: Case, policy: Policies, inputs: Units, sizes: Mapping[str, int]) -> dict[str, Share]:
-    """What the policies judge on some inputs: by output, and by output with `CASES_REFERENCE` for `meets=`.
+    """The shares that the policies judge on some inputs: by output, and for `meets=` by output with `CASES_REFERENCE`.
 
     inputs: storage arrays by name. sizes: each output's number of codes. Raises DomainError.
     """
@@ -55,7 +55,7 @@ def shares(case: Case, policy: Policies, inputs: Units, sizes: Mapping[str, int]
 
 def _share(domain: Domain | None, case: Case, inputs: Units, size: int, ordinary: Mask | None) -> Share:
     if ordinary is None or ordinary.size == 0 or size % ordinary.size:
-        ordinary = np.ones(size, dtype=bool)  # inputs and outputs do not correspond: there is nothing to tell apart
+        ordinary = np.ones(size, dtype=bool)  # inputs and outputs do not correspond, so all codes count as ordinary
     ordinary = np.repeat(ordinary, size // max(1, ordinary.size))
     common = int(ordinary.sum())
     if domain is None:
@@ -65,9 +65,10 @@ def _share(domain: Domain | None, case: Case, inputs: Units, size: int, ordinary
 
 
 def _ordinary(formats: Mapping[str, Format], codes: Mapping[str, Codes], *, once: bool) -> Mask | None:
-    """By place: whether all inputs are finite and not zero; with `once`, at the first place of each such input only.
+    """For each place, whether all inputs are finite and not zero; with `once`, only at the first place of each such
+    input.
 
-    None where the inputs have different numbers of codes, or there are none.
+    None if the inputs have different numbers of codes, or there are none.
     """
     if len({c.size for c in codes.values()}) != 1:
         return None
@@ -84,7 +85,7 @@ def _ordinary(formats: Mapping[str, Format], codes: Mapping[str, Codes], *, once
 
 
 def holds(domain: Domain, case: Case, inputs: Units, size: int) -> Mask:
-    """Where a domain holds, for each of `size` codes of an output.
+    """Whether a domain holds, for each of `size` codes of an output.
 
     inputs: storage arrays by name. Raises DomainError.
     """
@@ -99,7 +100,7 @@ def holds(domain: Domain, case: Case, inputs: Units, size: int) -> Mask:
 
 
 def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:
-    """Shares of several comparisons as of one."""
+    """The shares of several comparisons combined."""
     total: dict[str, Share] = {}
     for one in found:
         for name, share in one.items():
@@ -137,7 +138,7 @@ def _add(into: dict[str, tuple[int, int]], more: Mapping[str, tuple[int, int]]) 
 
 
 def too_little(policy: Policies, total: Mapping[str, Share]) -> str:
-    """The error for a share below `LEAST`, with what to change in the case; empty where every share is enough."""
+    """The error for a share below `LEAST`, with the necessary change of the case; empty if every share suffices."""
     for name, share in total.items():
         judged, of = (share.ordinary_judged, share.ordinary) if share.ordinary else (share.judged, share.codes)
         if judged >= LEAST * of:

@@ -27,19 +27,18 @@ from harness.ptx.text.nodes import (
 from harness.ptx.text.parser import parse_asm
 
 ASSUMED = 1
-"""The value that an operand under constraint `n` or `i` has here: nobody knows the real one."""
+"""The assumed value of an operand under constraint `n` or `i`, whose real value is unknown."""
 
 
 class LintedBlock:
-    """A snippet as a rule sees it. Everything is in Triton's form (`$0`), whatever convention the author used.
+    """A snippet for rules. Everything is in Triton's form (`$0`), whatever convention the author used.
 
-    `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax`
-    reports it). An operand number that does not exist is no parse error here.
-    `parsed`: the constraints; None where they cannot be read, and `constraint_error` says why (`constraints` reports).
-    `program`: the block bound for any target by `harness.ptx`; None where it does not bind, and `bind_error` says why:
-    memory, barriers, other threads, PTX that the emulator does not know, or a mistake. Operands under `n` or `i` are
-    bound to `ASSUMED`; `has_constants` tells.
-    `siblings`: all blocks of the same file, this one included. A rule reports nothing where it is not sure.
+    `tree`, `source`: the parsed text; None if it does not parse, and `parse_error` says why (the rule `syntax` reports
+    it). An operand number that does not exist is no parse error here. `parsed`: the constraints; None if they cannot be
+    parsed, and `constraint_error` says why (the rule `constraints` reports it). `program`: the block bound for any
+    target by `harness.ptx`; None if it cannot be bound, and `bind_error` says why: memory, barriers, other threads, PTX
+    that the emulator does not know, or a mistake. Operands under `n` or `i` are bound to `ASSUMED`; `has_constants` is
+    then true. `siblings`: all blocks of the same file, including this one. A rule that is not sure reports nothing.
     """
 
     def __init__(self, snippet: Snippet, siblings: Sequence[LintedBlock] | None = None) -> None:
@@ -49,7 +48,7 @@ class LintedBlock:
         self.text = self.form.text
         self.constraints = self.form.constraints
         self.kept: dict[str, Any] = {}
-        """What rules share: each thing is worked out once, by the first rule that needs it."""
+        """A cache of values that rules share: the first rule that needs one computes it."""
 
     @cached_property
     def _constraints(self) -> tuple[Constraint, ...] | PtxError:
@@ -60,12 +59,12 @@ class LintedBlock:
 
     @property
     def parsed(self) -> tuple[Constraint, ...] | None:
-        """The constraints, clobbers left out."""
+        """The constraints, without clobbers."""
         return self._constraints if isinstance(self._constraints, tuple) else None
 
     @property
     def constraint_error(self) -> PtxError | None:
-        """Why the constraints cannot be read."""
+        """Why the constraints cannot be parsed."""
         return self._constraints if isinstance(self._constraints, PtxError) else None
 
     @cached_property
@@ -82,7 +81,7 @@ class LintedBlock:
 
     @property
     def source(self) -> Source | None:
-        """The way from a node's offset to the text."""
+        """Converts a node's offset to a place in the text."""
         return self._tree[1] if isinstance(self._tree, tuple) else None
 
     @property
@@ -119,7 +118,7 @@ class LintedBlock:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        """All instructions in the order of the text; none where it does not parse."""
+        """All instructions in the order of the text; none if it does not parse."""
         return tuple(instructions(self.tree)) if self.tree else ()
 
     @cached_property
@@ -134,15 +133,15 @@ class LintedBlock:
 
     @property
     def inputs(self) -> range:
-        """The numbers of the input operands, tied ones included."""
+        """The numbers of the input operands, including tied ones."""
         return range(len(self.outputs), len(self.parsed or ()))
 
     def place(self, offset: int) -> int:
-        """The offset in the snippet's own text of a node's offset, for `Found.at`."""
+        """The offset in the snippet's own text for a node's offset, for `Found.at`."""
         return self.form.original(self.source.original(offset) if self.source else offset)
 
     def place_of(self, error: PtxError) -> int | None:
-        """The offset in the snippet's own text that an error points at; None where it points at nothing."""
+        """The offset in the snippet's own text at which an error points; None if it has no place."""
         if not error.line:
             return None
         lines = self.text.split("\n")
@@ -156,7 +155,7 @@ class LintedBlock:
         return " ".join(text[start : end + 1 if end >= 0 else len(text)].split())
 
     def spelled(self, number: int) -> str:
-        """An operand as the author writes it: `$0`, or `%0` in CUDA."""
+        """An operand in the author's spelling: `$0`, or `%0` in CUDA."""
         return f"{'%' if self.snippet.convention == 'cuda' else '$'}{number}"
 
 

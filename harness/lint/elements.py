@@ -22,18 +22,18 @@ from harness.ptx.numeric.vectorise import uncompiled
 PACKS = 12
 """Packs of elements in one run."""
 _MOST = 128
-"""Elements of all arguments, and of all results, from which on a block is not looked at."""
+"""Blocks with this many elements of arguments or of results, or more, are not examined."""
 _WIDTHS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
 _READINGS = 4
 Element = tuple[int, int]
-"""Number of an argument or of a result, and the position in the pack."""
+"""The number of an argument or result, and the position in the pack."""
 
 
 @dataclass(frozen=True)
 class ElementFlow:
-    """For each element of a result, the elements of arguments whose change was seen to change it.
+    """For each element of a result, the elements of arguments that changed it when they were changed.
 
-    `seen`: by result and argument one pack of arguments, and the same with that one element changed.
+    `seen`: by result and argument, one pack of arguments, and the same pack with that element changed.
     """
 
     operands: tuple[AsmOperand, ...]
@@ -51,10 +51,10 @@ class ElementFlow:
 
 
 def flows(block: LintedBlock) -> list[ElementFlow]:
-    """The flow of elements through a block, for each reading of its operands that fits and runs.
+    """The flow of elements through a block, for each possible reading of its operands with which it runs.
 
-    There are several where the dtype of an argument is not known. Empty where pack, dtypes or text do not tell, or the
-    block cannot be run.
+    There are several if the dtype of an argument is not known. Empty if pack, dtypes and text do not determine a
+    reading, or if the block cannot run.
     """
     if block.program is None or block.has_constants or home_of(block) is None:
         return []
@@ -149,7 +149,7 @@ def _readings(block: LintedBlock) -> list[tuple[tuple[AsmOperand, ...], list[int
 
 
 def _possible(name: str | None) -> tuple[int, ...]:
-    """The widths that a dtype may have: its own, or any where it is not known."""
+    """The possible widths of a dtype: its own, or all if it is not known."""
     if name is None:
         return tuple(_WIDTHS)
     width = width_of(dtype_of(name))
@@ -160,9 +160,9 @@ def _possible(name: str | None) -> tuple[int, ...]:
 
 
 def path(block: LintedBlock, flows: ElementFlow, source: Element, result: Element) -> list[int]:
-    """The offsets of the instructions through which a change of an argument's element reached a result's element.
+    """The offsets of the instructions through which a changed argument element reaches a result element.
 
-    Both runs are traced. Where they branch differently nothing can be said: the list is then empty.
+    Both runs are traced. If they branch differently, the path is unknown and the list is empty.
     """
     before, after = (_traced(block, flows, args) for args in flows.seen[result, source])
     if before is None or after is None or [a.offset for a in before] != [b.offset for b in after]:

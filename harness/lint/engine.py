@@ -11,12 +11,12 @@ from harness.ptx.errors import PtxError, unexpected
 
 
 def lint(snippet: Snippet, chosen: Iterable[str] | None = None) -> list[Finding]:
-    """All findings of the rules (of those named, or of all that run by default) in one snippet."""
+    """All findings in one snippet, of the chosen rules or of all rules that run by default."""
     return lint_together([snippet], chosen)
 
 
 def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = None) -> list[Finding]:
-    """All findings in the snippets of one file, in order of place."""
+    """All findings in the snippets of one file, sorted by place."""
     known = rules()
     checks = [known[n] for n in chosen] if chosen is not None else [r for r in known.values() if r.default]
     blocks: list[LintedBlock] = []
@@ -27,7 +27,7 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
 
 
 def _checked(each: Rule, block: LintedBlock) -> list[Finding]:
-    """The findings of one rule. A rule that fails is a finding of the rule `internal`: no crash, and no silence."""
+    """The findings of one rule. If the rule raises, that becomes a finding of the rule `internal`."""
     try:
         return [placed(block.snippet, each, found) for found in each.check(block)]
     except Exception as error:

@@ -14,14 +14,14 @@ SKIPPED = frozenset((
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".mypy_cache", ".ruff_cache",
     ".pytest_cache", "site-packages",
 ))  # fmt: skip
-"""Folders that are not entered, unless named."""
+"""Folders that are skipped, unless they are named."""
 
 
 @dataclass
 class Report:
-    """The outcome for all files. `files`: those that were looked into; `searched`: those that were opened.
+    """The outcome for all files. `files`: files with asm that were examined; `searched`: files that were opened.
 
-    snippets: calls and statements; `texts`: what they hand to the compiler, of which one call may have several.
+    snippets: calls and statements. `texts`: the texts for the compiler; one call may have several.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Report:
 
 
 def sources(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files themselves, and the files of every folder that may hold asm, in order of name."""
+    """The given files, and the files in given folders that may hold asm, sorted by name."""
     for path in paths:
         if not path.is_dir():
             yield path
@@ -66,7 +66,7 @@ def lint_text(
     chosen: Sequence[str] | None = None,
     targets: Sequence[str] = (),
 ) -> Report:
-    """Lint the content of one file; the path tells the language."""
+    """Lint the content of one file; its suffix determines the language."""
     report = report if report is not None else Report()
     extracted = extract(path, content)
     if extracted is None:
@@ -109,7 +109,7 @@ def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report
 
 
 def unique(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings without repetition: the same rule, place and words from several ways that lead to one call."""
+    """Findings without duplicates (equal rule, place and words) from several paths to one call."""
     found: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         found.setdefault((finding.key, finding.asm_line, finding.asm_column), finding)

@@ -1,7 +1,7 @@
-"""Apply mechanical repairs to a file. Each must give the intended text and add no finding of another rule.
+"""Apply mechanical repairs to a file. Each must give the intended text and cause no finding of another rule.
 
-After each repair the file is read and linted again. A repair that the string literal cannot hold as it is written, or
-that adds a finding of another rule, is not made, and the output says so.
+After each repair the file is parsed and linted again. A repair that the string literal cannot express, or that causes a
+finding of another rule, is not made, and the output says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.lint.files import Report, lint_text
 from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
-"""Repairs of one file."""
+"""The most repairs of one file."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Repaired:
     refused: list[Finding] = field(default_factory=list)
 
     def diff(self) -> str:
-        """A unified diff, empty where nothing changed."""
+        """A unified diff; empty if nothing changed."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), self.path, self.path
         )
@@ -47,7 +47,7 @@ def fixed_snippet(snippet: Snippet, fix: Fix) -> Snippet:
 
 
 def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Repaired:
-    """Make every repair that the findings of a file offer."""
+    """Make every repair that the findings of a file suggest."""
     result = Repaired(path, text, text)
     refused: set[tuple[object, ...]] = set()
     report = _linted(path, text, chosen, targets)
@@ -76,17 +76,17 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def _attempted(
     result: Repaired, finding: Finding, before: Report, chosen: Sequence[str] | None, targets: Sequence[str]
 ) -> tuple[str, Report] | None:
-    """The file with one more repair and what is then found in it; None where the repair cannot be made."""
+    """The file with one more repair, and its findings; None if the repair cannot be made."""
     assert finding.fix is not None
     wanted = fixed_snippet(finding.snippet, finding.fix)
-    for doubled in (False, True):  # within an f-string a brace is written twice
+    for doubled in (False, True):  # in an f-string a brace is doubled
         text = _edited(result.after, finding.snippet, finding.fix.edits, doubled)
         if text is None:
             return None
         after = _linted(result.path, text, chosen, targets)
         here = {(s.asm, s.constraints) for s in after.texts}
         old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
-        # A text that could not be parsed may have more wrong with it than was seen.
+        # A text that could not be parsed may have further mistakes that were not reported.
         worse = Counter() if LintedBlock(finding.snippet).tree is None else new - old
         if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
             return text, after
@@ -94,7 +94,7 @@ def _attempted(
 
 
 def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> str | None:
-    """The file's text with the edits, None where their places stand nowhere in it."""
+    """The file's text with the edits; None if their places do not exist in it."""
     places: list[tuple[int, int, str]] = []
     for edit in edits:
         origin = snippet.origin if edit.part == "asm" else snippet.constraints_origin
@@ -109,7 +109,7 @@ def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -
 
 
 def _span(origin: TextOrigin, edit: Edit) -> tuple[int, int] | None:
-    """Where the characters of an edit stand in the file, if they stand there side by side."""
+    """The range in the file of an edit's characters, if they are consecutive there."""
     offsets = origin.offsets
     if edit.start == edit.end:
         if edit.start < len(offsets) and offsets[edit.start] >= 0:

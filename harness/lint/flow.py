@@ -1,4 +1,4 @@
-"""Which registers a block has written at each instruction, along every way through its branches and predicates."""
+"""Which registers a block has written at each instruction, on every path through its branches and predicates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Halves = frozenset[tuple[str, str, bool]]
 
 @dataclass(frozen=True)
 class State:
-    """At one place: registers written on every way to it, on any way, and those written under a predicate.
+    """The state at one place: registers written on every path to it, on any path, and those written under a predicate.
 
-    `halves`: register, predicate and whether it was negated, of writes that happened where the predicate says so.
+    `halves`: for writes under a predicate: register, predicate and whether it was negated.
     """
 
     surely: Written
@@ -27,11 +27,11 @@ class State:
     halves: Halves
 
     def joined(self, other: State) -> State:
-        """What holds where two ways meet."""
+        """The state where two paths meet."""
         return State(self.surely & other.surely, self.maybe | other.maybe, self.halves & other.halves)
 
     def under(self, predicate: str, negated: bool) -> State:
-        """What holds where a predicate is known."""
+        """The state under a known predicate."""
         done = frozenset(r for r, p, n in self.halves if p == predicate and n == negated)
         return State(self.surely | done, self.maybe, self.halves)
 
@@ -46,7 +46,7 @@ def _register(operand: Operand | None) -> Operand | None:
 
 
 def read_names(instruction: Instruction) -> Iterator[Name]:
-    """The registers that an instruction reads, its guard included."""
+    """The registers that an instruction reads, including its guard."""
     if instruction.guard:
         yield instruction.guard.register
     written = _register(destination(instruction))
@@ -66,7 +66,7 @@ class Flow:
 
 
 def flow(tree: CodeBlock) -> Flow | None:
-    """The flow through a block; None where it calls functions or jumps through a table."""
+    """The flow through a block; None if it calls functions or jumps through a table."""
     items = list(_flat(tree))
     if any(isinstance(i, Instruction) and i.opcode in ("call", "brx") for i in items):
         return None
@@ -101,7 +101,7 @@ def _flat(block: CodeBlock) -> Iterator[Instruction | Label]:
 def _after(
     item: Instruction | Label, at: int, state: State, labels: dict[str, int], end: int
 ) -> Iterator[tuple[int, State]]:
-    """Where an item leads, and the state there."""
+    """The successors of an item, and the state there."""
     if isinstance(item, Label):
         yield at + 1, state
         return

@@ -1,4 +1,4 @@
-"""A snippet in Triton's form, whatever its convention is, and the way back to the text that its author wrote."""
+"""Convert a snippet of any convention to Triton's form, and offsets back to the author's text."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class NumberedForm:
 
 
 def triton_form(snippet: Snippet) -> NumberedForm:
-    """The snippet as Triton would take it. Only the convention "cuda" is spelled otherwise."""
+    """The snippet in Triton's spelling. Only the convention "cuda" is spelled differently."""
     try:
         found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
     except PtxError:
-        return NumberedForm(snippet.asm, snippet.constraints)  # the reader of constraints says why
+        return NumberedForm(snippet.asm, snippet.constraints)  # the rule `constraints` says why
     return NumberedForm(found.text, found.constraints, found.moves)

@@ -1,7 +1,7 @@
 """Find outputs that are written before an input's last read, in blocks that the emulator cannot run.
 
-A block with memory, barriers or other threads is not run by itself. Where it has no branch, the order of its
-instructions says as much: with both operands in one register, the later instruction reads what the earlier one wrote.
+A block with memory, barriers or other threads cannot run alone. If it has no branch, the order of its instructions
+suffices: with both operands in one register, the later instruction reads the value that the earlier one wrote.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Early:
 
 
 def written_early(block: LintedBlock) -> Iterator[Early]:
-    """For each output without `&` the first such pair; none of a block with branches, or that does not bind.
+    """For each output without `&` the first such pair; none for a block with branches, or that cannot be bound.
 
-    No pair are two instructions of which one alone runs (`@p` and `@!p`), a copy of the input into the output, and a
-    tied output, whose register no other input has.
+    These do not count: two instructions of which only one runs (`@p` and `@!p`), a copy of the input into the output,
+    and a tied output, whose register no other input can have.
     """
     if block.parsed is None or not isinstance(block.bind_error, NotElementwise):
         return
@@ -70,7 +70,8 @@ def _copies(instruction: Instruction, source: int) -> bool:
 
 
 def _exclude(one: Instruction, other: Instruction, between: Sequence[Instruction]) -> bool:
-    """Whether only one of two instructions runs: their guards are opposite, and nothing writes it between."""
+    """Whether only one of two instructions runs: their guards are opposite, and no instruction between writes the
+    predicate."""
     if one.guard is None or other.guard is None or one.guard.negated == other.guard.negated:
         return False
     name = one.guard.register.text

@@ -1,4 +1,4 @@
-"""Findings as text, JSON, SARIF 2.1.0 and GitHub annotations. Texts of other people's files are made safe to show."""
+"""Write findings as text, JSON, SARIF 2.1.0 and GitHub annotations. Texts from linted files are escaped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from harness.records.shown import line, sarif_text, terminal, workflow_data, wor
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NOTES = 5
-"""Places that were not looked at of which the text names the first."""
+"""How many places that were not examined the text lists."""
 
 
 def place(finding: Finding) -> str:
-    """`file:line:column`, or the asm's own line and column where there is no file."""
+    """`file:line:column`, or the asm's own line and column if there is no file."""
     if finding.path:
         return f"{finding.path}:{finding.line}:{finding.column}"
     return f"asm:{finding.asm_line}:{finding.asm_column}" if finding.asm_line else "asm"
 
 
 def text(report: Report, verbose: bool = False) -> str:
-    """What a terminal shows: each finding with its place, its line of asm, why it matters and what to write instead."""
+    """The terminal output: each finding with its place, its line of asm, why it matters and what to write instead."""
     parts = [_text(f) for f in report.findings]
     notes = report.notes if verbose else report.notes[:NOTES]
     parts += [f"{n.path}:{n.line}: note: {n.words}" if n.line else f"{n.path}: note: {n.words}" for n in notes]
@@ -36,7 +36,7 @@ def text(report: Report, verbose: bool = False) -> str:
 
 
 def summary(report: Report) -> str:
-    """One line: how much was found, and how much was looked at."""
+    """One line: the number of findings, and how much was examined."""
     counts = Counter(f.severity for f in report.findings)
     found = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
     if not report.searched:
@@ -91,7 +91,7 @@ def _value(finding: Finding) -> dict[str, Any]:
 
 
 def sarif(report: Report) -> str:
-    """A SARIF log with one result a finding. Fingerprints are of rule, file and asm: they outlive moved lines."""
+    """A SARIF log with one result for each finding. Fingerprints depend on rule, file and asm, but not on lines."""
     from harness import __version__
     from harness.lint.rules import page, rules
 
@@ -150,7 +150,7 @@ _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def github(report: Report) -> str:
-    """Workflow commands, one a finding: GitHub Actions shows them in the diff."""
+    """Workflow commands, one for each finding, which GitHub Actions shows in the diff."""
     lines = []
     for finding in report.findings:
         title = f"ptxdiff lint: {finding.rule}"

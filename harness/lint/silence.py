@@ -1,7 +1,7 @@
 """Comments that silence rules: `# ptxdiff: ignore[rule]` in Python, `// ptxdiff: ignore[rule]` in C++ and within asm.
 
-A comment silences what is found on its own line; alone on a line, also what is found on the next; on the first or last
-line of a call, all that is found in its asm.
+A comment silences findings on its own line; if it is alone on a line, also those on the next line; on the first or last
+line of a call, all findings in its asm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Silence:
 
 
 def silences(file: File, snippets: Sequence[Snippet]) -> list[Silence]:
-    """All that comments of a file, and comments within its asm, silence; a comment without a rule names ''."""
+    """All silences in comments of a file and of its asm; a comment without a rule gives the rule ''."""
     places = dict.fromkeys(_comments(file))
     for snippet in snippets:
         for comment in _COMMENT.finditer(snippet.asm):
@@ -49,7 +49,7 @@ def silences(file: File, snippets: Sequence[Snippet]) -> list[Silence]:
 
 
 def _comments(file: File) -> Iterator[tuple[int, str]]:
-    """Offset and text of each comment of the language that silences something."""
+    """Offset and text of each comment of the language that silences rules."""
     if "ptxdiff:" not in file.text:
         return
     if file.path.endswith((".py", ".pyi")):

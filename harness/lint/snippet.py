@@ -15,11 +15,11 @@ Part = Literal["asm", "constraints"]
 
 @dataclass(frozen=True)
 class TextOrigin:
-    """Where a text comes from: the file, and for each character of the text its offset in the file.
+    """The origin of a text: the file, and for each character of the text its offset in the file.
 
-    `offsets` has an entry for each character of the text, -1 where it stands nowhere in the file (a formatted value).
-    Escapes such as `\\n` are one character of the text. `line`, `column` (from 1) are those of the call, for
-    places that have no offset; `last` is the line on which the call ends.
+    `offsets` has an entry for each character of the text, -1 for one that is not in the file (of a formatted value).
+    Escapes such as `\\n` are one character of the text. `line`, `column` (from 1): the place of the call, for places
+    without an offset. `last`: the line on which the call ends.
     """
 
     path: str = ""
@@ -38,7 +38,7 @@ class TextOrigin:
         return -1
 
     def position(self, at: int) -> tuple[int, int]:
-        """Line and column in the file, from 1, of a place in the text; those of the call where it has none."""
+        """Line and column in the file, from 1, of a place in the text; those of the call if it has none."""
         offset = self.offset(at)
         if offset < 0 or not self.starts:
             return self.line, self.column
@@ -51,17 +51,16 @@ class Snippet:
     """A block of inline asm.
 
     asm: the text as the compiler receives it, in its convention: `$0` for "triton" and "llvm", `%0` for "cuda".
-    constraints: separated by commas, outputs first, clobbers as `~{memory}`. Of a CUDA statement the operands in order,
-    `+r` included: `asm("..." : "=r"(y), "+r"(z) : "r"(x) : "memory")` has `=r,+r,r,~{memory}`.
-    pure: whether the block is declared free of side effects: True for `is_pure=True`, `has_side_effects=False` or an
-    asm statement with outputs and without volatile; None where that is not known.
-    pack: elements an invocation; None where it is not known. 1 for "llvm" and "cuda".
-    outputs, inputs: names of dtypes, as `harness.emulate` takes them, one a result or an argument; an entry is None
-    where the dtype is not known, the whole is None where the number is not known either.
-    targets: those that the user stated, such as sm_90a. Empty: nothing was said.
-    function: the name of the enclosing function, or of the variant of a case.
-    guards: conditions on the target round the call, as text; `targets=` of a variant counts as one.
-    group: the case that a variant belongs to. exact: whether its policy is exact. ftz: what it states about flushing.
+    constraints: separated by commas, outputs first, clobbers as `~{memory}`. For a CUDA statement the operands in
+    order, including `+r`: `asm("..." : "=r"(y), "+r"(z) : "r"(x) : "memory")` has `=r,+r,r,~{memory}`. pure: whether
+    the block is declared free of side effects: True for `is_pure=True`, `has_side_effects=False` or an asm statement
+    with outputs and without volatile; None if it is not known. pack: elements of an invocation; None if it is not
+    known. 1 for "llvm" and "cuda". outputs, inputs: names of dtypes, as for `harness.emulate`, one for each result or
+    argument; an entry is None if the dtype is not known, the whole is None if the number is not known either. targets:
+    the user's targets, such as sm_90a; empty if none were stated. function: the name of the enclosing function, or of
+    the variant of a case.
+    guards: conditions on the target around the call, as text; `targets=` of a variant counts as one. group: the case of
+    a variant. exact: whether its policy is exact. ftz: its policy on flushing.
     """
 
     asm: str
@@ -93,7 +92,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fix:
-    """A mechanical repair, and in a few words what it does. All edits or none are applied."""
+    """A mechanical repair with a short description. Either all edits are applied or none."""
 
     words: str
     edits: tuple[Edit, ...]
@@ -101,11 +100,11 @@ class Fix:
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule reports: the place and the words. The engine adds the rest.
+    """A rule's report: the place and the words. The engine adds the other fields.
 
-    at: an offset into the part's text (`Block.place` gives it for a node of the tree); None: the snippet as a whole.
-    message: what is wrong here, with names and numbers. instead: what to write. why, severity: where they differ from
-    the rule's own.
+    at: an offset in the part's text (`LintedBlock.place` gives it for a node of the tree); None: the whole snippet.
+    message: what is wrong here, with names and numbers. instead: what to write. why, severity: only if they differ from
+    the rule's.
     """
 
     at: int | None
@@ -121,8 +120,8 @@ class Found:
 class Finding:
     """One finding with its place.
 
-    path, line, column: in the file, from 1 (path empty and 0 where there is no file). asm_line, asm_column: in the asm
-    text, from 1; 0 where the finding is about the constraints or the whole snippet.
+    path, line, column: the place in the file, from 1 (path empty and 0 if there is no file). asm_line, asm_column: the
+    place in the asm text, from 1; 0 if the finding is about the constraints or the whole snippet.
     """
 
     rule: str
@@ -140,5 +139,5 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, int, int, str, str]:
-        """The order in which findings are listed."""
+        """The sort key of findings."""
         return self.path, self.line, self.column, self.rule, self.message

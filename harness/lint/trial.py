@@ -1,8 +1,8 @@
-"""Run a block by itself, operand by operand: patterns into the registers of its inputs, patterns out of its outputs.
+"""Run a block alone by operand: with patterns in the registers of its inputs, and patterns from its outputs.
 
-Nothing has to be known of the tensors behind the operands. Inputs are chosen so that whatever a register holds (floats,
-small integers, halves, any bits) some lanes have ordinary values of it. Runs are few and small, so that a block takes
-some milliseconds, a second at most.
+This needs no knowledge of the tensors. The inputs include ordinary values for every possible content of a register
+(floats, small integers, halves, any bits) in some lanes. Runs are few and small, so that a block takes some
+milliseconds, and at most a second.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from harness.ptx.machine.standins import unknown_registers
 from harness.ptx.numeric.vectorise import uncompiled
 
 Units = dict[int, Any]
-"""Patterns of operands by number, one a lane."""
+"""Patterns by operand number, one for each lane."""
 
 HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_89", "sm_80", "sm_75", "sm_60", "sm_52")
 LANES = 16
 SPECIAL_LANES = 48
 SECONDS = 1.0
-"""CPU time that all runs of one block may take; some milliseconds are the rule."""
+"""Seconds of CPU time that all runs of one block may take; usually they take milliseconds."""
 _WALL = 3
-"""Seconds on the wall for each second of CPU time, on a machine that does other work as well."""
+"""Wall-clock seconds allowed for each second of CPU time, for machines with other work."""
 _UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 _KINDS = 4
@@ -40,23 +40,23 @@ _KINDS = 4
 
 @dataclass
 class Clock:
-    """The time that a block has for its runs: CPU time, so that what is found does not depend on other work."""
+    """The time of a block's runs, in CPU time, so that findings do not depend on other work of the machine."""
 
     until: float = field(default_factory=lambda: time.process_time() + SECONDS)
 
     @property
     def limit(self) -> float:
-        """Seconds on the wall that one run may take."""
+        """Wall-clock seconds that one run may take."""
         return max(_WALL * self.left, 0.01)
 
     @property
     def left(self) -> float:
-        """Seconds of CPU time, 0 where there are none."""
+        """The remaining seconds of CPU time, or 0."""
         return max(0.0, self.until - time.process_time())
 
 
 def clock_of(block: LintedBlock) -> Clock:
-    """The clock of a block, which starts with its first run; all rules have it together."""
+    """The clock of a block, which starts with its first run; all rules share it."""
     clock: Clock = block.kept.setdefault("clock", Clock())
     return clock
 
@@ -73,7 +73,7 @@ def ordinary(block: LintedBlock) -> Units:
 
 
 def special(block: LintedBlock) -> Units:
-    """Inputs of a block, each a choice of what branches and predicates ask for: zeros, infinities, powers of two."""
+    """Inputs of a block with values that branches and predicates often test: zeros, infinities, powers of two."""
     return {n: _special(width(block, n), _generator(block, n)) for n in _registers(block)}
 
 
@@ -114,7 +114,8 @@ def _special(bits: int, rng: np.random.Generator) -> Any:
 
 @lru_cache(maxsize=64)
 def home_of(block: LintedBlock) -> str | None:
-    """A target that has all of a block: one that its author states, or else a common one; None where none has."""
+    """A target with all instructions of a block: one that its author states, or else a common one; None if there is
+    none."""
     for target in (*block.snippet.targets, *HOMES):
         try:
             assemble(block.text, block.constraints, target, (), False, block.constants)
@@ -134,10 +135,10 @@ def special_of(block: LintedBlock) -> dict[str, int]:
 def run(
     block: LintedBlock, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
 ) -> Units | None:
-    """The outputs by number for each lane; None where the emulator cannot run the block.
+    """The outputs by number for each lane; None if the emulator cannot run the block.
 
-    most: the bits that are looked at of an output, its lower ones. Special registers that the block reads have a value
-    of their own each. Raises UndefinedBits where an output is undefined in some lane.
+    most: how many low bits of an output are examined. Each special register that the block reads gets a different
+    value. Raises UndefinedBits if an output is undefined in some lane.
     """
     parsed, program = block.parsed, block.program
     home = home_of(block)
@@ -159,16 +160,16 @@ def run(
 
 
 def defined(block: LintedBlock, given: Units, clock: Clock) -> tuple[Units, Units] | None:
-    """Those of the inputs for which every output is defined, and the outputs; None where there are none.
+    """The inputs for which every output is defined, and the outputs; None if there are none.
 
-    A block may leave the upper part of its registers undefined, whose results are then smaller: of those the lower part
-    is looked at.
+    If a block leaves the upper part of its registers undefined, because its results are smaller, only the lower part is
+    examined.
     """
     return next(filter(None, (_defined(block, given, clock, most) for most in (64, 16, 8))), None)
 
 
 def bits_of(outputs: Units) -> int:
-    """The bits that were looked at of the widest output."""
+    """How many bits of the widest output were examined."""
     return 8 * max(int(u.dtype.itemsize) for u in outputs.values())
 
 
@@ -188,7 +189,7 @@ def _defined(block: LintedBlock, given: Units, clock: Clock, most: int) -> tuple
 
 
 def shown(block: LintedBlock, number: int, pattern: Any) -> str:
-    """An operand with its bits, and its value where they are those of an ordinary float: `$9 = 0x3fc00000 (1.5)`."""
+    """An operand with its bits, and its value if they are those of an ordinary float: `$9 = 0x3fc00000 (1.5)`."""
     if pattern.dtype == np.bool_:
         return f"{block.spelled(number)} = {bool(pattern)}"
     bits = 8 * pattern.dtype.itemsize

@@ -1,4 +1,4 @@
-"""What a case file says: cases, variants, policies, targets, and what identifies them."""
+"""The declarations of case files: cases, variants, policies, targets, and their identities."""
 
 from harness.ours import first
 

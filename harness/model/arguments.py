@@ -1,4 +1,4 @@
-"""Arguments of a case: formats, alone or with dimensions, and their codes as storage units and as values."""
+"""Arguments of a case: formats with or without dimensions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ def format_of(argument: Argument) -> Format:
 
 
 FLUSHED = ("float32", "float16", "bfloat16")
-"""Formats whose arithmetic has `.ftz` or may flush (PTX ISA, "Floating-Point Instructions" and "Half Precision"): all
-that a word for ftz= speaks of. float64 supports subnormals always; narrow formats are converted, and lose none."""
+"""Formats whose arithmetic has `.ftz` or may flush (PTX ISA, "Floating-Point Instructions" and "Half Precision"): a
+single word for ftz= applies to these. float64 always keeps subnormals; narrow formats are only converted, which loses
+none."""
 
 
 def flushes(argument: Argument) -> bool:
-    """Whether subnormals of an argument's format are flushed by any arithmetic."""
+    """Whether any arithmetic flushes subnormals of an argument's format."""
     return format_of(argument).single.name in FLUSHED

@@ -11,7 +11,7 @@ A case file is a Python module that binds one or more `Case` objects to names. N
 
 A reference takes one int64 tensor of codes for each input, in the order of `inputs`, and returns one for each output,
 in the order of `outputs`. An input or output of a packed format has one code per element: its last dimension is
-`codes_per_unit` times that of the storage. References see torch tensors, or numpy arrays where marked with
+`codes_per_unit` times that of the storage. References get torch tensors, or numpy arrays if marked with
 `numpy_reference`.
 """
 
@@ -25,7 +25,7 @@ from harness.model.declaration import CaseDeclaration
 
 @dataclass(frozen=True, kw_only=True)
 class Case(CaseDeclaration):
-    """One operation, named by its file. Raises CaseError for a declaration that contradicts itself.
+    """One operation, named after its file. Raises CaseError for a declaration that contradicts itself.
 
     Its fields are those of `CaseDeclaration`; the module's docstring says how references are called.
     """

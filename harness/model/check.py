@@ -1,4 +1,4 @@
-"""Checks on a case's declaration. They run when the case file is loaded, before anything is compiled."""
+"""Checks of a case's declaration. They run when the case file is loaded, before any compilation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from references.formats import Format, Scalar, Shaped, fraction
 
 
 def check_case(case: CaseDeclaration) -> None:
-    """Raise `CaseError` for the first contradiction found, naming the part and the remedy."""
+    """Raise `CaseError` for the first contradiction, with the part at fault and the remedy."""
     _check_arguments(case)
     _check_names(case)
     _check_sizes(case)
@@ -91,7 +91,7 @@ def _check_sizes(case: CaseDeclaration) -> None:
 
 
 def _check_domains(case: CaseDeclaration) -> None:
-    """Check `where` of a whole kernel: a domain for some of its inputs."""
+    """Check `where` of a whole kernel: a mapping from inputs to domains."""
     if case.domain is not None:
         name = next(iter(case.inputs), "x")
         raise CaseError(
@@ -146,7 +146,7 @@ def _check_in_place(case: CaseDeclaration) -> None:
 
 
 def _check_hard_cases(case: CaseDeclaration) -> None:
-    """Refuse hard cases that no run would include: those outside `where`, and those of a whole kernel."""
+    """Refuse hard cases that no run would include: inputs outside `where`, and hard cases of a whole kernel."""
     if not case.hard_cases:
         return
     if not case.elementwise:
@@ -195,7 +195,7 @@ def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:
                 if word != "never" and not flushes(arguments[name]):
                     raise CaseError(
                         f"{where}: ftz= names {name!r}, which is {format_of(arguments[name]).name}: {word!r} can be "
-                        "said of float32, float16 and bfloat16 only, as no other arithmetic flushes; leave it out"
+                        "said of float32, float16 and bfloat16 only, because no other arithmetic flushes; leave it out"
                     )
     if variant.meets is not None and variant.reference is None:
         raise CaseError(f"{where}: meets= relates an own reference= to the case's; without one it says nothing")
@@ -281,7 +281,7 @@ def _check_function(case: CaseDeclaration, where: str, variant: Variant) -> None
 
 
 def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
-    """Refuse a bound that nearly every number meets: wrong code would pass it."""
+    """Refuse a bound that nearly every number meets, because wrong code would pass."""
     if match.kind == "ulp":
         too_wide = 4 * match.bound >= 1 << fmt.code_bits
     elif match.kind == "relative":

@@ -1,4 +1,4 @@
-"""Codes of a case's arguments: from storage units and back, and as values."""
+"""Codes of a case's arguments: conversion from and to storage units, and to values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def codes_of(arguments: Mapping[str, Argument], units: Mapping[str, NDArray[np.g
 
 
 def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The values behind storage units as float64, one per code; 64-bit integers are rounded to float64."""
+    """The values of storage units as float64, one per code; 64-bit integers are rounded to float64."""
     codes = unpack(fmt, units)
     if not fmt.is_float and fmt.code_bits == 64:
         return (codes if fmt.has_sign else codes.view(np.uint64)).astype(np.float64)  # type: ignore[no-any-return]

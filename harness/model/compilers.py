@@ -1,6 +1,6 @@
 """The Triton build that compiles each variant, and copies of variants for further builds.
 
-This module knows builds by name only; `harness.triton.builds` knows where they are installed.
+This module has only the names of builds; `harness.triton.builds` has their places.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.model.variants import CaseError, Variant
 
 _also: tuple[str, ...] = ()
 _made: dict[int, tuple[Case, Case]] = {}
-"""Cases with their twins, by the id of the case as its file has it; both are kept alive."""
+"""Cases with twins, by the id of the case in its file; both are kept alive."""
 
 
 def compiler_of(case: CaseDeclaration, variant: Variant) -> str:
@@ -26,7 +26,7 @@ def compiler_of(case: CaseDeclaration, variant: Variant) -> str:
 
 
 def also_with(names: Iterable[str]) -> None:
-    """Set the builds for which `with_twins` adds variants."""
+    """Set the builds for which `with_twins` adds copies of variants."""
     global _also
     if _also != (_also := tuple(names)):
         _made.clear()
@@ -66,11 +66,11 @@ class ModuleElsewhere(ModuleType):
 
 
 def module_of_build(name: str) -> ModuleType:
-    """A module of Triton by its full name, or a placeholder where this Python lacks it.
+    """A module of Triton by its full name, or a placeholder if it is not installed here.
 
-    A case file whose kernels are compiled elsewhere (`compiler="tlx"`) takes from here what its own Triton lacks:
-    `tlx = module_of_build("triton.language.extra.tlx")`. Raises CaseError for a module of another package: code from
-    it would count in no digest.
+    Use it in a case file whose kernels another build compiles (`compiler="tlx"`), for modules that only that build has:
+    `tlx = module_of_build("triton.language.extra.tlx")`. Raises CaseError for a module of another package, because no
+    digest would cover its code.
     """
     if name.partition(".")[0] != "triton":
         raise CaseError(f"module_of_build({name!r}): only modules of triton may be missing here; import others plainly")
@@ -78,5 +78,5 @@ def module_of_build(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not error.name or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and something that it imports is not
+            raise  # the module exists, but a module that it imports does not
     return ModuleElsewhere(name)

@@ -15,26 +15,24 @@ from references.formats import Format
 
 @dataclass(frozen=True, kw_only=True)
 class CaseDeclaration:
-    """What a case declares, not yet checked; `harness.model.case` says how references are called.
+    """The fields of a case, before the checks; `harness.model.case` says how references are called.
 
     inputs, outputs: formats by name; with dimensions for whole kernels. A name in both is a tensor that a whole kernel
-    updates in place: the reference gets what it held, and gives what it is to hold.
-    match, ftz, nan: policies for all variants that do not state their own; per output where a mapping is given (ftz:
-    per input or output, names left out being "never"). ftz as a word speaks of float32, float16 and bfloat16 alone.
-    targets: where every variant must work, unless it says otherwise; refused: where it must not assemble.
-    carry: the output that becomes an input again in the loop context.
+    updates in place: the reference takes its value before the kernel and returns its value after it.
+    match, ftz, nan: policies for all variants that do not state their own. A mapping gives them by output (ftz: by
+    input or output; missing names are "never"). A single word for ftz applies only to float32, float16 and bfloat16.
+    targets: the targets on which every variant must work, unless it states its own. refused: the targets on which it
+    must not assemble. carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
-    where: the inputs on which the operation is defined at all; others are never generated. For whole kernels a mapping
-    of an input's name to the domain of its elements, which knows the values of that input alone, or to `generated`.
+    where: the inputs on which the operation is defined; others are never generated. For whole kernels a mapping from an
+    input's name to the domain of its elements, which can depend only on that input's values, or to `generated`.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
-    generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
-    numpy random generator that gives each input's storage array by name.
-    pytorch: the operation as PyTorch has it, a function of one tensor for each input: timed after torch.compile beside
-    the variants, and not judged.
-    source: where the reference's rule is written down.
-    compiler: the name of the Triton build that compiles the variants that name none (`--ptx-compiler NAME=PATH`); "" is
-    the Triton of this environment.
-    family: the group of operations under which `ptxdiff list` shows it; it decides nothing else.
+    generate: for whole kernels, further inputs besides edges and random bits: a function of the sizes and a numpy
+    random generator that returns each input's storage array by name. pytorch: the same operation in PyTorch, a function
+    of one tensor for each input. It is compiled with torch.compile and timed beside the variants, but not judged.
+    source: the source of the reference's rule. compiler: the name of the Triton build (`--ptx-compiler NAME=PATH`) for
+    variants that name none; "" is the Triton of this environment. family: the heading under which `ptxdiff list` shows
+    the case; it has no other effect.
     """
 
     inputs: Mapping[str, Argument]
@@ -58,7 +56,7 @@ class CaseDeclaration:
 
     @property
     def domain(self) -> Domain | None:
-        """`where` of an elementwise case; None where every input is meant, and for whole kernels."""
+        """`where` of an elementwise case; None if all inputs are meant, and for whole kernels."""
         return self.where if isinstance(self.where, Domain) else None
 
     @property

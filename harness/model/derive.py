@@ -1,4 +1,4 @@
-"""From the asm in a case to the asm that runs: packed forms of one instruction, and constraints.
+"""Derive the asm that runs from the asm in a case: packed forms of one instruction, and constraints.
 
 Triton hands an asm block the elements of each argument in 32-bit registers: as many per register as fit, the first in
 the low bits, outputs numbered before inputs. An author who writes one instruction for one element therefore has to
@@ -6,8 +6,8 @@ renumber operands and, for 8-bit and 16-bit operands, to move halves and bytes i
 module does that, always with early-clobber outputs (`=&r`), because a derived block writes its first outputs before it
 has read its last inputs.
 
-What it needs to know is how wide each operand of the instruction is, which it takes from the type suffixes. Where
-they do not say (or where one operand covers another number of elements than the next), it refuses.
+It takes the width of each operand from the instruction's type suffixes. It raises DerivationError if they do not
+determine the widths, or if the operands cover different numbers of elements.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from references.formats import Format
 
 _WIDENING = ("mul.wide",)
 _COUNTS_TO_32_BITS = ("popc", "clz", "bfind")
-# Some sources of these are of another width than the type says, whenever the type is not 32 bits wide.
+# Unless their type has 32 bits, some sources of these have another width than the type.
 _MIXED = ("mad.wide", "shl", "shr", "bfe", "bfi", "bmsk", "szext", "slct")
 _PREDICATES = ("selp.", "setp.", "vote.")
 
 
 class DerivationError(CaseError):
-    """The asm cannot be derived; the message says why and what to give instead."""
+    """The asm cannot be derived; the message says why and what to write instead."""
 
 
 @dataclass(frozen=True)
 class AsmForm:
     """The asm of one pack factor, with `$0` and LLVM's constraints.
 
-    convention: what its operands hold, as `harness.emulate` has it: "triton", and `tl.inline_asm_elementwise` takes the
-    asm as it stands, or "llvm". What Triton gets of the latter says `compiled_form`.
+    convention: "triton", for asm that `tl.inline_asm_elementwise` takes unchanged, or "llvm", as for `harness.emulate`.
+    `compiled_form` translates the latter for Triton.
     """
 
     text: str
@@ -50,10 +50,10 @@ class AsmForm:
 
 
 def packs_of(case: Case, variant: AsmVariant) -> tuple[int, ...]:
-    """The pack factors that a variant is run with.
+    """The pack factors with which a variant runs.
 
-    Of the default packs, those that the instruction's width allows (two elements at a time leave out pack 1). Packs
-    that a case names are all kept, and refused in `asm_form` where they cannot be.
+    These are the default packs that the instruction's width allows (an instruction on two elements excludes pack 1).
+    Packs that a case names are all kept; `asm_form` refuses impossible ones.
     """
     if variant.derived_packs != DERIVED_PACKS:
         return variant.derived_packs or tuple(variant.texts)
@@ -71,7 +71,7 @@ def _derivable(case: Case, variant: AsmVariant, pack: int) -> bool:
 def asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
     """The text and constraints of a variant at a pack factor.
 
-    Raises DerivationError where a form is to be derived and cannot be.
+    Raises DerivationError if a form cannot be derived.
     """
     key = (id(case), id(variant), pack)
     if key not in _forms:
@@ -98,9 +98,9 @@ def _asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
 
 
 def compiled_form(case: Case, form: AsmForm) -> AsmForm:
-    """The asm as it is handed to `tl.inline_asm_elementwise`: it computes the bits that the form does.
+    """The asm for `tl.inline_asm_elementwise`, which computes the same bits as the form.
 
-    Raises DerivationError where the operands do not fit the case, or have no counterpart in Triton.
+    Raises DerivationError if the operands do not fit the case, or have no counterpart in Triton.
     """
     if form.convention == "triton":
         return form
@@ -116,7 +116,7 @@ def compiled_form(case: Case, form: AsmForm) -> AsmForm:
 
 
 def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> AsmForm:
-    """The form of asm in another convention than Triton's."""
+    """The form of asm that is not in Triton's convention."""
     from harness.ptx.errors import PtxError
     from harness.ptx.text.conventions import spelled
 
@@ -140,10 +140,10 @@ def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> A
 
 
 def _check_order(case: Case, expressions: Sequence[str], constraints: str) -> None:
-    """Raise DerivationError where a CUDA statement names the case's arguments in another order than the case.
+    """Raise DerivationError if a CUDA statement names the case's arguments in another order than the case.
 
-    constraints: LLVM's. An operand `+r` has one expression for the output and for the input that is tied to it: the
-    name of either will do, as the case gives them two.
+    constraints: LLVM's. An operand `+r` has one expression for the output and for the input tied to it. It may be the
+    name of either, because the case has two names for them.
     """
     names = [*case.outputs, *case.inputs]
     if len(expressions) != len(names):
@@ -166,7 +166,7 @@ def _arguments(case: Case) -> tuple[list[Format], list[Format]]:
 
 
 def _registers(fmt: Format, pack: int) -> int:
-    """How many registers Triton gives `pack` elements."""
+    """How many registers Triton uses for `pack` elements."""
     return pack if fmt.unit_bits >= 32 else -(-pack * fmt.unit_bits // 32)
 
 
@@ -187,7 +187,7 @@ def derive_constraints(case: Case, pack: int) -> str:
 def operand_bits(instruction: InstructionText) -> tuple[int, int]:
     """The width in bits of the destination and of the sources, from the type suffixes.
 
-    Raises DerivationError where the opcode has no type, or its sources are of several widths.
+    Raises DerivationError if the opcode has no type, or its sources have several widths.
     """
     if instruction.opcode.startswith(_PREDICATES):
         raise DerivationError(
@@ -246,7 +246,7 @@ def derive(case: Case, text: str, pack: int) -> AsmForm:
 
 
 def _takes_two_elements(instruction: InstructionText, outputs: Sequence[Format], inputs: Sequence[Format]) -> bool:
-    """Whether it is a `cvt` of two elements of one input: $1 and $2 are then the first and the second of them."""
+    """Whether it is a `cvt` of two elements of one input; $1 and $2 are then the first and the second element."""
     numbers = sorted(instruction.operands[1:])
     one_of_each = len(outputs) == len(inputs) == 1
     return instruction.opcode.startswith("cvt.") and one_of_each and numbers == ["$1", "$2"]
@@ -255,7 +255,7 @@ def _takes_two_elements(instruction: InstructionText, outputs: Sequence[Format],
 def _pair_slots(instruction: InstructionText, made: Format, taken: Format, pack: int) -> list[_Slots]:
     to_bits, from_bits = operand_bits(instruction)
     if instruction.opcode.startswith("cvt.pack."):
-        to_bits *= 2  # the type is that of one of the two
+        to_bits *= 2  # the type suffix is that of one of the two
     if (to_bits, from_bits) != (2 * made.unit_bits, taken.unit_bits):
         raise DerivationError(
             f"{instruction.opcode} makes {to_bits} bits of two sources of {from_bits} bits; the case has elements of "
@@ -283,7 +283,7 @@ def _check_numbers(instruction: InstructionText, arguments: int) -> None:
 
 
 def _lanes(instruction: InstructionText, formats: Sequence[Format], widths: Sequence[int], pack: int) -> int:
-    """Elements that one execution covers: the same for every operand, or there is no elementwise form."""
+    """How many elements one execution covers. Raises DerivationError unless it is the same for every operand."""
     per_operand = [width / f.unit_bits for f, width in zip(formats, widths, strict=True)]
     if len(set(per_operand)) != 1 or per_operand[0] != int(per_operand[0]):
         described = ", ".join(
@@ -294,7 +294,7 @@ def _lanes(instruction: InstructionText, formats: Sequence[Format], widths: Sequ
             "write the packed forms out, with constraints= and pack="
         )
     lanes = int(per_operand[0])
-    shares_a_register = all(f.unit_bits < 32 for f in formats)  # the rest of a register may then stay undefined
+    shares_a_register = all(f.unit_bits < 32 for f in formats)  # other bits of a register may then stay undefined
     if pack % lanes and not (pack < lanes and shares_a_register):
         raise DerivationError(f"{instruction.opcode} works on {lanes} elements at a time; pack {pack} is no multiple")
     return lanes
@@ -304,8 +304,8 @@ def _lanes(instruction: InstructionText, formats: Sequence[Format], widths: Sequ
 class _Slots:
     """The operands that one argument supplies to the executions of a block.
 
-    direct: an operand is an asm register itself. Otherwise `parts` pieces of `piece` bits make or fill each register
-    of the other kind, by way of temporaries.
+    direct: each operand is an asm register. Otherwise moves through temporaries split or join registers: `parts` pieces
+    of `piece` bits for each wider register.
     """
 
     width: int  # bits of an operand of the instruction
@@ -324,7 +324,7 @@ class _Slots:
 
     @property
     def joined(self) -> int:
-        """Asm registers per operand, where operands are wider (f32x2 in a 64-bit register)."""
+        """Asm registers per operand, if operands are wider (f32x2 in a 64-bit register)."""
         return self.width // 32 if self.width > 32 and not self.direct else 0
 
     def name(self, argument: int, call: int) -> str:
@@ -349,7 +349,7 @@ class _Slots:
         ]
 
     def unpack(self, argument: int) -> list[str]:
-        """Bring an input's asm registers into the operands' width."""
+        """The moves from an input's asm registers to operands of the instruction's width."""
         if self.direct:
             return []
         moves = self._moves(argument)
@@ -358,7 +358,7 @@ class _Slots:
         return [f"mov.b32 {narrow}, {wide};" for wide, narrow in moves]
 
     def pack_up(self, argument: int) -> list[str]:
-        """Bring an output's operands into the asm registers."""
+        """The moves from an output's operands to its asm registers."""
         if self.direct:
             return []
         moves = self._moves(argument)

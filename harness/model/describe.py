@@ -1,4 +1,4 @@
-"""What records say of a case and its variants, so that a report needs no case file."""
+"""The descriptions of a case and its variants in records, so that a report needs no case file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.records import CaseInfo, VariantInfo
 
 
 def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
-    """The record of a case. `path` is how the file is to be named, relative to where the run was started."""
+    """The record of a case. path: the file's path, relative to the folder in which the run was started."""
     case = loaded.case
     return CaseInfo(
         case=loaded.name,
@@ -42,7 +42,7 @@ def reference_name(reference: object) -> str:
 
 
 def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
-    """The record of a variant: its policies as they are in force, and its asm as it is run."""
+    """The record of a variant: its effective policies, and its asm in the form that runs."""
     policy = policies(loaded.case, variant)
     expected = variant.expected_failure
     texts, constraints = {}, {}
@@ -88,13 +88,13 @@ def _elsewhere(variant: Variant) -> Iterator[str]:
 
 
 def _bound(policy: Policies) -> float | None:
-    """The largest ulp bound of any output; None where a policy is not in ulp."""
+    """The largest ulp bound of any output; None if a policy is not in ulp."""
     kinds = {m.kind for m in policy.match.values()}
     return float(max(m.bound for m in policy.match.values())) if kinds <= {"exact", "ulp"} else None
 
 
 def _line(loaded: LoadedCase, variant: Variant) -> int:
-    """The line of the case file on which the variant's name stands first, inside the case that has it."""
+    """The first line with the variant's name inside its case in the case file."""
     name = next(n for n, v in loaded.case.variants.items() if v is variant)
     try:
         lines = loaded.path.read_text(encoding="utf-8").splitlines()
@@ -112,6 +112,6 @@ def _meets(policy: Policies) -> str:
 
 
 def ftz_words(ftz: Mapping[str, FtzPolicy]) -> str:
-    """`required`, or by name where they differ: `b required, a never`."""
+    """`required`, or by name if they differ: `b required, a never`."""
     words = set(ftz.values())
     return words.pop() if len(words) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())

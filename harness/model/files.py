@@ -1,8 +1,8 @@
-"""The one rule for which Python files hold cases, used by pytest, `ptxdiff list` and `ptxdiff run`.
+"""The rule for which Python files hold cases, for pytest, `ptxdiff list` and `ptxdiff run`.
 
-A case file lies in a folder named `cases`, at any depth. A leading underscore in the name of a file, or of a folder on
-the way to it, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` is ignored where no file in
-it uses the harness. This module imports little, because pytest loads it in projects that have no cases.
+A case file lies in a folder named `cases`, at any depth. A leading underscore in the name of the file, or of a folder
+between, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` in which no file uses the harness is
+ignored. This module imports little, because pytest loads it in projects that have no cases.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 
 FOLDER = "cases"
 
-# The folders that pytest does not enter where its setting `norecursedirs` is not changed.
+# The folders that pytest does not enter by default (setting `norecursedirs`).
 NOT_ENTERED = (".*", "_*", "*.egg", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 
-# The files that pytest collects tests from where its setting `python_files` is not changed.
+# The files from which pytest collects tests by default (setting `python_files`).
 TEST_FILES = ("test_*.py", "*_test.py")
 
 _HARNESS = "harness"
 
 
 def hidden(path: Path, folder: Path) -> bool:
-    """Whether the file's name, or that of a folder between `folder` and it, says that it holds no case."""
+    """Whether the name of the file, or of a folder between `folder` and it, hides it."""
     *way, name = path.relative_to(folder).parts
     if name == "conftest.py" or name.startswith(("_", ".")):
         return True
@@ -35,18 +35,18 @@ def hidden(path: Path, folder: Path) -> bool:
 
 
 def folder_of(path: Path, root: Path) -> Path | None:
-    """The outermost folder named `cases` that holds a file. Above `root`, only the file's own folder counts."""
+    """The outermost folder named `cases` that contains a file. Above `root`, only the file's own folder counts."""
     found = [p for p in path.parents if p.name == FOLDER and (p == path.parent or p.is_relative_to(root))]
     return found[-1] if found else None
 
 
 def below(folder: Path) -> list[Path]:
-    """The Python files below a folder that are not hidden, in order of name."""
+    """The Python files below a folder that are not hidden, sorted by name."""
     found: list[Path] = []
     seen: set[str] = set()
     for here, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
-        if real in seen:  # a link to a folder above it
+        if real in seen:  # a link to a parent folder
             folders.clear()
             continue
         seen.add(real)
@@ -56,7 +56,7 @@ def below(folder: Path) -> list[Path]:
 
 
 def case_files(folder: Path) -> list[Path]:
-    """The case files of a folder: those in folders named `cases`, or all its files where there is no such folder.
+    """The case files of a folder: those in folders named `cases`, or all its files if there is no such folder.
 
     A test module is one of them only if it uses the harness.
     """
@@ -81,7 +81,7 @@ def is_ours(folder: Path, root: Path) -> bool:
 
 
 def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether a file imports the harness, itself or through modules below one of `roots`. Executes nothing."""
+    """Whether a file imports the harness, directly or through modules below one of `roots`. Executes nothing."""
     roots = [Path(os.path.abspath(root)) for root in roots]
     waiting, seen = [path], {path}
     while waiting:
@@ -95,7 +95,7 @@ def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """The full names of what a file imports. Of a file that is no valid Python: the harness, if it imports that."""
+    """The full names of a file's imports. For a file that is not valid Python: the harness, if its text imports it."""
     try:
         text = path.read_bytes()
         if b"import" not in text:
@@ -103,7 +103,7 @@ def _imports(path: Path) -> Iterator[str]:
         tree = ast.parse(text)
     except OSError:
         return
-    except (SyntaxError, ValueError):  # pytest, or the loader, tells what is wrong with it
+    except (SyntaxError, ValueError):  # pytest, or the loader, reports the error
         if re.search(rb"(?m)^\s*(from|import)\s+harness\b", text):
             yield _HARNESS
         return
@@ -116,7 +116,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _modules(name: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """The files of a module that lies below one of the roots."""
+    """The files of a module below one of the roots."""
     relative = Path(*name.split("."))
     for base in dict.fromkeys([*roots, *map(Path, sys.path)]):
         for path in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):

@@ -2,8 +2,8 @@
 
 The object called `case` has the file's stem as its name; any other is `stem.attribute`. Cases in a list, a tuple or a
 dict that is bound to a name are `stem.attribute.0` or `stem.attribute.key`; one that also has a name of its own is not
-repeated. A leading underscore in a name hides the object bound to it. Modules are loaded under a name made from their
-path, so that files of the same name in two folders stay separate modules.
+repeated. A leading underscore in a name hides the object bound to it. A module's name is derived from its path, so that
+files with the same name in two folders are separate modules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.model.variants import CaseError
 
 @dataclass(frozen=True)
 class LoadedCase:
-    """A case with where it came from. title: the first line of its file's docstring."""
+    """A case with its name and file. title: the first line of its file's docstring."""
 
     case: Case
     name: str
@@ -41,7 +41,7 @@ class LoadedCase:
 def load(path: Path) -> list[LoadedCase]:
     """The cases of a file, in the order in which they are bound.
 
-    Raises CaseError where the file binds none, and where it cannot be executed, with the line at fault.
+    Raises CaseError if the file binds none, or if it cannot be executed, with the line at fault.
     """
     if found := cases_of(path):
         return found
@@ -52,11 +52,14 @@ def load(path: Path) -> list[LoadedCase]:
 
 
 def cases_of(path: Path) -> list[LoadedCase]:
-    """The cases of a file, or none. Raises CaseError where the file cannot be executed, with the line at fault."""
+    """The cases of a file, which may be none.
+
+    Raises CaseError if the file cannot be executed, with the line at fault.
+    """
     try:
         module = load_module(path)
         found = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
-    except (Exception, SystemExit) as e:  # a file that calls sys.exit would end whoever loads it, with its exit code
+    except (Exception, SystemExit) as e:  # a file that calls sys.exit would otherwise end this process
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
     title = (inspect.getdoc(module) or "").partition("\n")[0]
     return [
@@ -68,7 +71,7 @@ def cases_of(path: Path) -> list[LoadedCase]:
 def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:
     """The cases that a module's namespace binds, by attribute; those in containers by attribute and keys, with dots.
 
-    Raises CaseError where two have one name, or a key makes no name.
+    Raises CaseError if two have the same name, or if a key cannot be part of a name.
     """
     public = {name: value for name, value in namespace.items() if not name.startswith("_")}
     known = {id(value) for value in public.values() if isinstance(value, Case)}
@@ -89,7 +92,7 @@ def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:
 
 
 def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Case]]:
-    """The cases in a container and in the containers in it, each with its keys. above: the containers around it."""
+    """The cases in a container and its inner containers, each with its keys. above: the containers around it."""
     if isinstance(value, Case):
         yield (), value
     elif isinstance(value, list | tuple | dict) and id(value) not in above:
@@ -99,7 +102,7 @@ def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _word(name: str, key: Any) -> str:
-    """A key as a part of a name, with every character but letters, digits and underscores replaced by an underscore."""
+    """A key as a part of a name: every character except letters, digits and underscores becomes an underscore."""
     word = re.sub(r"\W+", "_", str(key)) if isinstance(key, str | int) else ""
     if not word:
         raise CaseError(f"{name}[{key!r}] is a Case, and its key makes no name; use a string or a number as key")
@@ -117,7 +120,7 @@ def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """`cases/rcp.py:12`: the innermost line of the case file that an error went through."""
+    """`cases/rcp.py:12`: the innermost line of the case file in an error's traceback."""
     if isinstance(error, SyntaxError) and error.lineno and error.filename == str(path.resolve()):
         return f"{path}:{error.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path.resolve())]
@@ -125,7 +128,7 @@ def _place(path: Path, error: BaseException) -> str:
 
 
 def _words(path: Path, error: BaseException) -> str:
-    """The message of a CaseError; of any other error, its type, message and place."""
+    """The message of a CaseError; for any other error, its type, message and place."""
     if isinstance(error, CaseError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -135,21 +138,21 @@ def _words(path: Path, error: BaseException) -> str:
 
 
 def load_module(path: Path) -> ModuleType:
-    """The file as a module, executed once a process; its folder is a package, and not on sys.path."""
+    """The file as a module, executed once per process; its folder is a package and is not on sys.path."""
     path = path.resolve()
-    name = f"case_{hashlib.sha256(path.name.encode()).hexdigest()[:8]}"  # a stem may hold a dot
+    name = f"case_{hashlib.sha256(path.name.encode()).hexdigest()[:8]}"  # a stem may contain a dot
     return sys.modules.get(module_name(path, name)) or execute_file(path, name)
 
 
 def in_folder(folder: Path, faults: list[CaseError] | None = None) -> list[LoadedCase]:
-    """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name.
+    """The cases of all case files of a folder. Raises CaseError, also if two have the same name.
 
-    faults: takes the errors instead, one for each file that has one; the cases of the other files are returned.
+    faults: a list that receives the errors instead, one for each such file; the cases of the other files are returned.
     """
     found: list[LoadedCase] = []
     named: dict[str, Path] = {}
     for file in files.case_files(folder):
-        tests = files.is_test_file(file, files.TEST_FILES)  # pytest runs what else is in it
+        tests = files.is_test_file(file, files.TEST_FILES)  # pytest runs its tests
         with noted(faults):
             for loaded in cases_of(file) if tests else load(file):
                 claim(named, loaded)
@@ -159,7 +162,7 @@ def in_folder(folder: Path, faults: list[CaseError] | None = None) -> list[Loade
 
 @contextlib.contextmanager
 def noted(faults: list[CaseError] | None) -> Iterator[None]:
-    """Keep the CaseError of the block in `faults` and go on; without such a list it is raised."""
+    """Append the CaseError of the block to `faults` and go on; without a list it is raised."""
     try:
         yield
     except CaseError as error:

@@ -1,9 +1,9 @@
-"""Match policies: which results count as equal to the reference's.
+"""Match policies: which results are accepted as equal to the reference's.
 
-A bound in ulp or a relative one applies between two finite, nonzero numbers of one sign and to nothing else; an
-absolute one between any two finite numbers, zeros included. NaN, infinities, the sign of a zero beside a zero, the
-crossing between the largest finite number and infinity, and under the first two bounds that between the smallest
-subnormal and zero follow rules of their own, so that a special value never passes by tolerance.
+A bound in ulp or a relative bound applies only between two finite, nonzero numbers of one sign; an absolute bound
+applies between any two finite numbers, including zeros. Other rules decide NaN, infinities, zeros that differ in sign,
+and overflow to infinity; under the first two bounds also underflow to zero. So a special value never passes by
+tolerance.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FTZ_POLICIES = ("required", "allowed", "never")
 
 
 class DomainError(ValueError):
-    """A domain whose predicate cannot be evaluated; the message names the domain and what went wrong."""
+    """The predicate of a domain cannot be evaluated; the message names the domain and the error."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A stated set of inputs.
+    """A set of inputs with a description.
 
-    `text` is what reports print. `predicate` takes the inputs' values by name as numpy float64 arrays (exact for
+    `text`: the description in reports. `predicate`: takes the inputs' values by name as numpy float64 arrays (exact for
     every format up to 64-bit floats; integers beyond 2^53 are rounded) and returns a boolean array.
     """
 
@@ -38,10 +38,10 @@ class Domain:
     predicate: Callable[[Mapping[str, Any]], Any]
 
     def holds(self, values: Mapping[str, Any]) -> Any:
-        """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings.
+        """The predicate as a numpy boolean array; overflow and invalid operations in it give no warnings.
 
-        The predicate cannot change what it is given: the mapping and its arrays are read-only. Raises DomainError where
-        it raises, or gives another number of truth values than there are inputs.
+        The mapping and its arrays are read-only, so the predicate cannot change them. Raises DomainError if the
+        predicate raises, or returns another number of booleans than there are inputs.
         """
         import numpy as np
 
@@ -62,7 +62,7 @@ class Domain:
         return np.broadcast_to(found, shape)
 
     def __and__(self, other: Domain) -> Domain:
-        """The inputs that lie in both. Raises ValueError for `generated`, which is no set of values."""
+        """The inputs in both domains. Raises ValueError for `generated`, which is no set of values."""
         if isinstance(self, Generated) or isinstance(other, Generated):
             raise ValueError("generated says where an input comes from, not where it lies: it stands alone in where=")
         return Domain(f"{self.text} and {other.text}", lambda v: self.predicate(v) & other.predicate(v))
@@ -79,7 +79,7 @@ such as the slots of a cache or the offsets of rows, that edges and random bits 
 
 
 def read_only(array: Any) -> Any:
-    """A numpy array that cannot be written to, on the same memory: what functions of a case are given."""
+    """A read-only numpy array on the same memory, for functions of a case."""
     import numpy as np
 
     view = np.asarray(array).view()
@@ -93,7 +93,8 @@ def finite(name: str) -> Domain:
 
 
 def magnitude(name: str, low: float, high: float) -> Domain:
-    """The inputs with low <= |name| <= high, and zero, infinities and NaN: specials have rules, not ranges."""
+    """The inputs with low <= |name| <= high, and zero, infinities and NaN, which always belong because they have their
+    own rules."""
     low, high = _range("magnitude", name, low, high)
     if high < 0:
         raise ValueError(f"magnitude({name!r}, {low:g}, {high:g}) holds nothing: a magnitude is at least 0")
@@ -113,7 +114,7 @@ def between(name: str, low: float, high: float) -> Domain:
 
 
 def _range(function: str, name: str, low: float, high: float) -> tuple[float, float]:
-    """The bounds as float64. Raises ValueError where they are no range of finite numbers."""
+    """The bounds as float64. Raises ValueError unless they are a range of finite numbers."""
     written = f"{function}({name!r}, {low!r:.40}, {high!r:.40})"
     try:
         if isinstance(low, str) or isinstance(high, str):
@@ -129,7 +130,7 @@ def _range(function: str, name: str, low: float, high: float) -> tuple[float, fl
 
 
 def _special(values: Any) -> Any:
-    """Zero, infinity or NaN: only of a finite number is v - v zero."""
+    """Whether values are zero, infinite or NaN. (v - v is zero only for finite v.)"""
     return (values == 0) | (values - values != 0)
 
 
@@ -137,16 +138,14 @@ def _special(values: Any) -> Any:
 class Match:
     """How far a result may lie from the reference.
 
-    kind: "exact" (equal codes), "ulp" (at most `bound` steps on the output format's ordered line), "absolute" or
-    "relative" (at most `bound`, computed exactly in rationals near the limit).
-    on: where the bound is promised; elsewhere `outside` applies, and where that is None a difference is counted as
-    unchecked, never as passed.
-    zero_sign: "strict", or "any" where the specification leaves the sign of a zero result open.
-    overflow: whether a result within the bound of the first number beyond the largest finite one (where infinity
-    stands on the ordered line) may become infinite, or back.
-    underflow: whether a result within a bound in ulp, or a relative one, of zero may become the zero of its sign, or
-    back. An absolute bound covers that by itself.
-    source: where the bound comes from.
+    kind: "exact" (equal codes), "ulp" (ordinals in the output format differ by at most `bound`), "absolute" or
+    "relative" (at most `bound`, computed exactly in rationals near the limit). on: the domain of the bound. Elsewhere
+    `outside` applies; if it is None, a difference there counts as unchecked, never as passed. zero_sign: "strict", or
+    "any" if the specification does not define the sign of a zero result. overflow: whether a result may be infinite
+    instead of finite, or the reverse, if the finite number is within the bound of the number that would follow the
+    largest finite one. underflow: whether a result may be the zero of its sign instead of a nonzero number, or the
+    reverse, if the number is within the ulp or relative bound of zero. An absolute bound includes that. source: the
+    source of the bound.
     """
 
     kind: Literal["exact", "ulp", "absolute", "relative"] = "exact"
@@ -203,20 +202,20 @@ def _bound(bound: float | Fraction) -> Fraction:
 
 
 def exact(**options: Any) -> Match:
-    """Equal bits (NaN by the NaN policy); options as the fields of `Match`."""
+    """Equal bits (NaN by the NaN policy); options are the fields of `Match`."""
     return Match(**options)
 
 
 def ulp(bound: int, **options: Any) -> Match:
-    """At most `bound` representable numbers away; options as the fields of `Match`."""
+    """At most `bound` ulps away; options are the fields of `Match`."""
     return Match("ulp", _bound(bound), **options)
 
 
 def absolute(bound: float | Fraction, **options: Any) -> Match:
-    """|result - reference| <= bound; options as the fields of `Match`."""
+    """|result - reference| <= bound; options are the fields of `Match`."""
     return Match("absolute", _bound(bound), **options)
 
 
 def relative(bound: float | Fraction, **options: Any) -> Match:
-    """|result - reference| <= bound * |reference|; options as the fields of `Match`."""
+    """|result - reference| <= bound * |reference|; options are the fields of `Match`."""
     return Match("relative", _bound(bound), **options)

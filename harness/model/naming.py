@@ -6,7 +6,7 @@
     cases/rcp.py::other::rn   rcp.other::rn                 a variant of a case that is not called `case`
     rcp::rcp.rn[sm_90a-emulator]                            on one target by one backend
 
-A file is looked for where the user stands, then in ./cases. Only the files that a word may mean are loaded.
+A file is searched for in the current folder, then in ./cases. Only files that a word may mean are loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|ass
 class Named:
     """A case and its selected variants: all of them, or one.
 
-    target, backend: where the words say so; "" elsewhere. whole: whether no variant was named.
+    target, backend: those in the words, or "". whole: whether no variant was named.
     """
 
     loaded: LoadedCase
@@ -50,7 +50,7 @@ class Named:
 def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
     """The cases that words of the command line name, in order. Raises CaseError with the names that exist.
 
-    faults: takes the errors of files that cannot be loaded; the cases of the others are returned.
+    faults: a list that receives the errors of files that cannot be loaded; the cases of the others are returned.
     """
     found: list[Named] = []
     last: list[Named] = []
@@ -69,7 +69,7 @@ def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[N
 
 
 def one_variant(words: Sequence[str]) -> Named:
-    """The one variant that some words name. Raises CaseError where they name none, or several."""
+    """The only variant that some words name. Raises CaseError if they name none or several."""
     found = [replace(n, variants=(v,), whole=False) for n in named(words) for v in n.variants]
     if len(found) != 1:
         there = ", ".join(f"{n.loaded.name}::{n.variants[0]}" for n in found)
@@ -78,7 +78,7 @@ def one_variant(words: Sequence[str]) -> Named:
 
 
 def agreed(option: str, asked: str | None, said: str) -> str | None:
-    """The value of an option that the name may also contain. Raises CaseError where the two differ."""
+    """The value of an option that the name may also contain. Raises CaseError if the two differ."""
     if asked is not None and said and asked != said:
         raise CaseError(f"{option} {asked}, and the name says {said}; leave one of them out")
     return asked if asked is not None else said or None
@@ -95,7 +95,7 @@ def _placed(word: str) -> tuple[str, str, str]:
 
 
 def _is_a_place(word: str) -> bool:
-    """Whether a word names a file, a folder or a case, rather than a variant of the word before it."""
+    """Whether a word names a file, a folder or a case, instead of a variant of the previous word."""
     place = word.partition("::")[0]
     return place.endswith(".py") or Path(place).is_dir() or bool(_cases_called(place))
 

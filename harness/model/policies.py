@@ -1,4 +1,4 @@
-"""The policies of a variant: its own, and its case's where it states none."""
+"""The policies of a variant: its own, or its case's if it states none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.model.variants import Differs, FtzPolicies, Meets, Reference, Varia
 
 @dataclass(frozen=True)
 class Policies:
-    """The policies in force for one variant, with the case's filled in."""
+    """The effective policies of one variant, including its case's."""
 
     reference: Reference
     match: Mapping[str, Match]
@@ -33,13 +33,14 @@ class Policies:
 
 
 def differs_on(variant: Variant, target: str) -> str:
-    """The declared reason why a variant gives other bits on a target; "" where none is declared."""
+    """The declared reason why a variant gives other bits on a target; "" if none is declared."""
     found = _declared(variant, target)
     return found if isinstance(found, str) else ""
 
 
 def variant_on(variant: Variant, target: str) -> Variant:
-    """The variant as it is judged on a target: with the reference that `differs=` has for it. Always the same object.
+    """The variant for judging on a target: with the reference from `differs=`, if any. Equal arguments give the same
+    object.
 
     A variant with another reference is another variant, so no cache of a variant's results needs the target in its key.
     """
@@ -61,7 +62,7 @@ def _declared(variant: Variant, target: str) -> str | Differs:
 
 
 def policies(case: CaseDeclaration, variant: Variant) -> Policies:
-    """The case's policies with the variant's own laid over them."""
+    """The variant's policies, completed with the case's."""
     match = case.match if variant.match is None else variant.match
     ftz = case.ftz if variant.ftz is None else variant.ftz
     arguments = {**case.inputs, **case.outputs}
@@ -81,7 +82,7 @@ def policies(case: CaseDeclaration, variant: Variant) -> Policies:
 
 
 def ftz_of(ftz: FtzPolicies, name: str) -> FtzPolicy:
-    """The word for one name; names that a mapping leaves out are "never"."""
+    """The ftz policy of one name; names missing in a mapping are "never"."""
     return ftz.get(name, "never") if isinstance(ftz, Mapping) else ftz
 
 

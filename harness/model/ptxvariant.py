@@ -1,4 +1,4 @@
-"""A kernel given as PTX, whatever compiler wrote it: nvcc, CuTe DSL, tilelang, numba-cuda, Inductor or Triton."""
+"""A kernel given as PTX from any compiler: nvcc, CuTe DSL, tilelang, numba-cuda, Inductor or Triton."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WARP = 32
 
 @dataclass(frozen=True, kw_only=True)
 class PtxVariant(LaunchedVariant):
-    """A kernel of a PTX module with its own launch.
+    """A kernel of a PTX module and its launch.
 
     text: the module. entry: the kernel's name; "" for the only one. block: threads along x, y and z. shared: bytes of
-    dynamic shared memory. parameters: what each parameter of the kernel is given, in order: the name of an input, an
+    dynamic shared memory. parameters: the argument for each parameter of the kernel, in order: the name of an input, an
     output, a size or a value of `meta`, or a number, or bytes for a structure.
     """
 
@@ -41,17 +41,17 @@ def ptx(
     meta: Mapping[str, Any] | None = None,
     **policies: Any,
 ) -> PtxVariant:
-    """A variant that is a kernel in PTX, launched as its compiler's user would launch it.
+    """A variant that is a kernel in PTX.
 
-    text_or_path: the text of a module, or the path of a file that holds it; a relative one is looked for beside the
-    file that calls this. entry: the kernel's name, where the module has several.
-    grid: blocks along x, y and z, integers or expressions such as "ceil(n/256)", or a function of all sizes and values
-    of `meta` to these (elementwise cases have the size n).
+    text_or_path: the text of a module, or the path of a file that holds it; a relative path is relative to the file
+    that calls this. entry: the kernel's name, if the module has several. grid: blocks along x, y and z, integers or
+    expressions such as "ceil(n/256)", or a function of all sizes and values of `meta` to these (elementwise cases have
+    the size n).
     block: threads along x, y and z. shared: bytes of dynamic shared memory.
     parameters: for each parameter of the kernel, in order: the name of an input or output (its address; the value of a
     scalar), of a size or of a value in `meta`, or a number, or bytes for a structure.
-    Further keywords are the fields of `Variant`. Raises CaseError for a file that cannot be read, and for sizes that
-    are none.
+    Further keywords are the fields of `Variant`. Raises CaseError for a file that cannot be read, and for invalid
+    sizes.
     """
     threads = _sizes("block", block)
     if math.prod(threads) % WARP:
@@ -75,7 +75,7 @@ _HARNESS = Path(__file__).resolve().parents[1]
 
 
 def _caller() -> Path:
-    """The folder of the file that calls us: of the first frame outside the harness."""
+    """The folder of the calling file: that of the first frame outside the harness."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).resolve().is_relative_to(_HARNESS):
         frame = frame.f_back
@@ -83,7 +83,7 @@ def _caller() -> Path:
 
 
 def _sizes(word: str, given: Any) -> tuple[int, int, int]:
-    """One to three sizes, filled up with ones."""
+    """One to three sizes, extended with ones to three."""
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not 1 <= len(sizes) <= 3 or any(isinstance(s, bool) or not isinstance(s, int) or s < 0 for s in sizes):
         raise CaseError(f"{word}={given!r}: give one to three whole numbers")

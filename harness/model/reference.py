@@ -1,4 +1,4 @@
-"""Calls of a case's reference, from codes to codes, with checked results. No reference can change another's inputs."""
+"""Call a case's reference on codes and check its results. No reference can change another's inputs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from references.formats import Format
 
 
 class ReferenceFault(RuntimeError):
-    """A reference that raised, or returned something other than codes; the message names what was expected."""
+    """A reference raised, or did not return codes; the message says what was expected."""
 
 
 def in_words(reference: Reference) -> str:
-    """A reference as messages name it: `reference adds`, and `the reference` where the function is called so."""
+    """The name of a reference in messages: `reference adds`, or `the reference` if the function is called
+    `reference`."""
     name = getattr(reference, "__qualname__", repr(reference))
     return "the reference" if name == "reference" else f"reference {name}"
 
 
 def _line_of(reference: Reference, error: Exception) -> str:
-    """Where a reference was when it raised: the last line of its own file, which may have called another's function."""
+    """The line of a reference's file at which it raised, or at which it called the function that did."""
     code = getattr(inspect.unwrap(getattr(reference, "func", reference)), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if code is not None and f.filename == code.co_filename]
@@ -36,7 +37,7 @@ def _line_of(reference: Reference, error: Exception) -> str:
 
 
 def runs_on_host(reference: Reference) -> bool:
-    """Whether a reference takes numpy arrays, and so cannot follow its inputs to a device."""
+    """Whether a reference takes numpy arrays, and so cannot run on a device."""
     return any(getattr(r, "runs_on", "torch") != "torch" for r in alternatives(reference))
 
 
@@ -52,12 +53,12 @@ def flushes_itself(reference: Reference) -> bool:
 def apply_reference(
     case: Case, reference: Reference, codes: Mapping[str, Codes], flushing: bool = False
 ) -> dict[str, Codes]:
-    """One evaluation of a reference: codes by input name to codes by output name.
+    """Evaluate a reference once: takes codes by input name and returns codes by output name.
 
     flushing: the reference flushes its results (`flushes_itself`).
-    The reference gets arrays of its own: a torch tensor is a copy, which it may change; a numpy array is read-only.
-    What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it
-    raises, or returns another number, shape or range of codes than the case declares.
+    Torch tensors are copies, which the reference may change; numpy arrays are read-only. Its results are copied too, so
+    it may return the same buffer every time. Raises ReferenceFault if it raises, or returns another number, shape or
+    range of codes than the case declares.
     """
     name = in_words(reference)
     arguments: Sequence[Any]

@@ -1,7 +1,7 @@
 """Sets of GPU architectures, as a case declares them.
 
-The table lists the architectures that PTX ISA 9.x names and that a Triton of today can aim at. Which of them the
-installed compilers really serve is probed (`harness.triton.targets`); this module only gives names and order.
+The table lists the architectures that PTX ISA 9.x names and for which current Triton can compile.
+`harness.triton.targets` probes which of them the installed compilers support; this module has only names and order.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# In order of compute capability; sm_101 is CUDA 12's name of what CUDA 13 calls sm_110. From 9.0 on Triton compiles
-# for the architecture-specific target, suffix `a`.
+# In order of compute capability; sm_101 is CUDA 12's name of CUDA 13's sm_110. From 9.0 on Triton compiles for the
+# architecture-specific target (suffix `a`).
 KNOWN = (
     "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90a",
     "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a",
@@ -25,11 +25,11 @@ _INTRODUCED = {
     "9.0": "sm_88 sm_110 sm_110a sm_110f",
 }  # fmt: skip
 INTRODUCED = {name: version for version, names in _INTRODUCED.items() for name in names.split()}
-"""The first version of the PTX ISA that has a target, by the target's name; without targets that it does not list."""
+"""The first version of the PTX ISA that has a target, by the target's name, for the targets that it lists."""
 
 
 def version_number(version: str) -> tuple[int, ...]:
-    """A version as numbers that compare: (8, 10) is behind (8, 8)."""
+    """A version as a tuple of numbers, for comparison: (8, 10) > (8, 8)."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -52,7 +52,7 @@ def normal(name: str) -> str:
 
 @dataclass(frozen=True)
 class TargetSet:
-    """An immutable set of targets with the phrase it was declared by."""
+    """An immutable set of targets, with the text of its declaration."""
 
     names: frozenset[str]
     text: str
@@ -77,7 +77,7 @@ def only(*targets: str) -> TargetSet:
 
 
 def since(target: str) -> TargetSet:
-    """This target and every one of a higher compute capability."""
+    """This target and every target of a higher compute capability."""
     first = capability(normal(target))
     return TargetSet(frozenset(t for t in KNOWN if capability(t) >= first), f"{normal(target)} and later")
 
@@ -87,7 +87,7 @@ NONE = TargetSet(frozenset(), "no target")
 
 
 def target_set(value: TargetSet | str | Iterable[str]) -> TargetSet:
-    """A declaration in any of its spellings: a TargetSet, one name, or several."""
+    """The set for a declaration: a TargetSet, one name, or several."""
     if isinstance(value, TargetSet):
         return value
     return only(value) if isinstance(value, str) else only(*value)

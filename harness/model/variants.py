@@ -1,6 +1,6 @@
-"""The variants of a case: inline PTX, plain Triton, whole kernels, and what each may state for itself.
+"""The variants of a case (inline PTX, plain Triton, whole kernels), and the fields that each may state.
 
-References see torch tensors, or numpy arrays where marked with `numpy_reference`.
+References get torch tensors, or numpy arrays if marked with `numpy_reference`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MatchPolicy = Match | Mapping[str, Match]
 FtzPolicies = FtzPolicy | Mapping[str, FtzPolicy]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What a failure can be diagnosed as, beyond its class of difference. `harness.running.diagnosis` tests for each by
-# reproducing the wrong bits.
+# Diagnoses of failures, besides the class of difference. `harness.running.diagnosis` tests each by reproducing the
+# wrong bits.
 CLOBBER = "missing early clobber"
 REVERSED = "results reversed within registers"
 UNDEFINED = "undefined bits stored"
@@ -32,11 +32,11 @@ DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED, PTXAS)
 
 
 COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
-"""How a Triton build may be called."""
+"""Valid names of a Triton build."""
 
 
 class CaseError(ValueError):
-    """A case that contradicts itself; the message names the case's part and what to write instead."""
+    """A case contradicts itself; the message names the part of the case and what to write instead."""
 
 
 def numpy_reference(function: F) -> F:
@@ -46,10 +46,10 @@ def numpy_reference(function: F) -> F:
 
 
 def either(*references: Reference) -> Reference:
-    """Several specifications, of which an implementation may meet any, element by element.
+    """Several specifications; each element must meet one of them.
 
-    For what the specification leaves open, such as whether a multiplication and an addition are contracted. Messages
-    show the first one's answer.
+    Use it for results that the specification does not define, such as whether a multiplication and an addition are
+    contracted. Messages show the first one's answer.
     """
 
     def first(*codes: Any) -> Any:
@@ -61,14 +61,14 @@ def either(*references: Reference) -> Reference:
 
 
 def alternatives(reference: Reference) -> tuple[Reference, ...]:
-    """The specifications behind a reference: one, or those given to `either`."""
+    """The specifications of a reference: one, or those given to `either`."""
     found: tuple[Reference, ...] = getattr(reference, "alternatives", (reference,))
     return found
 
 
 @dataclass(frozen=True)
 class Meets:
-    """A promise about the case's own reference, for a variant that has another: `match` holds on `on`."""
+    """For a variant with its own reference: it also meets the case's reference, within `match` on the domain `on`."""
 
     on: Domain
     match: Match
@@ -76,7 +76,7 @@ class Meets:
 
 @dataclass(frozen=True)
 class Differs:
-    """Other bits on a target, with the reason, and what is right there: results on that target are held to it."""
+    """Declares other bits on a target: the reason, and the reference by which results on that target are judged."""
 
     why: str
     reference: Reference
@@ -84,11 +84,11 @@ class Differs:
 
 @dataclass(frozen=True)
 class ExpectedFailure:
-    """A failure that is known, explained and wanted in the report: it must fail, and for the stated reason.
+    """A known and explained failure that the report should show: the variant must fail, and for the stated reason.
 
     diagnosis: one of `DIAGNOSES`; the failure counts as expected only when the diagnosis reproduces the wrong bits.
-    context: where it is expected, one context or several; in each of them that runs it must fail, elsewhere pass.
-    reason: what a reader of the report should know.
+    context: the context or contexts in which it is expected; it must fail in each of them that runs, and pass in all
+    others. reason: an explanation for readers of the report.
     """
 
     diagnosis: str
@@ -113,11 +113,11 @@ Ends = Literal["wrong", "crashed", "hung"]
 
 @dataclass(frozen=True, kw_only=True)
 class PtxasFailure(ExpectedFailure):
-    """A fault of ptxas that is known: by the assemblers named, machine code fails so, and by all others it is right.
+    """A known fault of ptxas: machine code of the named assemblers fails as stated, and that of all others is right.
 
-    assemblers: by name, such as "ptxas 12.9 -O3", which means that level of every 12.9: what they do to the variant:
-    "wrong" (their machine code gives other bits, on a GPU), "crashed" or "hung". A run with one of them in which
-    nothing fails so is a failure: the fault is gone.
+    assemblers: a mapping from a name such as "ptxas 12.9 -O3" (that level of every 12.9) to what happens: "wrong"
+    (their machine code gives other bits on a GPU), "crashed" or "hung". A run with one of them without this failure is
+    itself a failure, because the fault is gone.
     """
 
     assemblers: Mapping[str, Ends]
@@ -138,7 +138,7 @@ class PtxasFailure(ExpectedFailure):
 
 @dataclass(frozen=True)
 class AsmText:
-    """The asm of one pack factor as its author wrote it; `constraints` None means: derive them."""
+    """The asm of one pack factor as its author wrote it; if `constraints` is None they are derived."""
 
     text: str
     constraints: str | None = None
@@ -146,17 +146,16 @@ class AsmText:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """What all variants share; None means: as the case says.
+    """The fields that all variants have; None means the case's value.
 
-    reference: this variant's own specification, where the case's does not describe it; `meets` then states the
-    domain on which it must also meet the case's.
-    targets: where it must work. refused: where it must not assemble.
-    differs: targets on which it is known to give other bits than it should, each with the reason. It still runs there
-    and has to differ; the result is an expected failure, and a gate refuses bits that no baseline has accepted. With a
-    reference in place of the bare reason (`Differs`), the result is held to that reference, and passes or fails.
-    carry: output to input, for the loop context.
-    fusion: run with Triton's fusion of multiplications and additions on or off only; None runs both.
-    compiler: the name of the Triton build that compiles it (`--ptx-compiler NAME=PATH`); "" is as the case says.
+    reference: this variant's own specification, if the case's does not describe it; `meets` then states the domain on
+    which it must also meet the case's. targets: the targets on which it must work. refused: those on which it must not
+    assemble. differs: targets on which it is known to give wrong bits, each with the reason. It still runs there and
+    must differ; the result is an expected failure, and a gate refuses bits that no baseline has accepted. With a
+    `Differs` instead of the plain reason, the result is judged by the reference in it, and passes or fails. carry: a
+    mapping from output to input, for the loop context. fusion: run only with, or only without, Triton's fusion of
+    multiplications and additions; None runs both. compiler: the name of the Triton build that compiles it
+    (`--ptx-compiler NAME=PATH`); "" means the case's.
     """
 
     match: MatchPolicy | None = None
@@ -175,13 +174,13 @@ class Variant:
 
     @property
     def kind(self) -> str:
-        """The word that reports use: asm, plain or kernel."""
+        """The kind in reports: asm, plain, kernel or ptx."""
         return type(self).__name__.removesuffix("Variant").lower()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsmVariant(Variant):
-    """Inline PTX: one text for each pack factor, or one single-instruction text from which they are derived.
+    """Inline PTX: one text for each pack factor, or a single instruction from which they are derived.
 
     convention: how texts and constraints are written: "triton", "llvm" or "cuda", as `harness.emulate` takes them.
     """
@@ -201,11 +200,11 @@ class PlainVariant(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchedVariant(Variant):
-    """A whole kernel with its own launch.
+    """A whole kernel and its launch.
 
-    Its parameters are filled by name: inputs and outputs by pointer (scalars by value), sizes as integers, the rest
-    from `meta`. `grid` has one to three sizes, each an integer or an expression in names of sizes and meta values, such
-    as "ceil(N/BLOCK)"; or it is a function of the mapping of all these to such sizes.
+    Its parameters are filled by name: inputs and outputs with pointers (scalars with values), sizes with integers, the
+    others from `meta`. `grid` has one to three sizes, each an integer or an expression in names of sizes and meta
+    values, such as "ceil(N/BLOCK)"; or it is a function of the mapping of all these that returns such sizes.
     """
 
     grid: Callable[[Mapping[str, Any]], Any] | tuple[int | str, ...] | int | str
@@ -236,13 +235,13 @@ def asm(
     """A variant in inline PTX, as `tl.inline_asm_elementwise` takes it, or in another `convention`.
 
     "triton": `$0`, and a register holds several elements of less than 32 bits. "llvm", that of `llvm.inline_asm` in
-    MLIR: `$0`, and an operand holds one element, or as many as fill its register: the number of operands says which.
+    MLIR: `$0`, and an operand holds one element, or as many as fill its register, as the number of operands implies.
     "cuda", an asm statement of CUDA C++: `%0`, `%%`, constraints such as `'"=r"(y) : "r"(x)'`, operands as in "llvm".
-    Such a variant runs on every backend, for Triton between moves where its operands hold something else.
+    Such a variant runs on every backend; for Triton, moves are added if its operands have another layout.
 
-    One instruction without constraints or pack is derived for several pack factors (`packs`, by default 1, 2 and 4).
-    Longer asm belongs to one `pack` (1 if not given); a mapping gives a text, or a text with constraints, for each.
-    Constraints that are not given are derived from the formats, outputs as early clobbers. Further keywords are the
+    From one instruction without constraints or pack, forms for several pack factors are derived (`packs`, by default 1,
+    2 and 4). Longer asm belongs to one `pack` (1 if not given); a mapping gives a text, or a text with constraints, for
+    each. Missing constraints are derived from the formats, with outputs as early clobbers. Further keywords are the
     fields of `Variant`.
     """
     if convention not in CONVENTIONS:

@@ -12,6 +12,7 @@ mutant is one mechanical change. It is run at quick effort by the emulator, by t
 - *undecided*: it neither ran nor was refused, for a fault of the harness or an end of time.
 
 `instructions` shows where the words of asm stand, `asm` changes them, `inline` puts that into Triton functions,
-`source` changes references, `trial` runs one mutant, `settle` searches on for survivors that have other machine code
-(`machinecode`), `campaign` does all of a case, and `journal` keeps what is done.
+`kernels` changes the PTX of whole kernels, `source` changes references, `trial` runs one mutant, `settle` searches on
+for survivors that have other machine code (`machinecode`), `campaign` does all of a case, and `journal` keeps what is
+done.
 """

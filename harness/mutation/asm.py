@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.mutation.instructions import Word, Written, instructions
-from harness.ptx.text.nodes import Immediate, Name, Vector
+from harness.mutation.instructions import Word, Written, instructions, kernel_instructions
+from harness.ptx.text.nodes import Address, Immediate, Name, Vector
 from harness.ptx.text.types import TYPES
 
 Change = tuple[Word, str]
@@ -26,6 +26,18 @@ class AsmMutant:
     change: str
     text: str
     constraints: str
+
+
+@dataclass(frozen=True)
+class KernelMutant:
+    """One mistake in a kernel's PTX: the operator's name, what was changed, and the changed parts of the text.
+
+    The whole text is made when it is asked for: a kernel has thousands of mutants.
+    """
+
+    operator: str
+    change: str
+    changes: tuple[Change, ...]
 
 
 SUBSTITUTES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -109,6 +121,17 @@ def mutants(text: str, constraints: str, outputs: int) -> Iterator[AsmMutant]:
         if (changed, given) not in seen:
             seen.add((changed, given))
             yield AsmMutant(operator, _shown(text, changes) if changes else f"{constraints} -> {given}", changed, given)
+
+
+def kernel_mutants(text: str, entry: str | None = None) -> Iterator[KernelMutant]:
+    """Every mutant of a kernel in a PTX module. entry: the kernel's name; None for the only one. Raises PtxError."""
+    found, types = kernel_instructions(text, entry)
+    seen: set[tuple[Change, ...]] = set()
+    for one in found:
+        for operator, changes in (*_of_one(one), *_registers(one, found, types)):
+            if changes not in seen:
+                seen.add(changes)
+                yield KernelMutant(operator, _shown(text, changes), changes)
 
 
 def replaced(text: str, changes: tuple[Change, ...]) -> str:
@@ -285,6 +308,14 @@ def _negated(one: Written) -> Iterator[tuple[Change, ...]]:
             yield ((word, word.text[1:] if word.text.startswith("!") else f"!{word.text}"),)
 
 
+def _addresses(one: Written) -> Iterator[tuple[Change, ...]]:
+    """An access 16 bytes further on, which is aligned as before and may be another thread's."""
+    for word, node in zip(one.operands, one.node.operands, strict=False):
+        if isinstance(node, Address) and node.base is not None and not node.extra:
+            base = word.text.strip("[] ").split("+")[0].strip()
+            yield ((word, f"[{base}+{node.displacement + 16}]"),)
+
+
 _OPERATORS: tuple[tuple[str, Callable[[Written], Iterator[tuple[Change, ...]]]], ...] = (
     ("opcode", _opcode),
     ("operands swapped", _swapped),
@@ -297,6 +328,7 @@ _OPERATORS: tuple[tuple[str, Callable[[Written], Iterator[tuple[Change, ...]]]],
     ("byte selector", _selectors),
     ("lop3 table", _tables),
     ("predicate negated", _negated),
+    ("address", _addresses),
 )
 
 NAMES = (

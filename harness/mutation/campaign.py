@@ -17,8 +17,8 @@ from harness.model.codes import codes_of
 from harness.model.load import LoadedCase
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault, apply_reference
-from harness.model.variants import AsmVariant, CaseError, Reference
-from harness.mutation import asm, inline, source
+from harness.model.variants import AsmVariant, CaseError, KernelVariant, Reference
+from harness.mutation import asm, inline, kernels, source
 from harness.mutation.asm import AsmMutant
 from harness.mutation.settle import Search, Settlement, settle_asm, settle_reference
 from harness.mutation.source import SourceMutant, swapped
@@ -26,8 +26,10 @@ from harness.mutation.trial import Subject, Trial, mutated, texts_of, trial_of, 
 from harness.ptx.limits import KERNEL_SECONDS
 from harness.records import Mutation, Survivor
 from harness.running.plan import sets_of
+from harness.triton.spec import Digests
 
-SUBJECTS = ("asm", "reference")
+SUBJECTS = ("asm", "ptx", "reference")
+BY_DEFAULT = ("asm", "reference")
 T = TypeVar("T")
 
 
@@ -62,20 +64,22 @@ def mutate(
     names: Sequence[str],
     target: str,
     budget: Budget,
-    subjects: Collection[str] = SUBJECTS,
+    subjects: Collection[str] = BY_DEFAULT,
     earlier: Earlier = lambda subject, names: None,
 ) -> Iterator[Mutation]:
-    """The mutations of some variants of a case, each as it is done. subjects: "asm", "reference", or both."""
+    """The mutations of some variants of a case, each as it is done. subjects: some of SUBJECTS."""
     unfit: dict[str, str] = {}
+    digests: Digests = {}
 
     def why_unfit(subject: Subject, name: str) -> str:
         if name not in unfit:
             unfit[name] = subject.baseline(name)
         return unfit[name]
 
-    for name in names if "asm" in subjects else ():
-        subject = Subject(loaded, target, budget.limit)
-        yield earlier("asm", (name,)) or _of_variant(subject, name, budget, why_unfit)
+    for kind, of in (("asm", _of_variant), ("ptx", _of_compiled)):
+        for name in names if kind in subjects else ():
+            subject = Subject(loaded, target, budget.limit, digests)
+            yield earlier(kind, (name,)) or of(subject, name, budget, why_unfit)
     if "reference" not in subjects:
         return
     held: dict[int, tuple[Reference, list[str]]] = {}
@@ -85,7 +89,7 @@ def mutate(
     for given, users in held.values():
         found = earlier("reference", tuple(users))
         if found is None:
-            subject = Subject(loaded, target, budget.limit)
+            subject = Subject(loaded, target, budget.limit, digests)
             fit = [n for n in users if not why_unfit(subject, n)]
             found = _of_reference(subject, given, users, fit, budget)
         yield found
@@ -99,11 +103,52 @@ def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Su
     if isinstance(variant, AsmVariant):
         words = unfit(subject, name)
         return tally.done(words, started) if words else _of_asm(subject, name, variant, budget, tally)
+    if kernels.is_given(subject, name):
+        return _of_kernels(subject, name, budget, tally, unfit)
     blocks = inline.blocks_of(subject, name)
     words = blocks if isinstance(blocks, str) else unfit(subject, name)
     if words or isinstance(blocks, str):
         return tally.done(words, started)
     return _of_inline(subject, name, blocks, budget, tally)
+
+
+def _of_compiled(subject: Subject, name: str, budget: Budget, unfit: Callable[[Subject, str], str]) -> Mutation:
+    """The mutants of the PTX that Triton makes of a whole kernel. unfit: as in `_of_variant`."""
+    started = time.monotonic()
+    tally = _Tally(subject, "ptx", name)
+    if not isinstance(subject.case.variants[name], KernelVariant):
+        return tally.done("it is no kernel() of a whole-kernel case", started)
+    return _of_kernels(subject, name, budget, tally, unfit)
+
+
+def _of_kernels(
+    subject: Subject, name: str, budget: Budget, tally: _Tally, unfit: Callable[[Subject, str], str]
+) -> Mutation:
+    """The mutants of the PTX of a variant's kernels."""
+    started = time.monotonic()
+    from harness.ptx import PtxError
+
+    if words := unfit(subject, name):
+        return tally.done(words, started)
+    found = kernels.kernels_of(subject, name)
+    if isinstance(found, str):
+        return tally.done(found, started)
+    try:
+        every = list(kernels.placed_mutants(found))
+    except PtxError as e:
+        return tally.done(" ".join(str(e).split()), started)
+    subject = subject.limited(min(budget.limit, kernels.seconds_of(subject, name)))
+    survivors = []
+    for one in tally.some(every, budget):
+        trial = kernels.try_kernel(subject, name, one)
+        if trial.fate == "survived":
+            survivors.append(one)
+        else:
+            tally.add(one.mutant.operator, one.mutant.change, trial)
+    settled = kernels.settle_kernels(subject, name, survivors, budget.search)
+    for one, settlement in zip(survivors, settled, strict=True):
+        tally.settle(one.mutant.operator, one.mutant.change, settlement)
+    return tally.done("", started)
 
 
 def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:

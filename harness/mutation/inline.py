@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from harness.backends.compiled import compile_job
 from harness.jobs import Outcome
 from harness.judging.judge import Judgement
-from harness.model.compilers import compiler_of
 from harness.model.variants import KernelVariant, PlainVariant
 from harness.mutation.asm import AsmMutant, mutants
 from harness.mutation.machinecode import Code, job_of, machine_code, setups_of
 from harness.mutation.settle import Candidate, Inputs, Search, Settlement, judged_of, ran_as, settled
 from harness.mutation.trial import Subject, Trial, trial_of
 from harness.triton.compile import swapping
+from harness.triton.installation import NoTriton
 from harness.triton.spec import AsmSwap
 
 
@@ -37,16 +37,17 @@ Blocks = tuple[tuple[str, str], ...]
 def blocks_of(subject: Subject, name: str) -> Blocks | str:
     """Text and constraints of the inline asm in a variant's Triton functions, as compiled for the subject's target.
 
-    Words where there is none, or where the variant is not compiled from a Triton function here.
+    Words where there is none, or where no Triton function is compiled for the variant here.
     """
     variant = subject.case.variants[name]
     if not isinstance(variant, PlainVariant | KernelVariant):
         return "it has no asm of its own"
-    if compiler_of(subject.case, variant):
-        return "another Triton build compiles it"
     found: dict[tuple[str, str], None] = {}
     for setup in setups_of(subject, name):
-        compiled = compile_job(job_of(subject, name, setup))
+        try:
+            compiled = compile_job(job_of(subject, name, setup))
+        except NoTriton as e:  # the Triton build that compiles it
+            return str(e)
         if isinstance(compiled, Outcome):
             return f"it does not compile: {compiled.words}"
         found |= dict.fromkeys(compiled.compilation.asm)

@@ -1,4 +1,4 @@
-"""The instructions of an asm text with the places of their words, so that one word can be replaced by another."""
+"""The instructions of asm, or of a kernel in PTX, with the places of their words, so that these can be replaced."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.ptx.text.lexer import OPERAND, Token, tokenize
-from harness.ptx.text.llvmtext import expanded
+from harness.ptx.text.llvmtext import expanded, without_places
 from harness.ptx.text.nodes import CodeBlock, Declaration, Instruction, Source, Statement
-from harness.ptx.text.parser import parse_asm
+from harness.ptx.text.parser import parse_asm, parse_module
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,30 @@ def instructions(text: str) -> tuple[list[Written], dict[str, str]]:
     """
     tree, _ = parse_asm(text)
     source = Source(text)
-    tokens = tokenize(source, expanded(source, None, None))
+    return _found(tree, source, tokenize(source, expanded(source, None, None)))
+
+
+def kernel_instructions(text: str, entry: str | None = None) -> tuple[list[Written], dict[str, str]]:
+    """The same of a kernel in a PTX module, those of its inline asm included. entry: its name; None for the only one.
+
+    Raises PtxError where the text does not parse, or has no such kernel.
+    """
+    body = parse_module(text).kernel(entry).body
+    assert body is not None
+    source = Source(text)
+    return _found(body, source, tokenize(source, without_places(text)))
+
+
+def _found(block: CodeBlock, source: Source, tokens: list[Token]) -> tuple[list[Written], dict[str, str]]:
     starts = {token[2]: number for number, token in enumerate(tokens)}
-    nodes = list(_statements(tree))
-    types = {n.name: n.type for n in nodes if isinstance(n, Declaration)}
-    return [_written(text, source, tokens, starts[n.offset], n) for n in nodes if isinstance(n, Instruction)], types
+    nodes = list(_statements(block))
+    types: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, Declaration):
+            names = [node.name] if node.count is None else [f"{node.name}{k}" for k in range(node.count)]
+            types |= dict.fromkeys(names, node.type)
+    written = [_written(source, tokens, starts[n.offset], n) for n in nodes if isinstance(n, Instruction)]
+    return written, types
 
 
 def _statements(block: CodeBlock) -> Iterator[Statement]:
@@ -59,7 +78,9 @@ def _statements(block: CodeBlock) -> Iterator[Statement]:
             yield statement
 
 
-def _written(text: str, source: Source, tokens: list[Token], first: int, node: Instruction) -> Written:
+def _written(source: Source, tokens: list[Token], first: int, node: Instruction) -> Written:
+    text = source.text
+
     def span(begin: int, last: int) -> Word:
         """The text from one token to another."""
         start = source.original(tokens[begin][2])

@@ -30,6 +30,7 @@ from harness.mutation.source import SourceMutant, swapped
 from harness.mutation.trial import Subject
 from harness.records import Offender
 from harness.running.run import judge_job
+from harness.triton.spec import digests_from
 
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
@@ -129,7 +130,7 @@ def settle_reference(
 
         def judged(inputs: Inputs) -> Judgement | str:
             other = subject.fresh()
-            with swapped(mutant):
+            with swapped(mutant), digests_from(subject.digests):
                 for name in names:
                     variant = other.case.variants[name]
                     pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1
@@ -143,8 +144,17 @@ def settle_reference(
     return settled(subject, search, Candidate(outputs), [candidate(m) for m in survivors])
 
 
-def settled(subject: Subject, search: Search, right: Candidate, candidates: Sequence[Candidate]) -> list[Settlement]:
-    """Settle survivors: by their machine code, or by inputs, which are made, and run by what is right, once for all."""
+def settled(
+    subject: Subject,
+    search: Search,
+    right: Candidate,
+    candidates: Sequence[Candidate],
+    sizes: Mapping[str, int] | None = None,
+) -> list[Settlement]:
+    """Settle survivors: by their machine code, or by inputs, which are made, and run by what is right, once for all.
+
+    sizes: of a whole kernel, those of the inputs that are tried; None for all of the case's.
+    """
     found: dict[int, Settlement] = {}
     asked = [c for c in candidates if c.code is not None]
     before = right.code() if right.code is not None and asked else None
@@ -152,7 +162,7 @@ def settled(subject: Subject, search: Search, right: Candidate, candidates: Sequ
         if before is not None and candidate.code is not None and candidate.code() == before:
             found[place] = Settlement("equivalent", f"the same machine code for {subject.target}")
     rest = {place: _Searched(subject, c) for place, c in enumerate(candidates) if place not in found}
-    found |= _search(subject, search, right, rest)
+    found |= _search(subject, search, right, rest, sizes)
     return [found[place] for place in range(len(candidates))]
 
 
@@ -191,13 +201,19 @@ class _Searched:
         return Settlement("equivalent" if whole else "sampled", f"the same bits on {told}")
 
 
-def _search(subject: Subject, search: Search, right: Candidate, rest: dict[int, _Searched]) -> dict[int, Settlement]:
+def _search(
+    subject: Subject,
+    search: Search,
+    right: Candidate,
+    rest: dict[int, _Searched],
+    sizes: Mapping[str, int] | None,
+) -> dict[int, Settlement]:
     """Search inputs for ones on which the judge fails a survivor, for all survivors at once."""
     found: dict[int, Settlement] = {}
     if not rest:
         return found
     until = time.monotonic() + search.seconds * len(rest)
-    whole, pieces = _pieces(subject, search)
+    whole, pieces = _pieces(subject, search, sizes)
     for inputs in pieces:
         before = right.ran(inputs)
         for place in list(rest):
@@ -220,11 +236,11 @@ def _missed(found: Judgement, tried: int) -> Settlement:
     return Settlement("missed", words, tuple((n, b.bits) for n, b in first.inputs.items()))
 
 
-def _pieces(subject: Subject, search: Search) -> tuple[str, Iterator[dict[str, Any]]]:
+def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) -> tuple[str, Iterator[dict[str, Any]]]:
     """ "all" where every input is among the pieces, "some" elsewhere; and the pieces."""
     case, name = subject.case, subject.loaded.name
     if not case.elementwise:
-        sizes = case.sizes
+        sizes = case.sizes if only is None else [only]
         names = [f"random/{k}" for k in range(2, 2 + KERNEL_SETS)]
         names += [f"generated/{k}" for k in range(2, 2 + KERNEL_SETS)] * (case.generate is not None)
         return "some", (kernel_inputs(case, name, set_name, size) for set_name in names for size in sizes)
@@ -250,14 +266,16 @@ def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
 def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) -> Any:
     """A mask of the inputs whose outputs differ in any bit; of a whole kernel, whether any does.
 
-    Where multiplications and additions may be fused, in either reading.
+    All of them where the outputs differ in number. Where multiplications and additions may be fused, in either reading.
     """
     count = len(next(iter(inputs.values()))) if subject.case.elementwise else 1
     mask = np.zeros(count, dtype=bool)
     for name in before.outputs:
         for one, two in zip(_readings(before, name), _readings(after, name), strict=True):
-            word = f"u{one.itemsize}"
-            mask |= (one.view(word) != two.view(word)).reshape(count, -1).any(axis=1)
+            if one.nbytes != two.nbytes:
+                return np.ones(count, dtype=bool)
+            word = f"u{one.itemsize}"  # in one dimension: a reference may return its codes in any shape
+            mask |= (one.reshape(-1).view(word) != two.reshape(-1).view(word)).reshape(count, -1).any(axis=1)
     return mask
 
 
@@ -271,9 +289,16 @@ def ran_as(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], co
     return subject.backend.run(_job(subject, name, pack, inputs, context))
 
 
+def job_in(subject: Subject, name: str, setup: Setup, inputs: Mapping[str, Any]) -> Job:
+    """A variant's job in a setup, at some inputs."""
+    return Job(
+        subject.case, subject.loaded.name, subject.loaded.path, name, subject.item(name).variant, subject.target,
+        setup, inputs,
+    )  # fmt: skip
+
+
 def _job(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any) -> Job:
-    item = subject.item(name)
-    variant = item.variant
+    variant = subject.item(name).variant
     size = len(next(iter(inputs.values()))) if inputs else 1
     alone = isinstance(variant, AsmVariant)
     fusion = variant.fusion is not False  # both readings, where there are two
@@ -281,10 +306,7 @@ def _job(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], cont
     if not subject.case.elementwise:
         sizes = next(s for s in subject.case.sizes if _fits(subject, s, inputs))
         setup = Setup(sizes=dict(sizes), num_warps=getattr(variant, "num_warps", 4), fusion=fusion)
-    return Job(
-        subject.case, subject.loaded.name, subject.loaded.path, name, variant, subject.target,
-        replace(setup, context=context), inputs,
-    )  # fmt: skip
+    return job_in(subject, name, replace(setup, context=context), inputs)
 
 
 def _fits(subject: Subject, sizes: Mapping[str, int], inputs: Mapping[str, Any]) -> bool:
@@ -299,7 +321,11 @@ def judged_of(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any])
     if subject.case.elementwise:
         size = len(next(iter(inputs.values())))
         inputs = {n: np.resize(u, -(-size // pack) * pack) for n, u in inputs.items()}
-    job = _job(subject, name, pack, inputs, "straight")
+    return judged_in(subject, name, _job(subject, name, pack, inputs, "straight"))
+
+
+def judged_in(subject: Subject, name: str, job: Job) -> Judgement | str:
+    """The judge on a job of a variant; words where it does not run."""
     outcome = subject.backend.run(job)
     if outcome.status != "ran" or not outcome.outputs:
         return "; ".join(outcome.findings) or f"{outcome.status}: {outcome.words}"

@@ -11,7 +11,6 @@ import contextlib
 import copy
 import functools
 import inspect
-import textwrap
 import types
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -113,13 +112,7 @@ def mutants(reference: Callable[..., Any], lines: Lines | None = None) -> Iterat
 
 def _of_function(function: types.FunctionType, wanted: Lines | None) -> Iterator[SourceMutant]:
     own = function.__code__  # of the right function, whatever runs in its place while this is asked for more
-    try:
-        text, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(text)))
-    except (OSError, TypeError, SyntaxError):  # a lambda in the middle of an expression, say
-        return
-    ast.increment_lineno(tree, first - 1)
-    definition = _definition(tree, function)
+    definition = _definition(function)
     if definition is None:
         return
     for path, node, around in list(_nodes(definition)):
@@ -133,12 +126,33 @@ def _of_function(function: types.FunctionType, wanted: Lines | None) -> Iterator
                 yield SourceMutant(operator, f"{where}: {before} -> {after}", function, code, lines)
 
 
-def _definition(tree: ast.Module, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
-    """The definition of the function in its source; of lambdas, the only one there is."""
-    if function.__name__ == "<lambda>":
-        found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda)]
-        return found[0] if len(found) == 1 else None
-    return next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function.__name__), None)
+def _definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    """The definition of the function in its file, which may be a lambda in the middle of an expression."""
+    try:
+        lines, _ = inspect.findsource(function)
+        tree = ast.parse("".join(lines))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    code = function.__code__
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda) and _is_of(n, code)]
+    if len(found) > 1:  # lambdas of one line: by the columns
+        found = [n for n in found if isinstance(n, ast.Lambda) and _spans(n.body, code)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of(node: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:
+    """Whether a code may be that of a definition: by its name and first line, which is that of the first decorator."""
+    if isinstance(node, ast.Lambda):
+        return code.co_name == "<lambda>" and node.lineno == code.co_firstlineno
+    first = min((d.lineno for d in node.decorator_list), default=node.lineno)
+    return node.name == code.co_name and first == code.co_firstlineno
+
+
+def _spans(node: ast.expr, code: types.CodeType) -> bool:
+    """Whether an expression reaches just as far as the places of a code's instructions do."""
+    places = [(line, column, last, end) for line, last, column, end in code.co_positions() if end]
+    begins, ends = {p[:2] for p in places}, {p[2:] for p in places}
+    return (node.lineno, node.col_offset) in begins and (node.end_lineno, node.end_col_offset) == max(ends)
 
 
 Path = tuple[tuple[str, int | None], ...]

@@ -14,6 +14,7 @@ from harness.model.variants import AsmText, AsmVariant, CaseError, Variant
 from harness.mutation.asm import AsmMutant
 from harness.running.item import Item, ItemResults
 from harness.running.run import run_item
+from harness.triton.spec import Digests, digests_from
 
 Fate = Literal["killed", "survived", "refused", "undecided"]
 
@@ -30,9 +31,11 @@ class Subject:
     """A case on one target, whose variants are replaced by mutants one after another.
 
     It has a case of its own with a dict of variants of its own: input sets are kept by case, and so are made once.
+    digests: those of Triton functions, from before anything was mutated.
     """
 
-    def __init__(self, loaded: LoadedCase, target: str, limit: float) -> None:
+    def __init__(self, loaded: LoadedCase, target: str, limit: float, digests: Digests | None = None) -> None:
+        self.digests: Digests = {} if digests is None else digests
         self.case: Case = replace(loaded.case, variants=dict(loaded.case.variants))
         self.loaded = replace(loaded, case=self.case)
         self.target, self.backend = target, EmulatorBackend(limit)
@@ -43,7 +46,8 @@ class Subject:
 
     def run(self, name: str) -> ItemResults:
         """Run a variant, up to its first failure."""
-        return run_item(self.item(name), self.backend, "quick", stop=True)
+        with digests_from(self.digests):
+            return run_item(self.item(name), self.backend, "quick", stop=True)
 
     def baseline(self, name: str) -> str:
         """Why mutants of a variant would say nothing: it does not pass unchanged; "" where it does."""
@@ -60,9 +64,13 @@ class Subject:
         assert isinstance(variants, dict)
         variants[name] = variant
 
+    def limited(self, limit: float) -> Subject:
+        """The same with another limit of seconds for an emulated kernel."""
+        return Subject(self.loaded, self.target, limit, self.digests)
+
     def fresh(self) -> Subject:
         """The same with a new case, for which input sets are made again: after a change of the reference."""
-        return Subject(self.loaded, self.target, self.backend.limit)
+        return Subject(self.loaded, self.target, self.backend.limit, self.digests)
 
 
 def texts_of(case: Case, variant: AsmVariant) -> Mapping[int, tuple[AsmText, AsmVariant]]:

@@ -1,7 +1,7 @@
-"""PTX on the CPU: parse it, bind it as Triton does, and run it bit-exactly. Needs numpy, ml_dtypes and numba only.
+"""PTX on the CPU: parse it, bind it as Triton does, and run it bit for bit. Needs only numpy, ml_dtypes and numba.
 
-`emulate` runs an inline asm block on arrays, `trace` on one pack step by step, `analyse` says what is in it;
-`errors` has the exceptions. Names load when first used.
+`emulate` runs an inline asm block on arrays, `trace` runs it on one pack step by step, `analyse` lists its
+instructions; `errors` has the exceptions. Names load at their first use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def __getattr__(name: str) -> Any:
 
 
 class _Callable(ModuleType):
-    """This package, and, called, what declares a variant in PTX: a case says `ptx(...)` as it says `asm(...)`."""
+    """This package, which can also be called: `ptx(...)` in a case declares a variant in PTX, as `asm(...)` does in
+    asm."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return importlib.import_module("harness.model.ptxvariant").ptx(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Run an inline asm block on numpy arrays, with the meaning it has in `tl.inline_asm_elementwise`."""
+"""Run an inline asm block on numpy arrays, as `tl.inline_asm_elementwise` does on tensors."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from harness.ptx.text.parser import parse_asm
 from harness.ptx.text.types import TYPES
 
 CHUNK = 1 << 14
-"""Lanes of one piece of work: registers of that many lanes stay in a core's cache."""
+"""Lanes of one piece of work: few enough that their registers stay in a core's cache."""
 
 Share = tuple[tuple[int, int], ...]
 
 _LOADED = (control, moves)
-"""What registers the binders of asm's own operations."""
+"""Modules that register the binders for operations of asm blocks."""
 
 
 @only_own("an asm block")
@@ -66,30 +66,30 @@ def emulate(
     special: Mapping[str, Any] | None = None,
     convention: str = "triton",
 ) -> Array | tuple[Array, ...]:
-    """Run `asm` on every element of the arguments, `pack` elements an invocation.
+    """Run `asm` on every element of the arguments, `pack` elements in each invocation.
 
-    `constraints`, `args`, `dtype` and `pack` are those of `tl.inline_asm_elementwise`: the arguments broadcast
-    against each other and Python numbers are allowed; a partial pack is padded; an empty array gives an empty
-    one, no arguments a 0-dimensional one. Bits pass unchanged. The result is one array, or a tuple of them where
+    `constraints`, `args`, `dtype` and `pack` are those of `tl.inline_asm_elementwise`: the arguments broadcast against
+    each other and may be Python numbers. A partial pack is padded. Empty arrays give an empty array, and no arguments
+    give a 0-dimensional one. Inputs and outputs are not converted. The result is one array, or a tuple of arrays if
     `dtype` is a sequence. dtypes are numpy's, ml_dtypes' or Triton's, or their names. An operand under constraint `n`
-    or `i` is a Python int, which takes the place of `$n` in the text, as Triton's constants do.
+    or `i` is a Python int, which replaces `$n` in the text, as Triton's constants do.
 
-    `target`: refuse what this GPU does not have. `order`: a seed that shuffles which elements share a pack (None:
-    consecutive ones). `padding`: a seed for the bits in a partial pack and in the unused part of a register;
-    None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
-    output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
+    `target`: refuse instructions that this GPU does not have. `order`: a seed that shuffles which elements share a pack
+    (None: consecutive ones). `padding`: a seed for the bits in a partial pack and in the unused part of a register;
+    None leaves them undefined, and undefined bits that reach a result are an error. `share`: a mapping from output to
+    input operand numbers that get one register, as LLVM may choose for an output without early clobber. `fuse`:
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
-    `approximate`: the bits of approximate instructions: "hopper", those of a Hopper GPU (whatever the target: no other
-    unit is known), or "rounded", the nearest to the true value.
-    `limit`: seconds that the whole call may run, 10 by default; a program that is then still running, as an endless
-    loop is, raises TimeLimit with the line where it was. Compiling an instruction's definition, once a machine, does
-    not count. Give more where elements are very many (2**24 take about 0.1 s an instruction); None: no limit.
-    `special`: values of special registers, such as {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts
-    against the arguments. A result that depends on one which is not named is refused.
-    `convention`: how the block is written. "triton": `$0`, and a register holds several elements of less than 32 bits.
-    "llvm", that of `llvm.inline_asm` in MLIR: `$0`, and an operand holds one element, or as many as fill its register,
-    whichever the number of operands says. "cuda", an asm statement of CUDA C++: `%0`, with the same meaning of
-    operands; see `harness.ptx.text.conventions.spelled`. Messages show the text with `$0`.
+    `approximate`: the bits of approximate instructions: "hopper", those of a Hopper GPU (for every target, because no
+    other GPU's are known), or "rounded", the true value rounded to nearest. `limit`: seconds that the whole call may
+    run, 10 by default. A program that still runs then, such as an endless loop, raises TimeLimit with its current line.
+    Compiling the definition of an instruction (once on each machine) does not count. Allow more for very many elements
+    (2**24 take about 0.1 s for each instruction); None: no limit. `special`: values of special registers, such as
+    {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts against the arguments. A result that depends on
+    a special register without a value is refused. `convention`: how the block is written. "triton": `$0`, and a
+    register holds several elements of less than 32 bits. "llvm", that of `llvm.inline_asm` in MLIR: `$0`, and an
+    operand holds one element, or as many as fill its register, as the number of operands implies. "cuda", an asm
+    statement of CUDA C++: `%0`, otherwise as "llvm"; see `harness.ptx.text.conventions.spelled`. Messages show the text
+    with `$0`.
 
     Raises PtxError (see `harness.ptx.errors`), and nothing else.
     """
@@ -182,12 +182,12 @@ def _bound(
 
 @lru_cache(maxsize=256)
 def _parsed(asm: str, operands: int, constants: tuple[tuple[int, int], ...]) -> tuple[CodeBlock, Source]:
-    """See `parse_asm`. Nothing changes the tree, so that all targets share it."""
+    """See `parse_asm`. No later step changes the tree, so all targets share it."""
     return parse_asm(asm, operands, dict(constants))
 
 
 def _allot(builder: Builder, constraints: Sequence[Constraint], share: Mapping[int, int]) -> tuple[int, ...]:
-    """A register for each operand; tied and shared operands get one together."""
+    """Give each operand a register; tied and shared operands get the same one."""
     partner = {n: c.tied for n, c in enumerate(constraints) if c.tied is not None}
     for output, source in share.items():
         _check_share(constraints, output, source)
@@ -213,7 +213,7 @@ def _check_share(constraints: Sequence[Constraint], output: int, source: int) ->
     ):
         raise BindingError(f"share={{{output}: {source}}} must map an output operand to an input operand")
     if constraints[output].early:
-        raise BindingError(f"output ${output} is written early ('=&'), so it never shares a register with an input")
+        raise BindingError(f"output ${output} is an early clobber ('=&'), so it never shares a register with an input")
     if REGISTER_WIDTH[constraints[output].letter] != REGISTER_WIDTH.get(constraints[source].letter):
         raise BindingError(f"operands ${output} and ${source} have registers of different sizes")
 

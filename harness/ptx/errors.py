@@ -1,6 +1,6 @@
-"""The exceptions of `harness.ptx`: every one says what, where (line and column, from 1) and what to do.
+"""The exceptions of `harness.ptx`. Each message says what is wrong, where (line and column, from 1) and what to do.
 
-`PtxError` is the root; whoever runs untrusted PTX catches that one class.
+`PtxError` is the base class: catch it when you run untrusted PTX.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class PtxError(Exception):
-    """Anything wrong with PTX text, its operands, or what happened when it ran.
+    """An error in PTX text, in its operands, or in its execution.
 
-    `message` is the sentence without its place; `line` and `column` count from 1 in the text that the user
-    gave (0: no place applies); `source` is that line of text. `str(error)` joins them.
+    `message`: the sentence without its place. `line` and `column`: the place in the user's text, from 1 (0: no place
+    applies). `source`: that line of text. `str(error)` joins them.
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:
@@ -48,15 +48,16 @@ class BindingError(PtxError):
 
 
 class InputWritten(PtxError):
-    """The block writes an operand that its constraints declare as an input; the compiler assumes that it does not."""
+    """The block writes an operand that its constraints declare as an input; the compiler assumes that inputs keep their
+    values."""
 
 
 class DeclaredOutside(PtxError):
-    """A block declares a name outside braces, so that a second copy of it declares the name again."""
+    """A block declares a name outside braces, so a second copy of the block declares the name again."""
 
 
 class UnknownInstruction(PtxError):
-    """No instruction, modifier or type of this name is known; the message lists what is near it."""
+    """No instruction, modifier or type has this name; the message lists similar names."""
 
 
 class OperandError(PtxError):
@@ -68,7 +69,7 @@ class UnsupportedOnTarget(PtxError):
 
 
 class NotElementwise(PtxError):
-    """The instruction has no meaning for one element alone: memory, barriers, tensor cores, other threads."""
+    """The instruction has no meaning for a single element: it uses memory, barriers, tensor cores or other threads."""
 
 
 class TooLarge(PtxError):
@@ -80,18 +81,19 @@ class InternalError(PtxError):
 
 
 class ExecutionError(PtxError):
-    """The program ran into something that a correct one never does, such as a deadlock."""
+    """The program did something that a correct program never does, such as a deadlock."""
 
 
 class TimeLimit(ExecutionError):
-    """The program ran for longer than the caller allows; another machine, or a longer limit, may see it end."""
+    """The program ran longer than the caller allows. It may end on a faster machine or with a longer limit."""
 
 
 class UndefinedBits(ExecutionError):
-    """Bits that nobody defined reached an output element, an address or a branch.
+    """Undefined bits reached an output element, an address or a branch.
 
-    element, output, lane: of an asm block, the numbers of the first such element, of its result and of its invocation;
-    None elsewhere. In a kernel `lane` is the thread among those that ran together, and `reached` the message alone.
+    element, output, lane: in an asm block, the numbers of the first such element, of its result and of its invocation;
+    else None. In a kernel, `lane` is the thread's number among those that ran together, and `reached` the message
+    without place.
     """
 
     element: int | None = None
@@ -105,19 +107,21 @@ class UnknownSpecialRegister(UndefinedBits):
 
 
 class MemoryFault(ExecutionError):
-    """An access outside every buffer, misaligned, of memory never written, or racing with another thread."""
+    """An access that lies outside every buffer, is misaligned, reads memory never written, or races with another
+    thread."""
 
 
 def unexpected(error: Exception, doing: str) -> PtxError:
-    """What leaves the emulator in place of an exception that no check foresaw."""
+    """The PtxError that replaces an exception that no check of the emulator expected."""
     if isinstance(error, MemoryError):
         return TooLarge(f"this machine has too little memory for {doing}")
     found = f"{type(error).__name__}: {error}"
-    return InternalError(f"the emulator itself fails in {doing} ({found[:500]}); please report it with this text")
+    return InternalError(f"the emulator has a fault in {doing} ({found[:500]}); please report it with this text")
 
 
 def only_own(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function of the emulator's surface, from which only PtxErrors come; a fault of its own is an InternalError."""
+    """Decorate a public function of the emulator so that it raises PtxErrors only; its own faults become
+    InternalErrors."""
 
     def around(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)

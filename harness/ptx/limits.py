@@ -1,6 +1,7 @@
-"""The limits of the emulator, in one table: what bounds the time and the memory that any text can take.
+"""The limits of the emulator, in one table. They bound the time and memory that a text can use.
 
-Each lies far beyond what compilers write, or is CUDA's own. What exceeds one is refused with `TooLarge` and its words.
+Each limit is CUDA's own or far above what compilers write. A text beyond one is refused with `TooLarge` and the limit's
+words.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from dataclasses import dataclass
 from harness.ptx.targets import Target
 
 SNIPPET_SECONDS = 10.0
-"""Seconds that a call of `emulate` may run, all its elements together, where the caller says nothing."""
+"""Seconds that a call of `emulate` may run for all its elements, by default."""
 KERNEL_SECONDS = 60.0
-"""Seconds that a launch of a kernel may run, its whole grid, where the caller says nothing: those of a GPU's watchdog.
-A backend gives each of its runs as many, those of asm alone included."""
+"""Seconds that a launch of a kernel may run for its whole grid, by default: the limit of a GPU's watchdog. A backend
+gives each of its runs this limit, including runs of asm without a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most there may be of something, and why no more."""
+    """The greatest allowed count of something, and the reason for it."""
 
     most: int
     what: str
     reason: str
 
     def refusal(self, found: int) -> str:
-        """The words for a text with `found` of it."""
+        """The error message for a text with a count of `found`."""
         return f"{found:,} {self.what}: the emulator takes {self.most:,} ({self.reason})"
 
 
@@ -37,7 +38,7 @@ NAME = Limit(10_000, "characters in one name", "the longest mangled names of C++
 INSTRUCTIONS = Limit(
     60_000, "statements, those of called functions counted at each call", "checking them takes three to nine seconds"
 )
-NESTING = Limit(150, "blocks, calls, operands and constants within each other", "Python's stack ends at some hundred")
+NESTING = Limit(150, "nested blocks, calls, operands and constants", "Python's stack holds some hundred")
 MODIFIERS = Limit(32, "modifiers of one instruction", "no instruction has more than 16")
 OPERANDS = Limit(4096, "operands in one list", "the longest vector of an instruction has 128")
 REGISTERS = Limit(200_000, "registers in one program", "a thread of a GPU has 255 and spills the others")
@@ -68,18 +69,22 @@ def shared_memory(target: Target) -> int:
 
 
 CELLS = 1 << 26
-"""Values that the registers of lanes which run together may hold (512 MiB of 64-bit ones)."""
+"""How many values the registers of lanes that run together may hold (512 MiB of 64-bit values)."""
 CHECKED_EVERY = 16
-"""Steps between two looks at the clock: looking takes 0.1 us, a step on few lanes 3 us."""
+"""Steps between two readings of the clock: a reading takes 0.1 us, a step on few lanes 3 us."""
 
 
 def lanes_together(wanted: int, registers: int, steps: int) -> int:
-    """How many lanes run together: `wanted`, or fewer where each has very many registers and constants."""
+    """How many lanes run together: `wanted`, or fewer if each has very many registers and constants."""
     return max(1, min(wanted, CELLS // (registers + steps + 1)))
 
 
+STILL_RUNNING = "still running after"
+"""How the words of a run that took too long begin."""
+
+
 class Deadline:
-    """When a whole call must have ended. Compiling definitions does not count; None: never."""
+    """The time limit of a whole call in seconds; None: no limit. Compiling definitions does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -91,26 +96,26 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it is over."""
+        """Whether the time is over."""
         now = time.monotonic()
         return now > self._end and now > self._end + _compiling.seconds - self._compiled
 
     def begin(self, total: int, unit: str) -> None:
-        """Note how much there is to do, as errors tell it: `total` blocks, for example."""
+        """Record the amount of work for error messages, such as `total` blocks."""
         self._done, self._total, self._unit = 0, total, unit
 
     def done(self, count: int) -> None:
-        """Note that so many more are done."""
+        """Record that `count` more units are done."""
         with self._lock:
             self._done += count
 
     @property
     def words(self) -> str:
-        """What an error says of it."""
+        """The error message."""
         progress = f", {self._done:,} of {self._total:,} {self._unit} done" if self._done else ""
         return (
-            f"still running after {self.seconds:g} s{progress}: an endless loop? "
-            "limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None any"
+            f"{STILL_RUNNING} {self.seconds:g} s{progress}: an endless loop? "
+            "limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None has no limit"
         )
 
 
@@ -124,5 +129,5 @@ _compiling = _Compiling()
 
 
 def compiled_for(seconds: float) -> None:
-    """Note that compiling a definition took so long: no deadline counts it."""
+    """Record seconds spent on compiling a definition, which no deadline counts."""
     _compiling.seconds += seconds

@@ -1,4 +1,4 @@
-"""GPU targets and the requirements that instruction forms state against them."""
+"""GPU targets, and the requirements of instruction forms on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target such as `sm_90a`: its number and its suffix (`a` architecture-specific, `f` family, or none)."""
+    """A target such as `sm_90a`: its number and suffix (`a`: architecture-specific, `f`: family, or none)."""
 
     number: int
     suffix: str = ""
@@ -34,7 +34,7 @@ class Target:
         return self.number < number
 
     def has(self, needed: Requirement) -> bool:
-        """Whether it has what a requirement states."""
+        """Whether it meets a requirement."""
         return needed.met_by(self)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Target:
 
 
 GENERATION = "Hopper"
-"""The generation of GPUs whose approximate instructions the emulator computes (`harness.ptx.numeric.hopper`)."""
+"""The GPU generation whose approximate instructions the emulator computes (`harness.ptx.numeric.hopper`)."""
 
 
 def of_generation(target: str) -> bool:
@@ -52,11 +52,11 @@ def of_generation(target: str) -> bool:
 
 @dataclass(frozen=True)
 class Requirement:
-    """The targets that have something.
+    """The targets that an instruction form or special register needs.
 
-    `minimum`: any target of at least this number. `exact`: names (`100a`, `100f`) any of which suffices; a name
-    with `f` is a family: it stands for every target of the same ten from that number on, with suffix a or f.
-    `below`: an upper end (exclusive), for what newer targets lost.
+    `minimum`: any target of at least this number. `exact`: names (`100a`, `100f`), any of which suffices. A name with
+    `f` is a family: every target in the same ten with at least that number and suffix a or f. `below`: an exclusive
+    upper end, for forms that newer targets do not have.
     """
 
     minimum: int = 0
@@ -64,7 +64,7 @@ class Requirement:
     below: int = 0
 
     def met_by(self, target: Target) -> bool:
-        """Whether the target has it."""
+        """Whether the target meets it."""
         if self.below and target.number >= self.below:
             return False
         if not self.exact:
@@ -100,14 +100,15 @@ def requirement(value: Requirement | int | str | tuple[str, ...]) -> Requirement
 
 
 Answers = tuple[tuple["int | Requirement | str", "bool | str"], ...]
-"""Questions about a target, each with its answer: a number that it may be older than, what it may have, its name."""
+"""Questions about a target with their answers. A question is a number (is the target older?), a requirement (does it
+meet it?), or a word (its name)."""
 
 
 class AskedTarget:
-    """A target that notes what is asked of it.
+    """A target that records every question about it.
 
-    Code that gets nothing but this of a target gives the same for every other target with the same answers. It has no
-    number and no suffix, so that nothing can be asked unnoticed.
+    Code that knows a target only through this object gives the same result for every target with the same answers. It
+    has no number and no suffix, so every question is recorded.
     """
 
     def __init__(self, target: Target) -> None:
@@ -116,7 +117,7 @@ class AskedTarget:
 
     @property
     def answers(self) -> Answers:
-        """What was asked so far, in the order of the first time."""
+        """The questions so far, in the order in which they were first asked."""
         return tuple(self._answers.items())
 
     def older_than(self, number: int) -> bool:
@@ -135,7 +136,7 @@ AnyTarget = Target | AskedTarget
 
 
 def answers_alike(target: Target, answers: Answers) -> bool:
-    """Whether a target gives these answers to these questions."""
+    """Whether a target gives the same answers to the same questions."""
     return all(_answer(target, question) == answer for question, answer in answers)
 
 
@@ -146,9 +147,9 @@ def _answer(target: Target, question: int | Requirement | str) -> bool | str:
 
 
 class ByAnswers(Generic[T]):
-    """The last `size` things that were made for a target, each kept for all targets that answer alike.
+    """A cache of the last `size` values made for targets, each shared by all targets with the same answers.
 
-    Nothing is kept of an attempt that raised.
+    A failed attempt is not cached.
     """
 
     def __init__(self, size: int) -> None:
@@ -158,9 +159,9 @@ class ByAnswers(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, target: Target, make: Callable[[AskedTarget], T]) -> tuple[T, Answers]:
-        """What `make` gives for a target, and the answers on which that rests.
+        """The result of `make` for a target, and the answers on which it depends.
 
-        key: everything else that `make` depends on.
+        key: everything else on which `make` depends.
         """
         with self._lock:
             for answers in self._asked.get(key, ()):

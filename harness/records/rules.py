@@ -100,8 +100,8 @@ FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
 
 
 def _mutation(m: Mutation) -> None:
-    if m.subject not in ("asm", "reference"):
-        raise ContradictionError(f"subject {m.subject!a}; asm or reference")
+    if m.subject not in ("asm", "ptx", "reference"):
+        raise ContradictionError(f"subject {m.subject!a}; asm, ptx or reference")
     if unknown := {s.fate for s in m.survivors} - {*FATES}:
         raise ContradictionError(f"fate {min(unknown)!a}; one of {', '.join(FATES)}")
 

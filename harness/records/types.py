@@ -322,11 +322,12 @@ class Survivor:
 
 @dataclass(frozen=True)
 class Mutation:
-    """Planted mistakes in one variant's asm, or in a reference of a case, and how many of them a quick run fails.
+    """Planted mistakes in one variant's asm or PTX, or in a reference of a case, and how many a quick run fails.
 
-    subject: "asm" or "reference". variant: the variant, or those that are held to the reference. killed: mutants that
-    fail, by operator. refused: those that the binder, or the reference itself, refuses. left_out: those that were not
-    tried, as there are more than were asked for. survivors: the others. words: why nothing was tried; "" else.
+    subject: "asm", "reference", or "ptx" for what Triton made of a kernel. variant: the variant, or those that are held
+    to the reference. killed: mutants that fail, by operator. refused: those that the binder, or the reference itself,
+    refuses. left_out: those that were not tried, as there are more than were asked for. survivors: the others. words:
+    why nothing was tried; "" else.
     """
 
     case: str

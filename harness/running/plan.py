@@ -32,6 +32,7 @@ from typing import Any
 
 from harness.backends.sharing import may_share
 from harness.inputs import InputSet, blocks, input_sets, stratified
+from harness.inputs.few import few_sets
 from harness.inputs.fill import has_blocks
 from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
@@ -332,8 +333,10 @@ def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: st
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
-    for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
-        yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
+    for size, alignment, fusion in itertools.product(case.sizes, alignments, _fusions(variant)):
+        setup = Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion)
+        few = () if backend == "assembler" else few_sets(case, size)
+        yield from (WorkItem(setup, name) for name in (*sets, *few))
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:

@@ -1,8 +1,8 @@
-"""Sweeps: input sets too large to hold, run and judged piece by piece.
+"""Sweeps: input sets too large for memory, run and judged in pieces.
 
-On a GPU the inputs are made, run and judged where they are (`harness.sweep.device`); elsewhere they go through a
-backend in chunks (`harness.sweep.chunks`). Both leave the same things: a judgement, digests of the output bits by block
-of inputs, and the inputs behind the first difference.
+A GPU makes, runs and judges the inputs itself (`harness.sweep.device`); otherwise they go through a backend in chunks
+(`harness.sweep.chunks`). Both give the same results: a judgement, digests of the output bits by block of inputs, and
+the inputs of the first difference.
 """
 
 from harness.sweep.result import LARGE, OracleFault, Swept

@@ -23,7 +23,7 @@ JudgeOne = Callable[[Job, Outcome], Judgement]
 
 
 def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: JudgeOne, chunk: int = CHUNK) -> Swept:
-    """Run and judge all of a set. A chunk that does not run ends the sweep, with its outcome."""
+    """Run and judge a whole set. If a chunk does not run, the sweep ends with that chunk's outcome."""
     total = Judgement()
     findings: dict[str, None] = {}
     sums = [0] * -(-inputs.count // ROW)
@@ -64,7 +64,7 @@ def _pack_around(units: Mapping[str, NDArray[Any]], place: int, pack: int) -> tu
 
 
 def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int], offset: int) -> None:
-    """Add a chunk's hashes to the sums of the rows it lies in."""
+    """Add a chunk's hashes to the sums of its rows."""
     total: NDArray[np.int64] | None = None
     for k, (name, argument) in enumerate(job.case.outputs.items()):
         units = as_codes(np.ascontiguousarray(outputs[name]).reshape(-1))

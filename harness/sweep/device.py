@@ -1,10 +1,10 @@
-"""A sweep on the device: it makes the inputs, launches the kernel as in any other run, and judges the results.
+"""A sweep on the device, which makes the inputs, launches the kernel as in any other run, and judges the results.
 
-Two passes. The first runs all chunks without waiting for any: make the inputs, launch, tally. The second comes back to
-the few chunks in which something was flagged, or lies further from the reference than was counted, and looks closely.
+A sweep has two passes. The first runs all chunks without waiting for any: make the inputs, launch, tally. The second
+examines the few chunks that have flagged results, or results further from the reference than the tallies count.
 
-Memory: the inputs and outputs of one chunk (`CHUNK_BYTES`), and as much again while eager operations look at a piece of
-it, whatever the size of the set.
+Memory: the inputs and outputs of one chunk (`CHUNK_BYTES`), and as much again while eager operations examine a piece of
+it, independent of the size of the set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ StartKernel = Callable[[Mapping[str, Tensor]], Any]
 
 @dataclass
 class Findings:
-    """What a sweep gathers. sums: the hash of each row. seconds: device time of the first pass, 0.0 on a CPU."""
+    """The findings of a sweep. sums: the hash of each row. seconds: device time of the first pass, 0.0 on a CPU."""
 
     judgement: Judgement = field(default_factory=Judgement)
     faults: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Findings:
 
 
 class ChunkTensor:
-    """A chunk of one tensor on the device between guard zones."""
+    """A chunk of one tensor on the device, between guard zones."""
 
     def __init__(self, tensor: Argument, device: str, view: torch.dtype) -> None:
         layout = Layout(tensor)
@@ -62,12 +62,12 @@ class ChunkTensor:
         self._outside = (self.raw[: layout.span.start], self.raw[layout.span.stop :])
 
     def guards_hold(self) -> bool:
-        """Whether nothing was written outside."""
+        """Whether the guard zones are unchanged."""
         return all(bool((zone == PATTERNS[0]).all()) for zone in self._outside)
 
 
 def chunk_size(count: int, unit_bytes: int, *, compiled: bool) -> int:
-    """Inputs a chunk: a power of two, at least one row; small pieces where eager operations do all the work."""
+    """Inputs of a chunk: a power of two, at least one row; fewer if eager operations do all the work."""
     size = ROW
     while size * 2 <= count and size * 2 * unit_bytes <= CHUNK_BYTES and (compiled or size * 2 <= PIECE):
         size *= 2
@@ -101,7 +101,7 @@ class DeviceSweep:
         self._filled: dict[str, int] = {}
 
     def run(self) -> Findings:
-        """Both passes."""
+        """Run both passes."""
         starts = range(self.first, self.first + self.count, self.chunk)
         if self.count % self.chunk:
             raise ValueError(f"{self.count} inputs are no multiple of the chunk's {self.chunk}")
@@ -125,11 +125,11 @@ class DeviceSweep:
     # ---- Running a chunk ------------------------------------------------------------------------------------
 
     def number(self, start: int) -> Tensor:
-        """The number of a chunk's first input as the fused functions take it: an int64 scalar on the device."""
+        """The number of a chunk's first input for the fused functions: an int64 scalar on the device."""
         return torch.full((), start, dtype=torch.int64, device=self.device)
 
     def outputs(self) -> dict[str, Tensor]:
-        """What the kernel wrote last, storage units by name."""
+        """The outputs of the last launch: storage units by name."""
         return {n: self.buffers[n].units for n in self.oracle.outputs}
 
     def _chunk(self, start: int) -> None:
@@ -138,7 +138,7 @@ class DeviceSweep:
         self.launch({n: b.pointer for n, b in self.buffers.items()})
 
     def _tallied(self, start: int) -> Tensor:
-        """Tallies of a chunk; on the way the inputs of the next one are made, where a kernel can do both."""
+        """The tallies of a chunk. If one kernel can do both, it also makes the inputs of the next chunk."""
         outputs = list(self.outputs().values())
         after = {n: self._state(n, start + self.chunk) for n in self.oracle.inputs}
         changing = tuple(n for n, state in after.items() if state != self._filled[n])
@@ -150,7 +150,10 @@ class DeviceSweep:
         return table
 
     def _state(self, name: str, start: int) -> int:
-        """What tells the contents of an input's buffer: counted up, the first inputs change seldom."""
+        """A number that identifies the contents of an input's buffer.
+
+        In counted sets the first inputs seldom change.
+        """
         if not isinstance(self.oracle.generator, Counted):
             return start
         shift = self.oracle.generator.shifts[name]
@@ -158,17 +161,17 @@ class DeviceSweep:
         return 0 if span <= self.chunk else start % span >> shift
 
     def _fill(self, name: str, start: int) -> None:
-        """Make one input, unless the buffer holds it still."""
+        """Make one input, unless the buffer already holds it."""
         state = self._state(name, start)
         if self._filled.get(name) != state:
             self.tools.fill[name](self.number(start), self.buffers[name].units)
             self._filled[name] = state
 
     def _check_writes(self, start: int) -> None:
-        """The first chunk twice, on complementary patterns: a byte that holds both was never written.
+        """Run the first chunk twice, on complementary patterns: a byte that keeps both patterns was never written.
 
-        Later chunks find the results of the one before, which agree with the reference by accident only. The launch
-        is the same for all, so that what one writes, all write.
+        The output buffer of a later chunk holds the previous chunk's results, which agree with the reference only by
+        chance. All launches are equal, so every chunk writes the same bytes as the first.
         """
         untouched: dict[str, Tensor] = {}
         for pattern in PATTERNS:
@@ -257,7 +260,7 @@ class DeviceSweep:
         return torch.cat(found)
 
     def _far_rows(self, start: int, rows: NDArray[Any], total: Details, *, histogram: bool = True) -> None:
-        """Distances of all results of some rows that are not flagged; those of flagged ones are known already."""
+        """Add the distances of all unflagged results of some rows; those of flagged results are already counted."""
         for group in np.array_split(rows, -(-len(rows) // (PIECE // ROW))) if len(rows) else ():
             row = torch.arange(ROW, device=self.device)
             places = torch.cat([row + r * ROW for r in group.tolist()])
@@ -269,7 +272,7 @@ class DeviceSweep:
                 details.ulps = {}
             total.take_up(Details(ulps=details.ulps, farthest=details.farthest))
 
-    # ---- What it amounts to ---------------------------------------------------------------------------------
+    # ---- The result of the sweep ----------------------------------------------------------------------------
 
     def _judgement(self, near: Near, total: Details, windows: Windows) -> None:
         j = self.found.judgement
@@ -281,7 +284,8 @@ class DeviceSweep:
         j.ranges = near.ranges(self.first, *self.examiner.extremes())
         j.failing = self.examiner.failing_cells()
         if plain is not None:
-            # For what was judged again, the plain judge's words: it tells flushes and exchanged places.
+            # Results that were judged again get the plain judge's classes, which distinguish flushes and exchanged
+            # places.
             j.different += plain.different - device.different
             j.unchecked += plain.unchecked - device.unchecked
             add_counts(j.classes, {name: -count for name, count in device.classes.items()})
@@ -295,7 +299,8 @@ class DeviceSweep:
         self.found.failing = windows.first
 
     def judge_numbers(self, number: NDArray[Any], units: Mapping[str, Any] | None = None) -> Judgement:
-        """The plain judge on inputs of one chunk; without their outputs (numpy) the chunk runs again."""
+        """Judge inputs of one chunk with the plain judge; if their outputs (numpy) are not given, the chunk runs
+        again."""
         if units is None:
             start = self.first + (int(number[0]) - self.first) // self.chunk * self.chunk
             self._chunk(start)
@@ -304,7 +309,7 @@ class DeviceSweep:
         return judged_plainly(self.job.case, self.policy, self.oracle, number, units, self.job.setup.pack)
 
     def _sample(self, flagged: NDArray[Any], sampler: Sampler, starts: range, samples: list[dict[str, Tensor]]) -> None:
-        """Results that were not flagged, judged by the plain reference: a miscompiled oracle cannot pass them all."""
+        """Judge a sample of unflagged results with the plain reference, to detect a miscompiled oracle."""
         numbers = (sampler.host + np.array(starts)[:, None]).reshape(-1)
         self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, numbers)
         units = {n: torch.cat([s[n] for s in samples]).cpu().numpy() for n in self.oracle.outputs}

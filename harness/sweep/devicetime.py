@@ -1,4 +1,4 @@
-"""How long a sweep takes on the device, and a copy of as many bytes."""
+"""The device time of a sweep, and of a copy of as many bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COPIED = 1 << 29
 
 @contextlib.contextmanager
 def stopwatch(device: str) -> Iterator[Callable[[], float]]:
-    """Device time of a block in seconds, asked for after it; 0.0 without a device."""
+    """Gives a function that returns the device time of the block in seconds, after its end; 0.0 without a device."""
     if not device.startswith("cuda"):
         yield lambda: 0.0
         return
@@ -30,7 +30,7 @@ def stopwatch(device: str) -> Iterator[Callable[[], float]]:
 
 
 def copy_floor(size: int, device: str) -> float:
-    """Seconds that a device copy of `size` bytes takes here and now, reading and writing once; 0.0 without a device."""
+    """Measures the seconds of a device copy of `size` bytes, which reads and writes them once; 0.0 without a device."""
     if not device.startswith("cuda"):
         return 0.0
     part = min(size, COPIED)

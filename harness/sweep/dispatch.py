@@ -1,6 +1,6 @@
-"""Send a large set to the backend's device to be run and judged, or run it here in pieces.
+"""Run and judge a large set on the backend's device, or in pieces in this process.
 
-A device gets the set by name; the process that owns the device makes, runs and judges it.
+The process that owns the device gets the set by name, and makes, runs and judges it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.sweep.result import Swept
 
 @dataclass(frozen=True)
 class SetRef:
-    """An input set that is computed from its numbers, without the functions that do it."""
+    """A description of an input set that is computed from numbers, without its functions."""
 
     name: str
     count: int
@@ -37,16 +37,16 @@ class SetRef:
 def sweep(
     backend: Backend, job: Job, policy: Policies, inputs: InputSet, judge: Callable[[Job, Outcome], Judgement]
 ) -> Swept:
-    """Run and judge a large set: on the backend's device where it can be done there, else piece by piece, by `judge`.
+    """Run and judge a large set: on the backend's device if possible, else in pieces with `judge`.
 
-    Raises OracleFault where the fast judge on a device and the plain one disagree.
+    Raises OracleFault if the fast judge on a device and the plain one disagree.
     """
     swept = _on_device(backend, job, policy, inputs) if isinstance(backend, DeviceBackend) else None
     return swept if swept is not None else sweep_in_chunks(backend, job, inputs, judge)
 
 
 def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
-    """The sweep on the device; None where its inputs or its reference exist on the host only."""
+    """The sweep on the device; None if its inputs or its reference exist only on the host."""
     if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
         return None
     if reason := backend.unavailable(job.target):

@@ -1,6 +1,6 @@
-"""A closer look at single inputs of a sweep: what was flagged, by class, and some of it by the plain judge.
+"""Examine single inputs of a sweep: classify flagged results, and judge some of them with the plain judge.
 
-Runs eagerly, on the device where the outputs are, on at most `PIECE` inputs at a time.
+It runs eagerly, on the device that holds the outputs, on at most `PIECE` inputs at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UNCHECKED = int(Difference.UNCHECKED)
 class Details:
     """The findings about examined inputs. different, unchecked: codes. failing: numbers of inputs, ascending.
 
-    doubt: inputs on which float64 cannot decide a bound; only the plain judge's word counts there.
+    doubt: inputs on which float64 cannot decide a bound; there only the plain judge decides.
     """
 
     different: int = 0
@@ -61,7 +61,7 @@ class Details:
 
 
 class Examiner:
-    """Looks at given inputs and their outputs, with domains and classes, as `harness.judging.judge` does."""
+    """Examines given inputs and their outputs, with domains and classes, like `harness.judging.judge`."""
 
     def __init__(self, oracle: Oracle, first: int, rows: int, device: str) -> None:
         self.oracle = oracle
@@ -72,7 +72,7 @@ class Examiner:
         self._low, self._high = (torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(2))
 
     def extremes(self) -> tuple[Any, Any]:
-        """The least and greatest signed distance by row of inputs, of all that was looked at; numpy."""
+        """The least and greatest signed distance of all examined results, by row of inputs; numpy."""
         return self._low.cpu().numpy(), self._high.cpu().numpy()
 
     def map_failing(self, number: Tensor) -> None:
@@ -83,13 +83,13 @@ class Examiner:
             self._failing = found if self._failing is None else self._failing + found
 
     def failing_cells(self) -> Any:
-        """Failing inputs by cell of `harness.judging.failingmap`, numpy; None where there is none."""
+        """Failing inputs by cell of `harness.judging.failingmap`, numpy; None if the case has no map."""
         return (
             None if self._failing is None or self.axes is None else self._failing.cpu().numpy().reshape(self.axes.shape)
         )
 
     def look(self, number: Tensor, units: Mapping[str, Tensor]) -> Details:
-        """number: int64. units: output storage units of these inputs, by name."""
+        """Examine inputs. number: their numbers, int64. units: their output storage units, by name."""
         oracle = self.oracle
         codes = oracle.codes(number)
         got = {n: unpack(f, as_codes(units[n])) for n, f in oracle.outputs.items()}
@@ -134,7 +134,7 @@ class Examiner:
         if match.outside is not None and comparison.own:
             beyond = classify(fmt, match.outside, nan, expected, got)
         else:
-            # Beyond the domain of `meets` nothing is promised: the variant's own reference has been checked.
+            # Outside the domain of `meets` only the variant's own reference applies, which has been checked.
             beyond = torch.where(expected != got, _UNCHECKED if comparison.own else 0, 0).to(torch.uint8)
         return torch.where(inside, difference, beyond)
 
@@ -191,8 +191,8 @@ def _saturating(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _binned(steps: Tensor) -> dict[str, int]:
-    """`harness.judging.differences.step_histogram` for distances on a device: singly up to 16, beyond by powers of
-    two."""
+    """`harness.judging.differences.step_histogram` for distances on a device: one bin for each up to 16, above by
+    powers of two."""
     size = steps.abs()
     near = size <= 16
     counts = torch.bincount(steps[near] + 16, minlength=33).tolist()
@@ -211,9 +211,9 @@ def _binned(steps: Tensor) -> dict[str, int]:
 def judged_plainly(
     case: Case, policy: Policies, oracle: Oracle, number: Any, units: Mapping[str, Any], pack: int
 ) -> Judgement:
-    """The plain judge on some inputs, made on the host from their numbers; offenders carry their numbers again.
+    """Judge some inputs with the plain judge, made on the host from their numbers; offenders get these numbers.
 
-    number, units: numpy; whole packs in order, so that exchanged places are seen.
+    number, units: numpy; whole packs in order, so that exchanged places can be detected.
     """
     inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
     outputs = {n: units[n].view(format_of(a).numpy_dtype()) for n, a in case.outputs.items()}
@@ -221,7 +221,7 @@ def judged_plainly(
 
 
 def shares_of_sample(case: Case, policy: Policies, oracle: Oracle, number: Any) -> dict[str, Share]:
-    """How many codes the policies judge on the inputs of some numbers, whatever their results."""
+    """How many codes the policies judge on the inputs with some numbers, whatever their results."""
     inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
     return shares(case, policy, inputs, {n: number.size * f.codes_per_unit for n, f in oracle.outputs.items()})
 

@@ -1,4 +1,4 @@
-"""Sweeps with the kernel of a job launched as ever, under `harness.sweep.device`, in the process that owns the GPU."""
+"""Sweeps with a job's kernel in the process that owns the GPU, through `harness.sweep.device`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from harness.triton.launch import launch_of
 
 
 def run(job: Job, policy: Policies, inputs: InputSet) -> Swept:
-    """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree.
+    """Sweep a set that has a generator. Raises OracleFault if the fast judge and the plain one disagree.
 
-    The judge is one kernel where that can be made of the reference, else it runs as eager operations.
+    The judge is one kernel if one can be made of the reference; otherwise it runs as eager operations.
     """
     try:
         return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu")

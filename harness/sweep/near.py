@@ -15,10 +15,11 @@ from harness.sweep.result import ROW
 
 
 class Near:
-    """columns: what the fused function tallied, one number a row of inputs, by the oracle's names.
+    """The distances in tallies. columns: the fused function's tallies by the oracle's names, one number for each row of
+    inputs.
 
-    far: rows with a distance beyond `NEAR`, which a closer look has to count. worst: the greatest distance in ulp, and
-    worst_row its row, or -1 where all distances are zero.
+    far: rows with a distance beyond `NEAR`, which the second pass must count. worst: the greatest distance in ulp, and
+    worst_row its row, or -1 if all distances are zero.
     """
 
     def __init__(self, oracle: Oracle, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -35,7 +36,7 @@ class Near:
         self.worst_row = int(size.argmax()) if self.worst else -1
 
     def histogram(self) -> dict[str, int]:
-        """Signed distances of the rows that are not far, counted."""
+        """Counts of the signed distances of rows that are not far."""
         counted: dict[str, int] = {}
         for n in self.floats:
             rest = self.columns[f"{n}:finite"][~self.far].sum()
@@ -47,9 +48,10 @@ class Near:
         return counted
 
     def ranges(self, first: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
-        """Extremes by binary exponent of the first input, where a row has one exponent.
+        """Extremes by binary exponent of the first input, for rows with one exponent.
 
-        first: the number of the first row's first input. low, high: by row, of what was examined one by one.
+        first: the number of the first row's first input. low, high: by row, the extremes of individually examined
+        results.
         """
         low, high = np.minimum(self.low, low), np.maximum(self.high, high)
         generator = self.oracle.generator

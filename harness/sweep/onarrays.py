@@ -16,13 +16,13 @@ from torch import Tensor
 
 from harness.model.match import Domain
 
-# numpy's names that torch spells otherwise.
+# numpy's names of functions with another name in torch.
 _NAMES = {"invert": "bitwise_not", "conjugate": "conj", "absolute": "abs", "rint": "round", "power": "pow",
           "fabs": "abs", "equal": "eq", "not_equal": "ne", "mod": "remainder"}  # fmt: skip
 
 
 class OnDevice(np.lib.mixins.NDArrayOperatorsMixin):
-    """A tensor that numpy's functions and Python's operators take for an array."""
+    """A tensor that numpy's functions and Python's operators accept as an array."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -44,7 +44,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
 
 
 def holds_on_tensors(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
-    """Where a domain holds, for float64 tensors of the inputs' values; by the host where its predicate needs numpy."""
+    """Whether a domain holds, for float64 tensors of the inputs' values; on the host if its predicate needs numpy."""
     like = next(iter(values.values()))
     try:
         found = domain.predicate(MappingProxyType({n: OnDevice(v) for n, v in values.items()}))

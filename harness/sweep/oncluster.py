@@ -1,7 +1,7 @@
-"""The shards of a sweep as tasks on a cluster. The driver checks each result, and writes it into the sweep's journal.
+"""The shards of a sweep as tasks on a cluster. The driver checks each result and writes it to the sweep's journal.
 
-Ray repeats what dies with a node. What a node sends is held to what it was asked: the shard, its inputs and the
-definition of the variant. Anything else is an `error`, never a result.
+Ray repeats tasks of nodes that died. The driver checks that a result is for the requested shard, inputs and definition
+of the variant. Otherwise it becomes an `error`, never a result.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from harness.sweep.shards import TIMEOUT, Journal, ShardResult, Task
 ON_NODE = "harness.running.shardworker:on_node"
 
 SECONDS = 20.0
-"""What a task should take, once it is known what a shard takes: sending one costs the driver milliseconds."""
+"""The intended seconds of a task, once the time of a shard is known, because sending a task costs the driver
+milliseconds."""
 
 LARGEST = 64
-"""Shards of a task at most: what is run again where a node dies."""
+"""The most shards of a task, which run again if a node dies."""
 
 AHEAD = 2
-"""Tasks for each place: one runs, one waits beside it."""
+"""Tasks for each place: one runs and one waits."""
 
 LOSSES = 3
-"""How often shards are sent again after Ray gave them up, because their nodes died and not for what they ran."""
+"""How often shards are sent again after Ray has given up because their nodes died (not because of the shards' code)."""
 
 
 @dataclass(eq=False)
@@ -42,11 +43,10 @@ class _Piece:
 
 
 class ClusterSweep:
-    """Runs the wanted shards that the journal has not.
+    """Runs the wanted shards that are not in the journal.
 
-    root: the project's folder, which has travelled. given: a digest of what a shard has to be given, by its number, as
-    `ShardResult.given` says what it was given. timeout: seconds after which a shard is given up. work: the function
-    that runs shards on a node.
+    root: the project's folder on the nodes. given: by shard number, the expected digest for `ShardResult.given`.
+    timeout: seconds after which a shard is aborted. work: the function that runs shards on a node.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ClusterSweep:
         self._seconds, self._count = 0.0, 0
 
     def run(self) -> None:
-        """Until every shard has a result. Raises ClusterError where no node is left that could run them."""
+        """Run until every shard has a result. Raises ClusterError if no node is left that could run them."""
         served(self.tasks.nodes, self._needs)
         try:
             while self._waiting or self._again or self.tasks.running:
@@ -91,11 +91,11 @@ class ClusterSweep:
             if self.tasks.submit(piece, self._work, *arguments, needs=self._needs, name=name) is None:
                 self._again.appendleft(piece)
                 if self.tasks.running:
-                    return  # their nodes are asked again meanwhile
+                    return  # the next round asks their nodes again
                 served(self.tasks.nodes, self._needs)
 
     def _next(self, places: int) -> _Piece | None:
-        """The next shards for one task; towards the end fewer, so that all places end together."""
+        """The next shards for one task; fewer towards the end, so that all places end at the same time."""
         if self._again:
             return self._again.popleft()
         if not self._waiting:
@@ -116,11 +116,11 @@ class ClusterSweep:
             self._again.append(_Piece(piece.shards, piece.lost + 1))
         elif piece.shards:
             self._write(ShardResult(piece.shards.popleft(), "error", event.words))
-            if piece.shards:  # the others did nothing wrong
+            if piece.shards:  # the other shards are not at fault
                 self._again.append(_Piece(piece.shards))
 
     def _accept(self, piece: _Piece, event: Yielded) -> None:
-        """Write a result that is what was asked for; an error where it is not."""
+        """Write a result if it is the requested one, else an error."""
         if not piece.shards:
             raise ClusterError(f"{event.host} sent a result more than its task has shards; nothing of it was kept")
         shard = piece.shards.popleft()
@@ -152,5 +152,5 @@ class ClusterSweep:
 
 
 def needs_of(task: Task) -> Needs:
-    """What a shard needs of a node: a whole GPU of its target, or one processor."""
+    """The resources of a node that a shard needs: a whole GPU of its target, or one processor."""
     return gpu(task.target, alone=True) if task.backend == "gpu" else CPU

@@ -1,8 +1,8 @@
-"""The reference and the judge's rules as one function of the inputs' numbers and the outputs, to be fused for a GPU.
+"""The reference and the judge's rules as one function of the inputs' numbers and the outputs, for fusing on a GPU.
 
-For each row of `ROW` inputs the function gives tallies, few enough to send home. It is built from torch operations
-without data-dependent control flow, so that `harness.sweep.fused` makes one kernel of it that reads the outputs and
-writes the tallies. Where no kernel can be made, torch runs the operations one by one, in smaller pieces.
+For each row of `ROW` inputs the function gives a few tallies, which are copied to the host. It consists of torch
+operations without data-dependent control flow, so that `harness.sweep.fused` can make one kernel of it that reads the
+outputs and writes the tallies. If no kernel can be made, torch runs the operations one by one, in smaller pieces.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from harness.sweep.result import ROW, hashed
 from references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
 
 NEAR = (-2, -1, 1, 2)
-"""Signed distances that are counted one by one in the fused function; rows with others are looked at again."""
+"""Signed distances with their own counts in the fused function; rows with other distances are examined again."""
 
 Codes = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """One reference that results are held to.
+    """One reference that results must meet.
 
-    policy: with the reference and its matches in force. own: whether it is the variant's own reference.
+    policy: the policies with this reference and its matches. own: whether it is the variant's own reference.
     """
 
     policy: Policies
@@ -65,12 +65,13 @@ class Oracle:
 
     @property
     def names(self) -> list[str]:
-        """What the columns of `tally` are: flagged, hash, and for each float output its finite pairs and distances."""
+        """The names of the columns of `tally`: flagged, hash, and for each float output its finite pairs and
+        distances."""
         distances = ("finite", "low", "high", *map(str, NEAR))
         return ["flagged", "hash", *(f"{o}:{d}" for o, f in self.outputs.items() if f.is_float for d in distances)]
 
     def codes(self, number: Tensor) -> dict[str, Tensor]:
-        """The input codes behind inputs' numbers."""
+        """The input codes for inputs' numbers."""
         return {n: unpack(f, self.generator.units(n, number)) for n, f in self.inputs.items()}
 
     def codes_of_outputs(self, units: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -78,11 +79,12 @@ class Oracle:
         return {n: unpack(f, as_codes(units[n])) for n, f in self.outputs.items()}
 
     def answers(self, comparison: ReferenceCheck, codes: Codes) -> list[dict[str, Tensor]]:
-        """Every accepted answer, as `harness.judging.evaluate.accepted` orders them."""
+        """Every accepted answer, in the order of `harness.judging.evaluate.accepted`."""
         return list(accepted(self.case, comparison.policy, codes, _applied))
 
     def flags(self, codes: Codes, got: Codes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Which units do not agree with every policy whatever the domains say; and the first own answer."""
+        """Which units are flagged because they do not agree with every policy; and the first answer of the variant's
+        own reference."""
         flagged: Tensor | None = None
         first: dict[str, Tensor] = {}
         for comparison in self.comparisons:
@@ -109,7 +111,8 @@ class Oracle:
     def _agreeing(
         self, comparison: ReferenceCheck, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """By output, where some of the answers agrees under the policy, and under the one outside its domain."""
+        """By output, where an answer agrees under the policy, and where one agrees under the policy outside its
+        domain."""
         inside: dict[str, Tensor] = {}
         outside: dict[str, Tensor] = {}
         for answer in answers:
@@ -137,9 +140,9 @@ class Oracle:
         return torch.stack([c.to(torch.int64) for c in columns])
 
     def point(self, number: Tensor, *units: Tensor) -> list[Tensor]:
-        """What is tallied of each input: whether it is flagged, its hash, and for each float output two more.
+        """The tallied values of each input: whether it is flagged, its hash, and two more for each float output.
 
-        These are whether a code was not flagged and is finite beside a finite reference, and then the signed distance
+        These are whether the code is unflagged and both it and the reference are finite, and if so the signed distance
         (int32, else 0). number: int64. units: the outputs' storage units.
         """
         codes = self.codes(number)
@@ -166,13 +169,13 @@ class Oracle:
         keep = ~(flagged.repeat_interleave(per) if per > 1 else flagged)
         keep = keep & is_finite(fmt, expected) & is_finite(fmt, got)
         if self.always_equal:
-            # What is not flagged is equal, or a zero of the other sign: at distance 0.
+            # Unflagged codes are equal, or zeros of the other sign, so their distance is 0.
             return [keep, keep.to(torch.int32) * 0]
         if fmt.code_bits <= 32 and _one_sign(match):
             apart = magnitude(fmt, got) - magnitude(fmt, expected)
             steps = torch.where(sign(fmt, expected) == 1, -apart, apart)
         else:
-            # Agreeing finite codes are less than 2^31 apart, but where an absolute bound spans many binades.
+            # Agreeing finite codes are less than 2^31 apart, unless an absolute bound spans many binades.
             wide = ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64)
             steps = wide.clamp(-_FAR, _FAR).to(torch.int32)
         return [keep, torch.where(keep, steps, 0)]
@@ -184,7 +187,7 @@ class Oracle:
 
 
 def numbers(first: Tensor, like: Tensor) -> Tensor:
-    """The numbers of as many inputs as `like` has elements, from `first` on: counted up where they are used."""
+    """The numbers of as many inputs as `like` has elements, from `first` on, computed at their use."""
     return first + torch.arange(like.numel(), dtype=torch.int64, device=like.device)
 
 
@@ -210,7 +213,7 @@ def _either(found: dict[str, Tensor], name: str, ok: Tensor) -> None:
 
 
 def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
-    """`harness.model.reference.apply_reference` on tensors where they are, without its checks."""
+    """`harness.model.reference.apply_reference` on tensors on their device, without its checks."""
     given = [codes[n].clone() for n in case.inputs]  # the reference may change what it is given
     answer = reference(*given, **({"ftz": "results"} if flushing else {}))
     answers = answer if isinstance(answer, (tuple, list)) else (answer,)

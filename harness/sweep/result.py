@@ -11,7 +11,7 @@ from harness.judging.judge import Judgement
 from harness.records import Block
 
 LARGE = 1 << 20
-"""Sets of more inputs than this are swept, not held."""
+"""Sets with more inputs than this are swept instead of held in memory."""
 
 ROW = 1 << 16
 """Inputs that are tallied together, and the smallest block that has a digest."""
@@ -23,11 +23,11 @@ class OracleFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep's outcome.
+    """A sweep's result.
 
-    outcome: as of one run, without outputs. blocks: digests of the output bits, None where not all inputs ran.
-    inputs, place: the units of a few inputs around the first difference, and its number among them; for the replay
-    token. notes: what a reader of the record should know about how it was judged. measured: `Result.sweep`.
+    outcome: as for one run, without outputs. blocks: digests of the output bits, None if not all inputs ran. inputs,
+    place: the units of a few inputs around the first difference, and its number among them, for the replay token.
+    notes: remarks for the record on how the set was judged. measured: `Result.sweep`.
     """
 
     outcome: Outcome
@@ -40,7 +40,7 @@ class Swept:
 
 
 def block_size(count: int) -> int:
-    """Inputs that share a digest, in a set of `count`: at least `ROW`, and 256 blocks or a few more."""
+    """How many inputs share a digest, in a set of `count` inputs: at least `ROW`, and enough for at most 256 blocks."""
     size = ROW
     while size * 256 < count:
         size *= 2
@@ -51,8 +51,8 @@ def hashed(units: Any, number: Any, *, bits: int, output: int) -> Any:
     """A hash for each unit of an output, int32 in numpy or torch; the digest of a block is their sum.
 
     units: int64 of `bits` bits, zero-extended. number: the inputs' numbers, int64. output: which output, from 0.
-    A sum, so that it does not matter in which order threads, chunks and machines get there; 32-bit arithmetic, because
-    a GPU has twice as much of it.
+    A sum does not depend on the order of threads, chunks and machines. The arithmetic has 32 bits, because a GPU has
+    twice the throughput for it.
     """
     place = _int32(number) * _signed(0x9E3779B1) + _signed((output + 1) * 0xA7EBD4F5)
     low = _mixed(_int32(units) ^ place)
@@ -80,7 +80,7 @@ def _signed(pattern: int) -> int:
 
 
 def blocks_of(sums: Sequence[int], count: int) -> tuple[Block, ...]:
-    """Digests of blocks from the sums of consecutive rows of `ROW` inputs (the last one cut off at `count`)."""
+    """Digests of blocks from the sums of consecutive rows of `ROW` inputs (the last row ends at `count`)."""
     import numpy as np
 
     rows = block_size(count) // ROW

@@ -9,11 +9,11 @@ from torch import Tensor
 from harness.inputs.sets import seed_of
 
 SAMPLE = 1 << 16
-"""Inputs in all."""
+"""The total number of inputs."""
 
 
 class Sampler:
-    """Random places in each chunk, the same whenever asked. host: int64[chunks, each], ascending in a chunk."""
+    """Random places in each chunk, equal at each call. host: int64[chunks, each], ascending in a chunk."""
 
     def __init__(self, chunk: int, chunks: int, name: str, device: str) -> None:
         rng = np.random.default_rng(seed_of(name, "sampled again"))
@@ -23,5 +23,5 @@ class Sampler:
         self._places = torch.from_numpy(self.host).to(device)
 
     def places(self, chunk: int) -> Tensor:
-        """Those of one chunk, ascending."""
+        """The places of one chunk, ascending."""
         return self._places[chunk]

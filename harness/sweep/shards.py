@@ -1,9 +1,9 @@
-"""All inputs of one variant, in shards, on every GPU. A stopped sweep continues where it stopped.
+"""Sweep all inputs of one variant in shards on every GPU. A stopped sweep can be continued.
 
-A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. Its lines end in
-checksums, as those of records do (`harness.records.seal`). The GPU belongs to a watched process, under the GPU's lock
-(`harness.processes.child`). The emulator works in a watched process too. A process that dies or hangs costs its shard
-an `error` line, and is replaced.
+A journal holds one line for each finished shard, so that only shards in progress can be lost. Its lines end in
+checksums, like those of records (`harness.records.seal`). A watched process owns the GPU under the GPU's lock
+(`harness.processes.child`). The emulator runs in a watched process too. If a process dies or hangs, its shard gets an
+`error` line and the process is replaced.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ WORK = "harness.running.shardworker:run_here"
 
 
 class JournalError(ValueError):
-    """A file that is no journal of this sweep, or is in use; the message says which."""
+    """A file is no journal of this sweep, or is in use; the message says which."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The variant to sweep, by names that a worker resolves. bits: of all inputs together. shard_bits: of a shard."""
+    """The variant to sweep, by names that a worker resolves. bits: those of all inputs together. shard_bits: those of a
+    shard."""
 
     path: str
     case: str
@@ -49,7 +50,7 @@ class Task:
 
     @property
     def shards(self) -> int:
-        """How many there are."""
+        """The number of shards."""
         return 1 << (self.bits - self.shard_bits)
 
 
@@ -58,7 +59,7 @@ class ShardResult:
     """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
 
     judged: by output, the fields of `harness.records.Share`. given: a digest of the inputs and the definition that ran.
-    node: of a cluster, where it ran: host and the beginning of Ray's name of the node.
+    node: on a cluster, the node that ran it: host and the beginning of Ray's name of the node.
     """
 
     shard: int
@@ -98,7 +99,7 @@ class Journal:
             raise
 
     def _begin(self, path: Path, task: Task, *, resume: bool) -> None:
-        # As a reader finds it: JSON has no tuples.
+        # In the form of parsed JSON, which has no tuples.
         head = json.loads(json.dumps({"sweep": asdict(task), "harness": harness()}))
         if path.exists():
             if not resume:
@@ -109,10 +110,10 @@ class Journal:
         partial = path.with_suffix(path.suffix + ".partial")
         whole = [head, *map(asdict, self.done.values())]
         partial.write_bytes(b"".join(map(self._line, whole)))
-        partial.replace(path)  # without a line that was cut off, and without errors, which are tried again
+        partial.replace(path)  # without an incomplete last line, and without errors, which are retried
 
     def _take_up(self, head: Mapping[str, Any]) -> None:
-        """Note the shards that the file has."""
+        """Read the shards in the file."""
         found = list(_objects(self.path))
         if found[:1] != [head]:
             raise JournalError(
@@ -125,9 +126,9 @@ class Journal:
         self.done = {n: r for n, r in self.done.items() if r.verdict != "error"}
 
     def _check(self, result: ShardResult) -> None:
-        """Raises JournalError for a shard that is counted already, or that the sweep has not."""
+        """Raise JournalError for a shard that already has a result, or that the sweep does not have."""
         if result.shard in self.done:
-            raise JournalError(f"{self.path}: shard {result.shard} came twice; it counts once, so nothing is trusted")
+            raise JournalError(f"{self.path}: shard {result.shard} has two results; start a new journal")
         if not 0 <= result.shard < self._shards:
             raise JournalError(f"{self.path}: there is no shard {result.shard}; the sweep has {self._shards}")
 
@@ -135,7 +136,10 @@ class Journal:
         return self._seal.close(json.dumps(obj).encode())
 
     def write(self, result: ShardResult) -> None:
-        """Append a shard; on the disk before this returns. Raises JournalError for one that it has already."""
+        """Append a shard and write it to disk before returning.
+
+        Raises JournalError for one that already has a result.
+        """
         self._check(result)
         with self.path.open("ab") as file:
             file.write(self._line(asdict(result)))
@@ -148,12 +152,12 @@ class Journal:
         return [s for s in wanted if s not in self.done]
 
     def close(self) -> None:
-        """Let another process write it."""
+        """Close the file, so that another process can write it."""
         self._lock.release()
 
 
 def _objects(path: Path) -> Iterator[Any]:
-    """The JSON objects of a journal's lines, without a last line that was cut off. Raises JournalError."""
+    """The JSON objects of a journal's lines, without an incomplete last line. Raises JournalError."""
     seal = Seal()
     *lines, _cut_off = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -173,9 +177,10 @@ def sweep(
     timeout: float = TIMEOUT,
     work: str = WORK,
 ) -> None:
-    """Run the wanted shards that the journal has not, one process a place: a GPU, or None for the CPU.
+    """Run the wanted shards that are not in the journal, with one process for each place: a GPU, or None for the CPU.
 
-    timeout: seconds after which a shard is given up. work: the function that runs one, of the task and its number.
+    timeout: seconds after which a shard is aborted. work: the function that runs a shard, given the task and its
+    number.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for shard in wanted:
@@ -195,24 +200,25 @@ def sweep(
             elif isinstance(result, BaseException):
                 raise result
             else:
-                journal.write(result)  # here only: a full disk ends the sweep with what is there already
+                journal.write(result)  # only here: a full disk ends the sweep and keeps the shards so far
                 on_result(result)
     finally:
         for server in servers:
             server.stop()
         for thread in threads:
-            thread.join(timeout=2)  # one that waits for a GPU does not hear of it
+            thread.join(timeout=2)  # a thread that waits for a GPU does not notice the stop
 
 
 def process_for(place: Gpu | None) -> Process:
-    """The watched process of a GPU; for None of the processors."""
+    """The watched process for a GPU; None: for the CPU."""
     if place is None:
         return Process(os.environ, option="--timeout")
     return Device(place, option="--timeout")
 
 
 def one_shard(process: Process, work: str, task: Task, shard: int, timeout: float) -> ShardResult:
-    """A shard in a watched process; an error where that died or hung, the case file was changed, ..."""
+    """Run a shard in a watched process; gives an error result if that died or hung, or the case file was changed,
+    ..."""
     started = time.monotonic()
     try:
         found: ShardResult = process.call(work, task, shard, limit=timeout)
@@ -238,7 +244,7 @@ class _Server:
                 except queue.Empty:
                     return
                 finished.put(one_shard(self.process, self.work, self.task, shard, self.timeout))
-        except BaseException as error:  # told to the thread that waits for results
+        except BaseException as error:  # passed to the thread that waits for results
             finished.put(error)
         finally:
             self.process.close()

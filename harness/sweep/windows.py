@@ -1,4 +1,4 @@
-"""Flagged inputs of a sweep, judged a second time."""
+"""Judge flagged inputs of a sweep again with the plain judge."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.sweep.examine import Details, Examiner, whole_packs
 from harness.sweep.result import OracleFault
 
 REJUDGED = 1 << 16
-"""Flagged inputs that the plain judge sees, besides the doubtful ones."""
+"""The most flagged inputs that the plain judge judges, besides the doubtful ones."""
 
 
 class Windows:
     """Failing, doubtful and some other flagged inputs with their packs, judged again by the plain judge.
 
-    plain, device: what either judge says of them. first: the number of the first failing input, None where none fails.
+    plain, device: the findings of the two judges. first: the number of the first failing input, None if none fails.
     """
 
     def __init__(self, examiner: Examiner, judge_numbers: Callable[..., Judgement], pack: int) -> None:
@@ -30,10 +30,10 @@ class Windows:
         self._done = -1
 
     def take(self, number: Tensor, details: Details, start: int, outputs: Mapping[str, Tensor]) -> None:
-        """Judge again what was found in a piece, as far as there is room; doubtful inputs always.
+        """Judge findings of a piece again: at most REJUDGED inputs, plus all doubtful ones.
 
-        number: of the piece's inputs. start: the number of the chunk's first input. outputs: the chunk's. Raises
-        OracleFault where the two judges differ.
+        number: the numbers of the piece's inputs. start: the number of the chunk's first input. outputs: the chunk's
+        outputs. Raises OracleFault if the two judges differ.
         """
         assert details.failing is not None
         assert details.doubt is not None
@@ -43,7 +43,7 @@ class Windows:
         host = torch.unique(chosen).cpu().numpy()
         self._left = max(0, self._left - len(host))
         host = whole_packs(host, self._pack)
-        host = host[host > self._done]  # a pack is never counted twice
+        host = host[host > self._done]  # count no pack twice
         if not len(host):
             return
         self._done = int(host[-1])
@@ -61,7 +61,7 @@ class Windows:
         self.plain = plain if self.plain is None else self.plain.merged(plain)
 
     def notes(self, total: Details) -> list[str]:
-        """What to say where not everything that differs was judged again. total: all that was looked at."""
+        """Remarks if not all differences were judged again. total: the findings about all examined results."""
         if self.plain is None or total.different <= self.device.different:
             return []
         return [

@@ -72,6 +72,46 @@ def swapping(*swaps: AsmSwap) -> Iterator[None]:
         _swaps = before
 
 
+class Rewriting:
+    """The PTX of kernels as they are compiled: noted, and one text put in the place of another.
+
+    found: what was compiled, by its PTX, of which the kernels with the text `before` were handed on with `after`.
+    """
+
+    def __init__(self, before: str = "", after: str = "") -> None:
+        self.before, self.after = before, after
+        self.found: dict[str, Compilation] = {}
+
+    @property
+    def used(self) -> bool:
+        """Whether a kernel had the text that was to be replaced."""
+        return self.before in self.found
+
+    def of(self, compiled: Compiled) -> Compiled:
+        """A compiled kernel as it is handed on."""
+        if isinstance(compiled, Refusal):
+            return compiled
+        self.found.setdefault(compiled.ptx, compiled)
+        return replace(compiled, ptx=self.after) if compiled.ptx == self.before else compiled
+
+
+_rewriting: Rewriting | None = None
+
+
+@contextlib.contextmanager
+def rewriting(one: Rewriting) -> Iterator[Rewriting]:
+    """Hand on kernels of `compile_kernel` within this block as a rewriting has them; nothing of that is kept.
+
+    What runs is told apart by its PTX text, so no memo takes one for the other. For one thread.
+    """
+    global _rewriting
+    before, _rewriting = _rewriting, one
+    try:
+        yield one
+    finally:
+        _rewriting = before
+
+
 Held = Mapping[FunctionRef, Any]
 """Functions that this process has and no other can find."""
 
@@ -104,7 +144,8 @@ def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAU
 
 def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Compiled:
     """Compile `spec` to PTX and wait for it. A compiler's complaint, or its death, is a `Refusal`."""
-    return submit(spec, held=held, timeout=timeout).result()
+    compiled = submit(spec, held=held, timeout=timeout).result()
+    return compiled if _rewriting is None else _rewriting.of(compiled)
 
 
 def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:

@@ -27,6 +27,36 @@ Place = tuple[int, ...]
 """Where an argument is: its number, and within tuples the element's number, ..."""
 
 
+Digests = dict[tuple[int, bool], tuple[Any, str]]
+"""By a function's id and whether it is portable: the function, and its digest."""
+
+_digests: Digests | None = None
+
+
+@contextlib.contextmanager
+def digests_from(known: Digests) -> Iterator[None]:
+    """Take the digests of functions from here within this block, and keep those that are new.
+
+    A digest may cover more than a function calls: what else has a name that it uses. While that is changed on purpose,
+    workers would refuse the function. For one thread.
+    """
+    global _digests
+    before, _digests = _digests, known
+    try:
+        yield
+    finally:
+        _digests = before
+
+
+def _digest(function: Any, portable: bool) -> str:
+    if _digests is None:
+        return digest_with_code(function, exact=not portable)
+    key = id(function), portable
+    if key not in _digests:
+        _digests[key] = function, digest_with_code(function, exact=not portable)
+    return _digests[key][1]
+
+
 @dataclass(frozen=True)
 class FunctionRef:
     """A @triton.jit function, by where a worker can find it again and by a digest of its code.
@@ -62,7 +92,7 @@ class FunctionRef:
         if met is not None and (id(function), portable) in met:
             return met[id(function), portable][1]
         path = str(Path(plain.__code__.co_filename).resolve())
-        code = digest_with_code(function, exact=not portable)
+        code = _digest(function, portable)
         made = cls(plain.__module__, path, plain.__qualname__, code, portable)
         if met is not None:
             met[id(function), portable] = function, made  # the function too, so that no other gets its id

@@ -1,4 +1,4 @@
-"""What a GPU's process calls where there is no GPU: kernels are Python functions on host memory."""
+"""A replacement for the process of a GPU on machines without one: kernels are Python functions on host memory."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Asm by itself is a short cut: what it finds is settled by Triton's kernel around the asm."""
+"""Running asm without a kernel is a short cut: Triton's kernel around the asm confirms its findings."""
 
 from __future__ import annotations
 

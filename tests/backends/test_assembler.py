@@ -1,4 +1,4 @@
-"""The assembler backend: what every target makes of a variant, without running it."""
+"""The assembler backend: every target's machine code of a variant, without running it."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What compute-sanitizer says becomes findings; without it, one line says so."""
+"""Reports of compute-sanitizer become findings; without the tool, one line says so."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_fault_without_a_source_line_is_still_one():
 
 
 def test_what_the_tool_finds_makes_an_outcome_fail_once():
-    """What it stopped has run, and failed; what it said before is not said again."""
+    """A stopped run counts as failed; earlier reports are not repeated."""
     tool = Sanitizer("memcheck")
     (tool._folder / "17.log").write_text(MEMCHECK)
     found = tool.added(Outcome("error", "the process on the GPU aborted (SIGABRT)"))

@@ -1,4 +1,4 @@
-"""The process that owns a GPU: what dies or hangs there costs one call, and the next finds another process."""
+"""The process that owns a GPU: if it dies or hangs, one call fails, and the next call gets a new process."""
 
 import contextlib
 import os
@@ -95,7 +95,7 @@ def test_without_a_gpu_there_is_a_reason():
 
 
 def test_a_killed_parent_leaves_no_process_behind():
-    """Not even one that is busy: nobody would end it."""
+    """Not even a busy one, which nothing else would end."""
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -1,4 +1,4 @@
-"""The command line: every verb, and exit code 2 with words for what cannot be done."""
+"""The command line: every command, and exit code 2 with a message for invalid requests."""
 
 from __future__ import annotations
 

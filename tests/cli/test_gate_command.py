@@ -1,4 +1,4 @@
-"""`ptxdiff gate` on files: faulty records, what makes a baseline, and what its options ask for."""
+"""`ptxdiff gate` on files: faulty records, making a baseline, and its options."""
 
 import dataclasses
 import json

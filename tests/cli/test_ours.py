@@ -1,4 +1,4 @@
-"""A user's packages called as ours are, and what a wheel holds."""
+"""A user's packages with the names of ours, and the contents of a wheel."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What nodes do with batches of random programs in these tests: the right thing, and what a broken node might."""
+"""How nodes treat batches of random programs in these tests: correctly, and as a broken node might."""
 
 import os
 from dataclasses import replace

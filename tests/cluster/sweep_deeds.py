@@ -1,4 +1,4 @@
-"""What nodes do with shards in these tests: the right thing, and what a broken node might."""
+"""How nodes treat shards in these tests: correctly, and as a broken node might."""
 
 import os
 import time

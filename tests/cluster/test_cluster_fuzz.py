@@ -1,4 +1,4 @@
-"""A campaign on a Ray cluster finds what one here finds; what nodes send wrongly is told, and counts as nothing."""
+"""A campaign on a Ray cluster finds the same as a local one; wrong results of nodes are reported and do not count."""
 
 from pathlib import Path
 

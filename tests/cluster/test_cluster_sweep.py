@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster gives the journal of a local one; what nodes send wrongly is an error, never a result."""
+"""A sweep on a Ray cluster gives the journal of a local one; a wrong answer of a node is an error, never a result."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def whole(tasks, path, work, **options):
 
 
 def written(path):
-    """What a journal says of each shard, but for where and how long it ran."""
+    """A journal's entries of the shards, without where and how long they ran."""
     lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     shards = {r.pop("shard"): {k: v for k, v in r.items() if k not in ("seconds", "node", "sum")} for r in lines}
     assert len(shards) == len(lines)
@@ -109,7 +109,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
     path = tmp_path / "j"
     with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
         journal.write(ShardResult(1, "pass"))
-        with pytest.raises(JournalError, match="shard 1 came twice"):
+        with pytest.raises(JournalError, match="shard 1 has two results"):
             journal.write(ShardResult(1, "pass"))
         with pytest.raises(JournalError, match="no shard 16"):
             journal.write(ShardResult(16, "pass"))
@@ -120,7 +120,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
         other.write(ShardResult(1, "pass"))
         other.write(ShardResult(1, "pass"))
     assert len(lines) == 2
-    with pytest.raises(JournalError, match="shard 1 came twice"):
+    with pytest.raises(JournalError, match="shard 1 has two results"):
         Journal(tmp_path / "k", TASK, resume=True)
 
 

@@ -1,4 +1,4 @@
-"""What decides whether a node gets work, and what travels; without Ray."""
+"""Which facts decide whether a node gets work, and which files are sent to it; without Ray."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A real Ray cluster: nodes say what they are, tasks come back whole and once."""
+"""A real Ray cluster: nodes report their facts, and task results arrive complete and once."""
 
 import shutil
 import time

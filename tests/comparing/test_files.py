@@ -1,4 +1,5 @@
-"""`ptxdiff compare a.ptx b.ptx --like CASE`: what is equal, where traces part, and what is never passed in silence."""
+"""`ptxdiff compare a.ptx b.ptx --like CASE`: equal results, the first difference of traces, and differences that must
+be reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two files with launches of their own: a kernel as nvcc writes it beside one as Triton does, on one case."""
+"""Two files with different launches: nvcc's kernel and Triton's, on one case."""
 
 from pathlib import Path
 

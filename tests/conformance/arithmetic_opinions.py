@@ -1,4 +1,4 @@
-"""Arithmetic that no hardware at hand has, held to definitions that know nothing of the emulator's.
+"""Compare arithmetic that no available hardware has with definitions independent of the emulator's.
 
     python tests/conformance/arithmetic_opinions.py --write
 

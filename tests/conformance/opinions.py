@@ -1,4 +1,4 @@
-"""Conversions that no hardware at hand has, held to definitions that know nothing of the emulator's.
+"""Compare conversions that no available hardware has with definitions independent of the emulator's.
 
     python tests/conformance/opinions.py --write
 

@@ -1,4 +1,4 @@
-"""A device that is no device: the emulator itself, with mistakes planted where a test wants them."""
+"""An imitation of a device: the emulator, with mistakes that tests plant."""
 
 from __future__ import annotations
 

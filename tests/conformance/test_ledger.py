@@ -1,4 +1,4 @@
-"""The committed ledger, what is made of measurements, and when it stops confirming."""
+"""The committed ledger, entries made from measurements, and when an entry stops confirming."""
 
 import json
 from datetime import date

@@ -1,4 +1,4 @@
-"""Programs with one illegal change: emulator and assemblers are asked, and where they differ is told and grouped."""
+"""Programs with one illegal change: differences between the emulator and assemblers are reported and grouped."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Programs on which ptxas was found to be wrong, on an H200: the emulator gives what the PTX says, and not its bits.
+"""Programs on which ptxas is wrong, found on an H200: the emulator gives the bits of the PTX and not those of ptxas.
 
 `ptxas_faults.json` has each as the fuzzer wrote it: the reduced program, one thread's inputs, what the ISA asks for,
 and what the machine code of `assemblers` gave; that of `right` gave what the ISA asks for.

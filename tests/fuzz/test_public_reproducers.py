@@ -1,4 +1,4 @@
-"""Public reports of wrong code from ptxas, LLVM and another simulator: the emulator gives what is right.
+"""Public reports of wrong code from ptxas, LLVM and another simulator: the emulator gives the correct result.
 
 Each is the reported sequence in its smallest form, written anew, with the values that the report gives as right.
 """

@@ -1,4 +1,4 @@
-"""A baseline of digests refuses every planted change that one of full records refuses, and says no machine."""
+"""A baseline of digests refuses every planted change that one of full records refuses, and names no machine."""
 
 import dataclasses
 import json

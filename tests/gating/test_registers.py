@@ -1,4 +1,4 @@
-"""A gate on speed and timings in registers: what is missing, of another loop or too noisy does not pass."""
+"""A gate on speed and timings in registers: a figure that is missing, of another loop or too noisy does not pass."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Records by several assemblers: kept apart where runs are merged, compared and gated, counted in every report."""
+"""Records by several assemblers: merging, comparing and gating keep them separate, and every report counts them."""
 
 import dataclasses
 

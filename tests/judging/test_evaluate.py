@@ -1,4 +1,4 @@
-"""What a case's author gives: functions that change their arguments change nobody else's."""
+"""A case's functions: one that changes its arguments does not change those of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of where inputs fail: cells, areas and size; and a planted mistake that it shows through a whole run."""
+"""The map of failing inputs: cells, areas and size; and a planted mistake that it shows in a whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`.ftz` and the smallest normal value: hardware flushes what rounds up to it in the format alone."""
+"""`.ftz` and the smallest normal value: hardware flushes tiny results that round up to it only in the format."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_correct_product_passes_an_exact_policy(form: str, reference: Any, fmt
 
 @pytest.mark.parametrize("factors", FACTORS)
 def test_both_readings_of_allowed(factors: tuple[int, int]) -> None:
-    """What keeps subnormals gives the smallest normal value, what flushes gives zero; nothing else passes."""
+    """Code that keeps subnormals gives the smallest normal value, code that flushes gives zero; nothing else passes."""
     a, b = factors
     for got, right in ((LEAST, True), (0, True), (LEAST - 1, False), (LEAST | 1 << 31, False)):
         case = case_of(arithmetic.mul, "mul.rn.f32", F32, "ab", "allowed")

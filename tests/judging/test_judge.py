@@ -1,4 +1,4 @@
-"""The judge: which bits count as the right answer, and what a wrong one is called."""
+"""The judge: which bits are accepted, and the class of a wrong answer."""
 
 from __future__ import annotations
 
@@ -277,8 +277,8 @@ def test_exchanged_places_are_called_positional(error):
     found = judged(got, RANDOM, 4, match=ulp(1))
     assert found.classes == {"positional": 32}
     assert found.notes == [
-        "y: place 1 of a pack holds what belongs in place 2",
-        "y: place 2 of a pack holds what belongs in place 1",
+        "y: place 1 of a pack holds the result of place 2",
+        "y: place 2 of a pack holds the result of place 1",
     ]
     assert [o.place for o in found.offenders[:2]] == [1, 2]
 

@@ -1,4 +1,4 @@
-"""Triton's own documented example: what is wrong with it is named and shown, and the repair makes its case pass."""
+"""Triton's documented example: its mistake is named and demonstrated, and the repair makes its case pass."""
 
 from __future__ import annotations
 

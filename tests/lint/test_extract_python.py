@@ -1,4 +1,4 @@
-"""What is found in Python files: the spellings of a call, strings built in many ways, and what cannot be resolved."""
+"""Inline asm in Python files: the spellings of a call, strings built in many ways, and unresolved calls."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Files and folders as a whole: what is opened, what is silenced, what is loaded."""
+"""Files and folders: which are opened, which findings are silenced, which modules are loaded."""
 
 import subprocess
 import sys

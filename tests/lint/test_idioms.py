@@ -1,4 +1,4 @@
-"""Spellings that experts use on purpose are no findings, and what differs from them by one mistake is."""
+"""Deliberate idioms of experts are no findings, but the same text with one mistake is."""
 
 import pytest
 

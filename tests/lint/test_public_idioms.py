@@ -1,4 +1,4 @@
-"""What public code spells on purpose, and what was once found there by mistake; each with a wrong twin."""
+"""Deliberate idioms of public code, and former false findings there; each with a wrong version."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rules that run the block: they show what they say, stay silent where nothing changes, and end in time."""
+"""Rules that run the block: they demonstrate their findings, report nothing if no result changes, and end in time."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_one_element_has_no_neighbours():
     assert packed("add.f32 $0, $1, $2;", "=f,f,f", 1, ("float32",), ("float32", "float32")) == {}
 
 
-@pytest.mark.parametrize(("pack", "words"), [(3, "power of two"), (0, "power of two"), (4096, "thrown away|takes")])
+@pytest.mark.parametrize(("pack", "words"), [(3, "power of two"), (0, "power of two"), (4096, "discarded|takes")])
 def test_wrong_packs(pack, words):
     finding = found("mov.b32 $0, $1;", "=r,r", pack=pack)["pack-size"]
     assert re.search(words, finding.message)

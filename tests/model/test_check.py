@@ -1,4 +1,4 @@
-"""The case model: what may be written, what it means, and what a contradiction says."""
+"""The case model: valid declarations, their meaning, and the errors for contradictions."""
 
 from __future__ import annotations
 

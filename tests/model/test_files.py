@@ -1,4 +1,4 @@
-"""What `ptxdiff list` shows is what `pytest cases` runs, and a file in `cases` without a case is said."""
+"""`ptxdiff list` shows exactly the cases that `pytest cases` runs, and a file in `cases` without a case is reported."""
 
 from __future__ import annotations
 

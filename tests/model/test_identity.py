@@ -1,4 +1,4 @@
-"""Identities: what differs in anything that decides bits or verdict differs, and nothing else does."""
+"""Identities differ exactly if something that decides bits or the verdict differs."""
 
 from __future__ import annotations
 

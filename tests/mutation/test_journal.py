@@ -1,4 +1,4 @@
-"""The journal of mutants: what is known is not done again, and nothing else is believed."""
+"""The journal of mutants: known results are not computed again, and invalid entries are not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted mistakes: what is killed, what survives, and the input that would have told."""
+"""Planted mistakes: which are killed, which survive, and the input that would have detected them."""
 
 from __future__ import annotations
 
@@ -260,3 +260,54 @@ def test_only_mutants_of_the_lines_that_run_are_made():
     assert reference(4) == 4
     with source.swapped(some[0]):
         assert reference(4) != 4
+
+
+def test_a_reference_that_is_a_lambda_within_a_call_is_mutated(tmp_path):
+    """Each of two in one line by its own text; and one over several lines."""
+    path = tmp_path / "lambdas.py"
+    path.write_text("both = dict(one=lambda x: x + 1, two=lambda x: x * 3)\nlong = [\n    lambda x:\n    x - 7,\n]\n")
+    names: dict[str, object] = {"__name__": "lambdas"}
+    exec(compile(path.read_text(), path, "exec"), names)
+    found = [names["both"]["one"], names["both"]["two"], names["long"][0]]
+    changes = [[m.change.partition(": ")[2] for m in source.mutants(f)] for f in found]
+    assert ["x + 1 -> x - 1" in c for c in changes] == [True, False, False]
+    assert ["x * 3 -> x + 3" in c for c in changes] == [False, True, False]
+    assert ["x - 7 -> x + 7" in c for c in changes] == [False, False, True]
+
+
+NAMESAKE = '''
+"""The case has the name of what its Triton function calls, so a digest of that function covers the reference too."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references.formats import U16
+
+
+@triton.jit
+def in_triton(x):
+    return tl.minimum(x, 300)
+
+
+def least(x):
+    """300 at most."""
+    return torch.where(x > 300, 300, x)
+
+
+minimum = Case(
+    inputs={"x": U16}, outputs={"y": U16}, reference=least, variants={"triton": plain(in_triton)},
+    source="made for this test",
+)
+'''
+
+
+def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_case(tmp_path):
+    (tmp_path / "cases").mkdir()
+    path = tmp_path / "cases" / "namesake.py"
+    path.write_text(NAMESAKE)
+    (loaded,) = load(path)
+    (found,) = mutate(loaded, ["triton"], "sm_90a", Budget(search=SEARCH), ["reference"])
+    assert found.count("killed") > 3
+    assert not found.count("undecided"), found.survivors

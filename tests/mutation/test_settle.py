@@ -1,10 +1,11 @@
-"""Survivors: what the shortcuts may settle, and what they must leave to a search."""
+"""Survivors: which the shortcuts may settle, and which need a search."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.backends.emulator import EmulatorBackend
@@ -160,3 +161,22 @@ def test_a_seed_chooses_which_mutants_are_left_in(subjects):
         return [*found.killed, *(s.change for s in found.survivors), found.words]
 
     assert changes(1) == changes(1)
+
+
+def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects):
+    """The judge takes a reference's codes in order, whatever their shape; where there are too few, it has the word."""
+    shapes = {"other": lambda z: z.reshape(-1, 2), "fewer": lambda z: z[:-1], "more": lambda z: np.repeat(z, 2)}
+    right = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
+    asked = []
+
+    def judged(inputs):
+        asked.append(len(inputs["x"]))
+        return "the judge was asked"
+
+    survivors = [
+        Candidate(lambda inputs, shape=shape: Outcome("ran", outputs={"z": shape(inputs["x"])}), judged)
+        for shape in shapes.values()
+    ]
+    found = settled(subjects["plain"], FEW, right, survivors)
+    assert [f.fate for f in found] == ["sampled", "undecided", "undecided"]
+    assert asked == [1 << 16] * 2

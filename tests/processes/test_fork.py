@@ -1,4 +1,4 @@
-"""Calls in a fork of this process: what they answer, what ends them, and that this process goes on."""
+"""Calls in a fork of this process: their answers, their ends, and that this process continues."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The compiler processes: what they answer, what kills them, and that the pool goes on."""
+"""The compiler processes: their answers, their deaths, and that the pool continues."""
 
 import os
 import pickle

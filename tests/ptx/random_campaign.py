@@ -1,4 +1,4 @@
-"""Random texts by the hundred thousand, none of which may get anything but an answer or an error of the emulator.
+"""Hundreds of thousands of random texts: each must give a result or one of the emulator's own errors.
 
     python -m tests.ptx.random_campaign --texts 500000 --seed 1 [--jobs 2] [--first 0] [--kinds module,typed]
 

@@ -1,4 +1,5 @@
-"""Kernels and asm blocks with approximate instructions, on the emulator alone; `tests/gpu` has them beside a device."""
+"""Kernels and asm blocks with approximate instructions, on the emulator only; `tests/gpu` compares them with a
+device."""
 
 from __future__ import annotations
 

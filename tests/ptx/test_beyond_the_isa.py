@@ -28,8 +28,8 @@ def test_a_vector_register_is_its_first_component() -> None:
 @pytest.mark.parametrize(
     ("vector", "words"),
     [
-        ("{_, $0}", "a vector may stand here, but not this one"),
-        ("{$0, $0}", "a vector may stand here, but not this one"),
+        ("{_, $0}", "a vector here begins with a register, names none twice"),
+        ("{$0, $0}", "a vector here begins with a register, names none twice"),
         ("{$0, 1}", "an element between braces must be a register here"),
         ("{$0, $0, $0}", "a vector has 1, 2 or 4 elements, not 3"),
     ],

@@ -1,4 +1,4 @@
-"""Constraints and packs: what Triton and LLVM make of them, and what they refuse."""
+"""Constraints and packs: how Triton and LLVM read them, and what they refuse."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_wrong_rank() -> None:
 
 
 def test_shared_cta_reaches_the_own_block_only() -> None:
-    refused(MemoryFault, "reaches its own block's only", EXCHANGE.replace("ld.shared::cluster", "ld.shared"))
+    refused(MemoryFault, "accesses only its own block's", EXCHANGE.replace("ld.shared::cluster", "ld.shared"))
 
 
 def test_a_cluster_barrier_wants_one_arrival_and_one_wait() -> None:
@@ -211,7 +211,7 @@ def test_st_async_that_nobody_expects_or_waits_for() -> None:
 
 
 def test_bits_that_nobody_wrote() -> None:
-    refused(PtxError, "nobody defined", f"{SYNC} {REMOTE} {SYNC}")
+    refused(PtxError, "undefined bits", f"{SYNC} {REMOTE} {SYNC}")
 
 
 def test_global_memory_between_blocks_of_a_cluster() -> None:

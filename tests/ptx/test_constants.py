@@ -1,4 +1,4 @@
-"""Constant expressions: the 64-bit types of their integers, held to the values that ptxas puts into a binary."""
+"""Constant expressions: the 64-bit types of their integers, compared with the values that ptxas puts into a binary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One block in the spellings of Triton, LLVM and CUDA C++: the same bits; what has no meaning is refused in words."""
+"""One block in the spellings of Triton, LLVM and CUDA C++: the same bits, and clear errors for text without a
+meaning."""
 
 import numpy as np
 import pytest
@@ -89,9 +90,9 @@ def test_what_already_is_in_tritons_form_stays_as_it_is():
 
 def test_bits_that_no_element_fills_stay_undefined_between_the_moves():
     text, words = in_tritons_form("shr.u32 $0, $2, 8; shr.u32 $1, $3, 8;", "=&r,=r,r,r", [8], [8], 2)
-    with pytest.raises(PtxError, match="nobody defined"):
+    with pytest.raises(PtxError, match="undefined bits"):
         emulate(text, words, [patterns(8)], "uint8", pack=2)
-    with pytest.raises(PtxError, match="nobody defined"):
+    with pytest.raises(PtxError, match="undefined bits"):
         emulate(
             "shr.u32 $0, $2, 8; shr.u32 $1, $3, 8;", "=&r,=r,r,r", [patterns(8)], "uint8", pack=2, convention="llvm"
         )
@@ -301,7 +302,7 @@ def test_a_constant_is_an_operand_of_the_text_and_no_argument_where_it_has_its_v
 
 @pytest.mark.parametrize("text", ["%0", "$0"])
 def test_strings_within_asm_are_replaced_as_the_compiler_does(text):
-    """A compiler replaces operands before anybody looks for strings, such as that of a `.pragma`."""
+    """A compiler replaces operands also inside strings, such as that of a `.pragma`."""
     convention = "cuda" if "%" in text else "triton"
     asm = f'.pragma "{text}"; mov.b32 {text}, {text[0]}1;'
     with pytest.raises(PtxError):

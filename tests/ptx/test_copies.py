@@ -1,4 +1,4 @@
-"""Asynchronous copies: when they land, for whom, and what must not happen before."""
+"""Asynchronous copies: when they complete and for which threads, and errors for earlier accesses."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ MISTAKES = {
     # a register that only another asm block declares
     "add.u32 $0, $1, other;": (OperandError, "no register other is declared here"),
     # an output read before it is written
-    "add.u32 $0, $0, 1;": (UndefinedBits, "nobody defined"),
+    "add.u32 $0, $0, 1;": (UndefinedBits, "undefined bits"),
     # memory, other lanes, and no semicolon
     "ld.global.b32 $0, [$1+4];": (NotElementwise, "memory access"),
     "shfl.sync.bfly.b32 $0, $1, 1, 31, -1;": (NotElementwise, "an elementwise snippet cannot use it"),
@@ -310,7 +310,7 @@ MISTAKES = {
     # an input written, an output never written, and one written under a predicate that is off
     "add.u32 $1, $1, 1;": (InputWritten, r"writes the input \$1, .* copy it into a register of your own"),
     "{ .reg .b32 t; add.u32 t, $1, 1; }": (UndefinedBits, r"output operand \$0 .* is never written"),
-    "{ .reg .pred p; setp.eq.u32 p, $1, 1; @p mov.b32 $0, 5; }": (UndefinedBits, "element 1 .* nobody defined"),
+    "{ .reg .pred p; setp.eq.u32 p, $1, 1; @p mov.b32 $0, 5; }": (UndefinedBits, "element 1 .* undefined bits"),
     # an instruction of a newer target
     "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, $1, $1; cvt.u32.u8 $0, t; }": (UnsupportedOnTarget, "sm_100f"),
     # `[$2+$3]`, and a declaration twice in what becomes one scope

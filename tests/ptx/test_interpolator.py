@@ -1,4 +1,4 @@
-"""The special function unit: the definitions against what an H100 gave for all inputs of all segments."""
+"""The special function unit: the definitions against an H100's results for all inputs of all segments."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ class TestWarps:
         body = (
             "setp.lt.u32 %p1, %r1, 8; @%p1 bra L; shfl.sync.idx.b32 %r6, %r4, 0, 31, -1; st.global.b32 [%rd12], %r6; L:"
         )
-        with pytest.raises(UndefinedBits, match="nobody defined reach a store to y in thread 8"):
+        with pytest.raises(UndefinedBits, match="undefined bits reach a store to y in thread 8"):
             launch(body, X)
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rarer instructions of whole kernels: what they do, by the ISA's text, and which of their forms ptxas takes."""
+"""Rarer instructions of whole kernels: their results by the ISA's text, and the forms that ptxas accepts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ X = np.arange(5, dtype=np.uint32)
 @pytest.mark.parametrize("elements", ["{lo, hi}", "{hi, lo}"])
 def test_an_undefined_part_of_a_word_is_reported(elements: str) -> None:
     asm = f"{{ .reg .b16 lo, hi; cvt.u16.u32 hi, $1; mov.b32 $0, {elements}; }}"
-    with pytest.raises(UndefinedBits, match="bits that nobody defined"):
+    with pytest.raises(UndefinedBits, match="undefined bits"):
         emulate(asm, "=r,r", [X], "uint32")
 
 
@@ -120,7 +120,7 @@ def chain(depth: int) -> str:
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", limit=0), "no number of seconds"),
         (lambda: emulate("ret;", "=r,r,r", [np.zeros((2**20, 1)), np.zeros(2**20)], "uint32"), "elements in one call"),
         (lambda: load_kernel(doubling(40)), "60,001 statements"),
-        (lambda: load_kernel(chain(1000)), "151 blocks, calls"),
+        (lambda: load_kernel(chain(1000)), "151 nested blocks, calls"),
         (lambda: load_kernel(module("mov.b32 %r1, " + "(1+" * 3000 + "1" + ")" * 3000 + ";")), "nested too deeply"),
         (lambda: load_kernel("// begin inline asm\n" * 300_000), "has: none"),
         (lambda: load_kernel(".section " + "{" * 1_000_000), "directive"),

@@ -52,6 +52,22 @@ def test_a_wait_orders_threads_behind_those_that_arrived() -> None:
     np.testing.assert_array_equal(run(body), EXPECTED)
 
 
+def test_one_try_is_no_wait() -> None:
+    """ISA: try_wait returns "before the phase completes following a system-dependent time limit"; a loop asks again."""
+    arrive = f"{STORE} mbarrier.arrive.shared.b64 _, [bar];"
+    body = f"{MAKE.format(count=THREADS)} {arrive}"
+    np.testing.assert_array_equal(run(f"{body} {wait(0)} {OTHERS}"), EXPECTED)
+    once = "mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;"
+    with pytest.raises(MemoryFault, match="race"):
+        run(f"{body} {once} {OTHERS}")
+
+
+def test_one_try_is_enough_behind_a_barrier_that_all_have_met() -> None:
+    once = "bar.sync 0; mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; selp.b32 %r9, 1, 0, %p2;"
+    found = run(f"{MAKE.format(count=THREADS)} mbarrier.arrive.shared.b64 _, [bar]; {once}")
+    np.testing.assert_array_equal(found, np.ones(THREADS))
+
+
 def test_a_token_names_the_phase() -> None:
     body = f"""{MAKE.format(count=THREADS)} {STORE} mbarrier.arrive.shared.b64 %rd3, [bar];
     AGAIN: mbarrier.test_wait.shared.b64 %p2, [bar], %rd3; @!%p2 bra AGAIN; {OTHERS}"""

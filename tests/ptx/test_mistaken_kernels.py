@@ -58,7 +58,7 @@ class TestFiveBugs:
     def test_a_pack_that_mixes_neighbours(self, target: str) -> None:
         """64 elements on 128 threads: half of each pack of two is padding."""
         x = np.arange(64, dtype=np.int16)
-        words = "bits that nobody defined reach a store to y"
+        words = "undefined bits reach a store to y"
         caught(UndefinedBits, k.mixed_neighbours, target, 1, x, 0 * x, 64, B=64, words=words, ptx="st.global")
 
     def test_asm_that_reads_more_registers_than_its_constraints_name(self, target: str) -> None:
@@ -66,12 +66,12 @@ class TestFiveBugs:
         x = numbers(64)
         with pytest.raises(LaunchError, match=r"too_many_registers .*does not compile.*(operand|\$2|asm)"):
             emulated(k.too_many_registers, target)[(1,)](x, 0 * x, 64, B=64)
-        words = "bits that nobody defined reach a store to y"
+        words = "undefined bits reach a store to y"
         caught(UndefinedBits, k.undeclared_register, target, 1, x, 0 * x, 64, B=64, words=words, ptx="add.s32")
 
     def test_shared_memory_that_nobody_wrote(self, target: str) -> None:
         x = numbers(128)
-        words = "bits that nobody defined reach a store to y"
+        words = "undefined bits reach a store to y"
         caught(UndefinedBits, k.unwritten_shared, target, 1, x, 0 * x, B=128, words=words, ptx="ld.shared")
 
     def test_a_missing_barrier(self, target: str) -> None:
@@ -91,12 +91,12 @@ class TestDefinedness:
 
     def test_a_branch(self, target: str) -> None:
         x = numbers(64)
-        words = "the branch depends on bits that nobody defined"
+        words = "the branch depends on undefined bits"
         caught(UndefinedBits, k.undefined_branch, target, 1, x, 0 * x, 64, B=64, words=words, ptx="bra")
 
     def test_an_address(self, target: str) -> None:
         x = numbers(64)
-        words = "bits that nobody defined reach an address"
+        words = "undefined bits reach an address"
         caught(UndefinedBits, k.undefined_address, target, 1, x, numbers(70), 64, B=64, words=words, ptx="and.b32")
 
     def test_asm_that_leaves_them_is_named_and_not_the_store(self, target: str) -> None:

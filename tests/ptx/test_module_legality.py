@@ -29,7 +29,7 @@ TAKEN = [
        (".param", "p")]),
     "cvta.shared.u64 %d0, s;", "cvta.global.u64 %d0, gv;", "{ .reg .b32 p; mov.b32 p, 1; }", "%q: bra %q;",
     "ld.shared.b32 %d0, [s];", "ld.shared.v2.b32 {%r0, %f0}, [s];", "shfl.sync.bfly.b32 %f0, %f1, 1, 31, -1;",
-    ".reg .b32 add, ret, k;", "redux.sync.and.b32 %r0, %r1, -1;",
+    ".reg .b32 add, ret, k;", "redux.sync.and.b32 %r0, %r1, -1;", "bar.sync 15;", "barrier.arrive 15, 64;",
 ]  # fmt: skip
 REFUSED = [
     *(f"ld{space}.b32 %r0, [{name}];" for space, name in
@@ -37,7 +37,7 @@ REFUSED = [
        (".const", "gv"), (".param", "sv"), (".shared", "lv")]),
     "cvta.to.shared.u64 %d0, s;", "cvta.shared.u64 %d0, gv;", "mov.b32 %r0, !%tid.x;", "mov.u32 %r0, (%r1);",
     ".reg .b32 p;", ".reg .b32 x; .shared .b32 x;", "ld.shared.b32 %r0, [%x0];",
-    ".reg .b32 %tid; mov.u32 %r0, %tid.x;",
+    ".reg .b32 %tid; mov.u32 %r0, %tid.x;", "bar.sync 16;", "barrier.sync -1, 32;", "bar.arrive 16, 64;",
     "ld.shared.v2.b32 {%r0, %d0}, [s];", "st.shared.v2.b32 [s], {%r0, %d0};", "ld.shared.v2.u32 (%r0, %r1), [s];",
     "shfl.sync.bfly.b32 %d0, %r1, 1, 31, -1;", "vote.sync.ballot.b32 %d0, %p0, -1;", "activemask.b32 %d0;",
     "redux.sync.add.u32 %d0, %r0, -1;",

@@ -1,4 +1,4 @@
-"""What kernels print, and where their assertions stop them."""
+"""The output of kernels, and the place of failed assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form of mma in a whole kernel, held to the reference, with fragments placed as the ISA prints them."""
+"""Every form of mma in a whole kernel, compared with the reference, with fragments in the ISA's layout."""
 
 from __future__ import annotations
 

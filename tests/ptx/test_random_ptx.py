@@ -1,4 +1,4 @@
-"""Whatever it is given, `emulate` answers or raises its own error; what is well typed, it answers."""
+"""For any text `emulate` returns a result or raises its own error; for a well-typed text it returns a result."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch)
     api.assemble.cache_clear()
     for name in list(BINDERS):
         monkeypatch.delitem(BINDERS, name)
-    with pytest.raises(InternalError, match=r"no module that is loaded registers a binder for operation '\w+'"):
+    with pytest.raises(InternalError, match=r"no loaded module registers a binder for operation '\w+'"):
         check("operands", 1500, UNSHRUNK)
 
 

@@ -1,4 +1,4 @@
-"""Block-scaled products of the emulator against the reference, which was written apart, where they could differ."""
+"""Block-scaled products of the emulator against the independent reference, on inputs where they could differ."""
 
 from __future__ import annotations
 

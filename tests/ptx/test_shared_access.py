@@ -1,4 +1,4 @@
-"""Compiled notes on accesses to shared memory give what their definitions in numpy give, access by access."""
+"""The compiled recording of shared memory accesses gives the same as its numpy definitions, access by access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""wgmma.sp against its reference, with metadata and elements placed as the ISA prints them, and what it refuses."""
+"""wgmma.sp against its reference, with metadata and elements in the ISA's layout, and refusals."""
 
 from __future__ import annotations
 

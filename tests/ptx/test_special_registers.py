@@ -1,4 +1,5 @@
-"""Special registers: which targets have them, which moves read them, as ptxas says; and what computes nothing."""
+"""Special registers: which targets have them, which moves read them, as in ptxas; and instructions that compute
+nothing."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_reading_a_register_is_fine_where_no_result_depends_on_it(asm: str) -> N
 
 
 def test_undefined_bits_of_another_cause_keep_their_words() -> None:
-    with pytest.raises(UndefinedBits, match="nobody defined") as caught:
+    with pytest.raises(UndefinedBits, match="undefined bits") as caught:
         emulate("{ .reg .b32 t, u; mov.u32 t, %tid.x; add.u32 $0, $1, u; }", "=r,r", [FIVE], "uint32")
     assert not isinstance(caught.value, UnknownSpecialRegister)
 

@@ -1,4 +1,4 @@
-"""Programs shared between targets: only where everything that checking asks of the target is answered alike."""
+"""Programs are shared between targets only if every question about the target has the same answer."""
 
 from __future__ import annotations
 

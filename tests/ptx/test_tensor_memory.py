@@ -1,4 +1,4 @@
-"""Tensor memory: allocation, loads and stores in every shape, copies, shifts, and what goes wrong."""
+"""Tensor memory: allocation, loads and stores in every shape, copies, shifts, and errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_packing() -> None:
     got = tm.run(tm.text(body, columns=COLUMNS), numbers(32), np.zeros(512, np.uint32)).reshape(128, 4)
     np.testing.assert_array_equal(got, numbers(32).reshape(128, 32)[:, :4])
     body = back + load("32x32b", 4) + LOADED + tm.stored(4, 100)
-    with pytest.raises(UndefinedBits, match="bits that nobody defined reach a store"):
+    with pytest.raises(UndefinedBits, match="undefined bits reach a store"):
         tm.run(tm.text(body, columns=COLUMNS), numbers(32), np.zeros(512, np.uint32))
 
 
@@ -195,7 +195,7 @@ DEALLOC = FREED.partition("\n")[2]
     [
         (STORED.replace("[%own]", "[%own+-8]"), MemoryFault, "column 472 .* which is held by no tcgen05.alloc"),
         (FREED + "  bar.sync 0;\n" + READ, MemoryFault, r"freed by the tcgen05.dealloc in line \d+"),
-        (READ, UndefinedBits, "bits that nobody defined reach a store"),
+        (READ, UndefinedBits, "undefined bits reach a store"),
         (tm.loaded(32) + STORE + READ, MemoryFault, "tcgen05.st is under way: tcgen05.wait::st must come first"),
         (STORED + load("32x32b", 8), MemoryFault, "frees .*tcgen05.ld is under way: tcgen05.wait::ld must come first"),
         (STORED + SHIFT + tm.waited() + READ, MemoryFault, "race: thread 0 .* gives tcgen05.shift lane 33"),

@@ -1,4 +1,4 @@
-"""tcgen05.mma in every kind and layout, held to the references, with elements placed as the ISA prints it."""
+"""tcgen05.mma in every kind and layout, compared with the references, with elements in the ISA's layout."""
 
 from __future__ import annotations
 
@@ -421,7 +421,8 @@ class Spoiled:
 @pytest.mark.parametrize(
     ("bits", "words"),
     [
-        (1 << 46, "bits 46 to 48 are 0, which ISA 9.7.16.4.1 fixes at 1"), (1 << 14, "bits that no field of it has"),
+        (1 << 46, "bits 46 to 48 are 0, which ISA 9.7.16.4.1 fixes at 1"),
+        (1 << 14, "it has set bits outside its fields"),
         (1 << 49 | 6 << 61, "its base offset is 1"), (1 << 52, "an absolute address"),
         (3 << 61, "its swizzling mode is 3"),
         (1 << 61, "swizzles in parts of 32 bytes; a K-major matrix of f16"),
@@ -445,5 +446,5 @@ def test_a_base_offset_says_nothing_without_a_swizzle() -> None:
 def test_operands_that_nobody_wrote_are_named(swizzle: Any, words: str) -> None:
     product = replace(PRODUCTS[0], swizzle=swizzle)
     a, b = drawn(product, 1)
-    with pytest.raises(MemoryFault, match=f"{words} .* of tensor memory, which nobody has written"):
+    with pytest.raises(MemoryFault, match=f"{words} .* of tensor memory, which was never written"):
         ran(product, a, b, np.zeros((128, 8), np.uint32), enable=swizzle[0] == 0)

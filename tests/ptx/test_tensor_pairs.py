@@ -1,4 +1,4 @@
-"""tcgen05 on pairs of blocks (.cta_group::2) against the references, multicast commits, and what is refused there."""
+"""tcgen05 on pairs of blocks (.cta_group::2) against the references, multicast commits, and refusals."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_columns_that_one_block_alone_allocates_are_named() -> None:
     alone = "@%warp0 tcgen05.alloc"
     refused(
         lambda t: t.replace(alone, "  setp.eq.and.u32 %p1, %rank, 0, %warp0;\n  @%p1 tcgen05.alloc"), PtxError,
-        "bits that nobody defined reach the address in tensor memory",
+        "undefined bits reach the address in tensor memory",
     )  # fmt: skip
 
 

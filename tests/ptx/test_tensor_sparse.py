@@ -1,4 +1,4 @@
-"""tcgen05.mma.sp in every kind, held to the references, with metadata placed by them, and what is refused."""
+"""tcgen05.mma.sp in every kind, compared with the references, which place the metadata, and refusals."""
 
 from __future__ import annotations
 
@@ -297,9 +297,9 @@ def test_metadata_that_lies_elsewhere() -> None:
     a, b, _, _, cells = prepared(product)
     with pytest.raises(ExecutionError, match="begins at column 477 of tensor memory, an odd one"):
         ran(product, a, b, cells, meta=f"[%base+{META + 1}]")
-    with pytest.raises(MemoryFault, match=r"takes metadata from lane 0, column .* nobody has written"):
+    with pytest.raises(MemoryFault, match=r"takes metadata from lane 0, column .* was never written"):
         ran(product, a, b, cells[:, :16])
-    with pytest.raises(ExecutionError, match=r"metadata begins at lane 16 .* d at lane 0; they agree"):
+    with pytest.raises(ExecutionError, match=r"metadata begins at lane 16 .* d at lane 0; they must be equal"):
         ran(PRODUCTS[1], *prepared(PRODUCTS[1])[:2], prepared(PRODUCTS[1])[4], meta=f"[%base+{META + (16 << 16)}]")
 
 

@@ -1,4 +1,4 @@
-"""Code that does not end is stopped after a time limit, with the line where it was."""
+"""Code that does not end is stopped after a time limit, with its current line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor descriptors as Triton compiles them to bulk copies and mbarriers: right bits, and what goes wrong is named."""
+"""Tensor descriptors as Triton compiles them to bulk copies and mbarriers: right bits, and clear errors."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def test_a_commit_to_global_memory_is_named() -> None:
     [
         ("matmul", replaced(r"@%p\d+ tcgen05\.commit[^;]*;", ""), ExecutionError, "deadlock: .* lacks 1 of 1 arrivals"),
         ("matmul", replaced(WAIT, ""), MemoryFault, r"tcgen05.mma\S* in line \d+ still reads: a wait for the mbarrier"),
-        ("scaled", replaced(WAIT, ""), ExecutionError, "takes away the mbarrier that the tcgen05.commit in"),
+        ("scaled", replaced(WAIT, ""), ExecutionError, "invalidates the mbarrier to which the tcgen05.commit in"),
         (
             "matmul", replaced(r"(try_wait\S+ complete, \[%r\d+\], )%r\d+", r"\g<1>1"), (MemoryFault, ExecutionError),
             "deadlock|still reads|still writes",

@@ -1,4 +1,4 @@
-"""tl.dot as Triton compiles it to wgmma on sm_90a: the reference's bits, and what goes wrong is named."""
+"""tl.dot as Triton compiles it to wgmma on sm_90a: the reference's bits, and clear errors."""
 
 from __future__ import annotations
 

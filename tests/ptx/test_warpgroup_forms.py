@@ -1,4 +1,4 @@
-"""Forms of wgmma in every layout of shared memory, held to the reference, with elements placed as the ISA prints it."""
+"""Forms of wgmma in every layout of shared memory, compared with the reference, with elements in the ISA's layout."""
 
 from __future__ import annotations
 

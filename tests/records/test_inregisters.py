@@ -1,4 +1,4 @@
-"""Speed in registers as records: what they must not say, and from where on the faster variant pays."""
+"""Records of speed in registers: their rules, and from where on the faster variant is worth it."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Records of several machines in one report: each result once, and where machines disagree, both."""
+"""Records of several machines in one report: each result once, and both if machines disagree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that are not as they were written, or say what cannot be: refused by every verb in one line, never read."""
+"""Changed or impossible records: every command refuses them with one line."""
 
 # ruff: noqa: E501 (tables of one line an entry)
 

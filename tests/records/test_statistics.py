@@ -1,4 +1,4 @@
-"""The statistics of times: intervals that cover, verdicts that name what was planted and nothing else."""
+"""The statistics of times: intervals that cover, verdicts that name only planted differences."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The references, written from the specifications, held to the emulator, which an H200 has confirmed.
+"""The references, written from the specifications, compared with the emulator, which an H200 has confirmed.
 
 Every reference that an instruction implements stands in a row with it: all pairs of edges, triples thinned, and random
 inputs. A difference is settled by the ISA's text or by hardware, and named where the row is written.

@@ -1,4 +1,4 @@
-"""Correctly rounded functions against mpmath, and the table of hard cases against what float64 alone would say."""
+"""Correctly rounded functions against mpmath, and the table of hard cases against the results of float64 alone."""
 
 from collections.abc import Callable
 

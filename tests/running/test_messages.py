@@ -1,4 +1,4 @@
-"""What a failure says: where it is, what went in, and the arrays to load."""
+"""The message of a failure: its place, its inputs, and the arrays to load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: which setups are run, each once, and what is spread over the targets."""
+"""The plan: the setups, each once, and the settings that are distributed over targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay tokens carry everything of one pack, and say what is wrong with them."""
+"""Replay tokens contain everything of one pack, and have clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Under pytest-xdist: the controller settles what is known, workers run the rest, and what nobody ran never passes."""
+"""Under pytest-xdist: the controller reuses known results, workers run the others, and an item that was not run never
+passes."""
 
 from __future__ import annotations
 

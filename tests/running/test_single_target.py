@@ -1,4 +1,4 @@
-"""A run on one target finds what a run on all targets finds, though the compiled rows are shared out between them."""
+"""A run on one target finds the same as a run on all targets, which distributes the compiled rows over them."""
 
 from __future__ import annotations
 

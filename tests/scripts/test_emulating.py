@@ -1,4 +1,4 @@
-"""`harness.emulating`: a file of Triton runs as it is, and what it may not do is refused."""
+"""`harness.emulating`: a Triton file runs unchanged, and unsupported actions are refused."""
 
 from __future__ import annotations
 

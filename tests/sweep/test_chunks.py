@@ -1,4 +1,4 @@
-"""Large sets through any backend: one chunk after another gives what all at once would have."""
+"""Large sets through any backend: running chunk by chunk gives the same as running all at once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A sweep on a device finds what the plain judge finds. The device is the CPU, and the kernel a function in torch."""
+"""A sweep on a device finds the same as the plain judge. The device is the CPU, and the kernel a function in torch."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A reference that no kernel can be made of is judged as eager operations, and the result says so."""
+"""A reference of which no kernel can be made runs as eager operations, and the result says so."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,5 @@
-"""Sweeps in shards: what dies, hangs or is stopped costs its own shard, and the rest is done the second time."""
+"""Sweeps in shards: a process that dies, hangs or is stopped loses only its own shard, and a second run completes the
+others."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""The kernels made for a sweep compute what the plain oracle computes: their PTX, on the emulator."""
+"""The PTX of a sweep's kernels gives the same as the plain oracle, on the emulator."""
 
 import numpy as np
 import pytest

@@ -21,7 +21,7 @@ _HINT = {
 
 @dataclass(frozen=True)
 class Note:
-    """Something that was not looked at, and why."""
+    """A place that was not examined, and why."""
 
     path: str
     line: int
@@ -30,7 +30,7 @@ class Note:
 
 @dataclass
 class Extracted:
-    """The snippets of one file in order of place, what could not be resolved, and the comments that silence rules."""
+    """The snippets of one file sorted by place, the unresolved places, and the comments that silence rules."""
 
     file: File
     snippets: list[Snippet] = field(default_factory=list)
@@ -38,13 +38,13 @@ class Extracted:
 
 
 def may_hold_asm(content: bytes, suffix: str) -> bool:
-    """Whether the words of inline asm occur in a file at all; quick, and without looking at its syntax."""
+    """Whether a file contains any of the words of inline asm: a quick test without parsing."""
     hint = _HINT.get(suffix.lower())
     return hint is not None and hint.search(content) is not None
 
 
 def extract(path: str, content: bytes) -> Extracted | None:
-    """The inline asm of a file; None where it has no word of it, or is of a kind that is not read."""
+    """The inline asm of a file; None if it contains none of its words, or if its kind is not supported."""
     suffix = Path(path).suffix.lower()
     if not may_hold_asm(content, suffix):
         return None

@@ -40,7 +40,7 @@ _CUTE = {
 
 
 def dtype_name(value: Value) -> str | None:
-    """The dtype that a value names: `tl.float32`, `torch.bfloat16`, 'fp8e5'; None where it names none."""
+    """The dtype that a value names: `tl.float32`, `torch.bfloat16`, 'fp8e5'; None if it names none."""
     if isinstance(value, Ref):
         return _DTYPES.get(value.last)
     return _DTYPES.get(value.value) if isinstance(value, TextValue) else None
@@ -56,7 +56,7 @@ def _dtypes(value: Value) -> tuple[str | None, ...] | None:
 
 
 def argument_dtype(value: Value) -> str | None:
-    """The dtype of an argument, where it is known."""
+    """The dtype of an argument, or None if it is not known."""
     if isinstance(value, Tensor):
         return value.dtype
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -96,7 +96,7 @@ def snippet_of(
     }
     if name == ELEMENTWISE:
         pack = given.get("pack", 1)
-        # Torch's operator takes pure blocks alone, and that is its default.
+        # Torch's operator takes only pure blocks, which is its default.
         default: Value = True if "asm_str" in keywords else Unknown("is_pure")
         pure = _flag(given.get("is_pure", default))
         return Snippet(
@@ -114,7 +114,7 @@ def snippet_of(
 
 
 def _flag(value: Value) -> bool | None:
-    """The truth of an argument, where it is known."""
+    """The truth value of an argument, or None if it is not known."""
     if isinstance(value, Truth):
         return value.holds
     return None if isinstance(value, (Unknown, TextValue)) else bool(value)
@@ -149,7 +149,7 @@ def _mlir_results(value: Value) -> tuple[str | None, ...] | None:
 
 
 class MlirType(Unknown):
-    """An MLIR type: the types of its elements, of a plain type one."""
+    """An MLIR type: the types of its elements; a plain type has one."""
 
     __slots__ = ("elements",)
 
@@ -159,7 +159,7 @@ class MlirType(Unknown):
 
 
 def mlir_call(written: str, function: Value, args: list[Value]) -> Value | None:
-    """What calls that make MLIR types and values give; None for any other."""
+    """The value of a call that makes an MLIR type or value; None for any other call."""
     last = function.last if isinstance(function, Ref) else written
     if last in _MLIR_TYPES and not args:
         return MlirType((_MLIR_TYPES[last],))

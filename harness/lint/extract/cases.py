@@ -22,7 +22,7 @@ _HOME = "harness"
 
 @dataclass(frozen=True, eq=False)
 class _Asm(Ref):
-    """What a call of `asm` gives: its arguments, and where it stands."""
+    """The value of a call of `asm`: its arguments and its place."""
 
     at: int = 0
     end: int = 0
@@ -46,7 +46,7 @@ class Cases:
 
     @property
     def notes(self) -> list[Note]:
-        """What no way through the file resolves: a helper by itself, without arguments, is no failure."""
+        """Notes on variants that no path through the file resolves. A helper without arguments is no failure."""
         known = self._resolved | set(self.snippets)
         return [note for at, note in sorted(self._failures.items()) if at not in known]
 
@@ -83,7 +83,7 @@ class Cases:
             for text, words, form in _forms(call, formats):
                 offsets = text.offsets if text.value == form.text else ()
                 places = words.offsets if words is not None and words.value == form.constraints else ()
-                counted = form.convention == "triton" or form.pack == 1  # else operands hold what they say
+                counted = form.convention == "triton" or form.pack == 1  # otherwise the operands state their contents
                 outputs, inputs = (
                     None if side is None or not counted else tuple(f.storage for f in side.values()) for side in formats
                 )
@@ -110,13 +110,13 @@ class Cases:
 
 
 _Written = tuple[TextValue, TextValue | None]
-"""Asm and constraints as they stand in the file."""
+"""Asm and constraints as written in the file."""
 
 
 def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[TextValue, TextValue | None, AsmForm]]:
-    """Of each pack of a variant: asm and constraints as written, and as they run; that of CUDA C++ with `$0`.
+    """For each pack of a variant: asm and constraints as written, and in the form that runs (CUDA C++ with `$0`).
 
-    Raises ValueError for what is not known, or what makes no variant.
+    Raises ValueError if something is not known, or does not form a variant.
     """
     from harness.model.case import Case
     from harness.model.derive import AsmForm, asm_form, packs_of
@@ -168,7 +168,7 @@ def _written(text: Value, constraints: Value) -> dict[int, _Written]:
 
 
 def _formats(value: Value) -> dict[str, Any] | None:
-    """Formats by name, from names of `references.formats`; None where one is not known."""
+    """Formats by name, from names of `references.formats`; None if one is not known."""
     from references import formats
     from references.description import Format
 

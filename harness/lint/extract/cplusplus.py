@@ -1,7 +1,7 @@
-"""The inline asm of a C++ or CUDA file, by a parser of the asm statement alone.
+"""The inline asm of a C++ or CUDA file, with a parser of only the asm statement.
 
-Comments, strings and raw strings are skipped; macros that stand for a string in the same file are put in. Asm for a
-host CPU or an AMD GPU is told by its constraints and its words, and is left alone.
+Comments, strings and raw strings are skipped; macros of the same file that stand for a string are expanded. Asm for a
+host CPU or an AMD GPU is recognised by its constraints and words, and is ignored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Token:
 
 @dataclass
 class _Statement:
-    """An asm statement while it is read."""
+    """An asm statement during parsing."""
 
     at: int
     end: int = 0
@@ -118,7 +118,7 @@ class _Reader:
         self.macros = {m[1]: (m[2], m.start(2)) for m in _DEFINE.finditer(file.text)}
 
     def guards(self, at: int) -> tuple[str, ...]:
-        """The conditions about targets, of `#if`, that hold at an offset."""
+        """The `#if` conditions about targets at an offset."""
         return self._guards[bisect_right(self._guards, at, key=lambda g: g[0]) - 1][1]
 
     def statements(self) -> Iterator[tuple[_Statement, str, tuple[str, ...]]]:
@@ -135,7 +135,7 @@ class _Reader:
                 yield statement, name, conditions
 
     def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
-        """What stands before a brace: the function whose body begins there, or a condition about targets."""
+        """The context of an opening brace: the function whose body begins there, or a condition about targets."""
         end = at
         at -= 1
         while at >= 0 and (
@@ -159,7 +159,7 @@ class _Reader:
         return "", (words,) if ABOUT_TARGETS.search(words) else ()
 
     def _statement(self, at: int) -> _Statement | None:
-        """The statement whose keyword stands at a token; None for what is no asm statement."""
+        """The statement whose keyword is at a token; None if it is no asm statement."""
         found = _Statement(self.tokens[at].at)
         at += 1
         while at < len(self.tokens) and self.tokens[at].text in _QUALIFIERS:
@@ -194,7 +194,7 @@ class _Reader:
         return TextValue("", ())
 
     def _section(self, at: int, statement: _Statement) -> int:
-        """Operands or clobbers up to the next colon or the end; the place of what ends them."""
+        """Parse operands or clobbers up to the next colon or the end; returns the index of the ending token."""
         section: list[TextValue] = []
         statement.sections.append(section)
         constraint = TextValue("", ())

@@ -1,4 +1,4 @@
-"""Evaluate expressions of a Python file as far as its text alone decides them."""
+"""Evaluate expressions of a Python file as far as its text determines them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from harness.lint.extract.values import (
 
 
 class Expressions:
-    """Values of expressions. A subclass says how an unknown condition is decided, and what a call does."""
+    """Values of expressions. A subclass decides unknown conditions and evaluates calls."""
 
     def __init__(self, file: File) -> None:
         self.file = file
         self._literals: dict[ast.expr, TextValue] = {}
 
     def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
-        """Which of `count` ways an undecided expression goes on this path."""
+        """Which of `count` branches an undecided expression takes on this path."""
         raise NotImplementedError
 
     def called(self, node: ast.Call, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
-        """What a call gives."""
+        """The value of a call."""
         raise NotImplementedError
 
     def step(self) -> None:
@@ -53,7 +53,7 @@ class Expressions:
         return follow(node, scope)
 
     def truth(self, node: ast.expr, scope: NameScope) -> bool:
-        """Whether a condition holds on this path; what is assumed of a name is remembered."""
+        """Whether a condition holds on this path; assumptions about names are recorded."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return not self.truth(node.operand, scope)
         if isinstance(node, ast.BoolOp):
@@ -69,7 +69,7 @@ class Expressions:
         return holds
 
     def assume(self, node: ast.expr, holds: bool, scope: NameScope) -> None:
-        """Remember that a name is true, or that `name == constant` holds, on this path."""
+        """Record that a name is true, or that `name == constant` holds, on this path."""
         if isinstance(node, ast.Name) and isinstance(found := scope.get(node.id), Unknown):
             self.assign_name(node.id, Truth(found.reason, holds), scope)
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.left, ast.Name):
@@ -292,7 +292,7 @@ class Expressions:
         return failed[0] if failed else found
 
     def iterated(self, value: Value) -> list[Value] | None:
-        """The elements of what a loop runs over, None where they are not known."""
+        """The elements of a loop's iterable, or None if they are not known."""
         if isinstance(value, dict):
             value = [TextValue.plain(k) if isinstance(k, str) else k for k in value]
         if isinstance(value, TextValue):

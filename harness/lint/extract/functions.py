@@ -1,4 +1,5 @@
-"""Functions and methods of Python that are followed: of strings, lists and dictionaries, and built in."""
+"""The functions and methods of Python that the linter evaluates: built-in ones, and those of strings, lists and
+dictionaries."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from harness.lint.extract import strings
 from harness.lint.extract.values import Tensor, TextValue, Unknown, Value, native, unresolved
 
 ELEMENTS = 256
-"""Elements of a sequence, and runs of a loop, that are followed."""
+"""The most elements of a sequence, and iterations of a loop, that are evaluated."""
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "str": str, "hex": hex, "int": int, "min": min, "max": max, "abs": abs,
 }  # fmt: skip
@@ -20,7 +21,7 @@ BUILTINS = frozenset((
 
 
 def method(text: TextValue, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """What a method of a string gives."""
+    """The value of a string method."""
     if name == "format":
         return strings.brace_format(text, args, keywords)
     found = strings.METHODS.get(name)
@@ -35,7 +36,7 @@ def method(text: TextValue, name: str, args: list[Value], keywords: dict[str, Va
 
 
 def mutated(base: Value, name: str, args: list[Value]) -> Value:
-    """Methods of lists and dictionaries."""
+    """Apply a method that changes a list or dictionary."""
     if isinstance(base, list) and name == "append" and args:
         base.append(args[0])
     elif isinstance(base, list) and name == "extend" and args and isinstance(args[0], (list, tuple)):
@@ -52,7 +53,7 @@ def mutated(base: Value, name: str, args: list[Value]) -> Value:
 
 
 def builtin(name: str, args: list[Value]) -> Value:
-    """Functions of Python that are followed."""
+    """The value of a built-in function."""
     if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], TextValue)):
         found = args[0] if args else Unknown(name)
         return strings.dedented(found) if name == "dedent" and isinstance(found, TextValue) else found

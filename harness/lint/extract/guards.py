@@ -1,4 +1,4 @@
-"""Conditions on the target round a call: `if capability >= 9:`, a return before it, `#if __CUDA_ARCH__ >= 900`."""
+"""Conditions on the target around a call: `if capability >= 9:`, an earlier return, `#if __CUDA_ARCH__ >= 900`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ABOUT_TARGETS = re.compile(
     r"ampere|(?<![a-z])ada(?![a-z])|target|has_native|device_prop",
     re.IGNORECASE,
 )
-"""Words of a condition that asks which GPU there is."""
+"""Words of conditions about the GPU."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 class PythonGuards:
-    """The conditions on the target under which each call of a file is reached, in its own text and through callers."""
+    """The conditions on the target for each call of a file, in its own function and in callers."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._of: dict[ast.Call, tuple[tuple[str, ...], str]] = {}
@@ -29,7 +29,7 @@ class PythonGuards:
             self._callers.setdefault(last(call.func), []).append(place)
 
     def of(self, call: ast.Call) -> tuple[str, ...]:
-        """The conditions round a call; those of a caller where every call of its function in the file has one."""
+        """The conditions around a call, and those of a caller if every call of its function in the file has one."""
         found, function = self._of.get(call, ((), ""))
         return found or self._through(function, frozenset())
 
@@ -39,7 +39,8 @@ class PythonGuards:
         return found[0] if found and all(found) else ()
 
     def _body(self, body: Sequence[ast.stmt], held: tuple[str, ...], function: str) -> None:
-        """Statements one after another; one that leaves where a target is not there holds for those after it."""
+        """Visit statements in order; after a conditional return or raise, its condition holds for the later
+        statements."""
         for statement in body:
             self._statement(statement, held, function)
             if (asked := _asked(statement)) is not None:
@@ -91,7 +92,7 @@ def _bodies(nodes: Sequence[ast.AST]) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _condition(node: ast.expr) -> tuple[str, ...]:
-    """The text of a condition, where it is about targets."""
+    """The text of a condition, if it is about targets."""
     text = ast.unparse(node)
     return (text,) if ABOUT_TARGETS.search(text) else ()
 
@@ -102,7 +103,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:[
 
 
 def preprocessor_guards(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """From each offset on, the conditions of `#if` about targets that hold; `!(...)` is the other branch of one."""
+    """By offset, the `#if` conditions about targets from there on; `!(...)` for the else branch."""
     found: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     open_ones: list[str] = []
     for directive in _DIRECTIVE.finditer(text):
@@ -121,7 +122,7 @@ def preprocessor_guards(text: str) -> list[tuple[int, tuple[str, ...]]]:
 def excludes(guards: Sequence[str], number: int) -> bool:
     """Whether code under these conditions is not compiled for a target, such as 90 of sm_90a.
 
-    A condition over `__CUDA_ARCH__` alone is computed. Of any other nobody knows, so that it counts as one that does.
+    A condition with only `__CUDA_ARCH__` is computed. Any other is unknown, and counts as excluding.
     """
     return any(not _holds(guard, number) for guard in guards)
 

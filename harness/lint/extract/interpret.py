@@ -1,7 +1,7 @@
 """Walk the functions of a Python file along every path, and report each call of interest with its arguments.
 
-Nothing is imported or run. A condition that the text does not decide is taken both ways, each in a walk of its own, so
-that values that belong together stay together: an asm text of one branch never meets the constraints of another.
+Nothing is imported or run. For a condition that the text does not decide, both branches are walked separately, so that
+an asm text of one branch is never combined with the constraints of another.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from harness.lint.extract.values import (
 )
 
 PATHS = 128
-"""Walks through one function."""
+"""The most walks through one function."""
 STEPS = 20_000
-"""Expressions evaluated for one function on all its paths."""
+"""The most expressions evaluated for one function on all its paths."""
 STATEMENT_STEPS = 1000
-"""Expressions evaluated for one statement of a module."""
+"""The most expressions evaluated for one statement of a module."""
 FILE_STEPS = 100_000
-"""Expressions evaluated for one file."""
+"""The most expressions evaluated for one file."""
 MODULE_PATHS = 8
-"""Walks through a module: its conditions ask what is installed."""
+"""The most walks through a module, whose conditions mostly ask what is installed."""
 DEPTH = 12
-"""Calls within calls."""
+"""The deepest nesting of calls."""
 
 Signal = Literal["", "return", "break", "continue", "end"]
 Report = Callable[[ast.Call, list[Value], dict[str, Value], str], Value]
-"""A call of interest with its arguments and the name of the function around it; gives the call's value."""
+"""Called for each call of interest with its arguments and the name of the enclosing function; returns the call's
+value."""
 
 
 class EndOfWork(Exception):
-    """More steps than are allowed."""
+    """The limit of steps is exceeded."""
 
 
 class Interpreter(Expressions):
-    """One file. `names`: calls by these names, or of what was imported under them, are reported."""
+    """Interprets one file. `names`: calls of these names, or of objects imported under them, are reported."""
 
     def __init__(self, file: File, tree: ast.Module, names: frozenset[str], report: Report) -> None:
         super().__init__(file)
@@ -75,7 +76,8 @@ class Interpreter(Expressions):
         self._uses = Uses(tree, names)
 
     def run(self, unresolved: Callable[[], bool] = lambda: False) -> None:
-        """Walk the module and the functions that make calls of interest; where `unresolved`, their callers too."""
+        """Walk the module and the functions with calls of interest; if `unresolved` returns True, also their
+        callers."""
         self._limit = STATEMENT_STEPS
         self._paths("the module", self._statements, most=MODULE_PATHS)
         self._limit, self._total = STEPS, 0
@@ -85,7 +87,7 @@ class Interpreter(Expressions):
             self._walk(self._uses.callers())
 
     def _statements(self) -> None:
-        """The module's statements one by one; what a long one assigns stays unknown."""
+        """Walk the module's statements one by one; names that a too long one assigns stay unknown."""
         for statement in self.tree.body:
             self._steps = 0
             try:
@@ -96,7 +98,7 @@ class Interpreter(Expressions):
                     self.module.names[name] = Unknown(f"{name} takes too long to follow")
 
     def _walk(self, wanted: Container[ast.AST]) -> None:
-        """Walk those of the functions found so far, and of those made on the way, that are wanted."""
+        """Walk the wanted functions among those found so far and those defined during the walk."""
         at = 0
         while at < len(self._closures):
             function = self._closures[at]
@@ -107,7 +109,7 @@ class Interpreter(Expressions):
                 said = len(self.incomplete)
                 self._paths(function.name, lambda f=function: self._enter(f, [], {}), function.scope)  # type: ignore[misc]
                 if function.node not in self._uses.direct:
-                    del self.incomplete[said:]  # what it would have added are arguments of other functions
+                    del self.incomplete[said:]  # its notes would be about arguments of other functions
 
     def begin(self, function: str) -> None:
         """Begin a walk of a few steps within a function."""
@@ -135,7 +137,7 @@ class Interpreter(Expressions):
                 walk()
             except EndOfWork:
                 if done and scope is None:
-                    return  # other ways through the module ask what is installed; the first one has its names
+                    return  # other paths depend on what is installed; the first path defines the names
                 self.incomplete.append(f"{what} is too long to follow on every path")
                 return
             except RecursionError:
@@ -159,7 +161,7 @@ class Interpreter(Expressions):
             raise EndOfWork
 
     def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
-        """The way that this walk takes; the same expression of the same values is decided once."""
+        """The branch that this walk takes; equal expressions of equal values are decided once."""
         names, words = self._uses.condition(node)
         values = [scope.get(name) if scope.has(name) else None for name in names]
         self._kept += values
@@ -171,7 +173,7 @@ class Interpreter(Expressions):
             self._known[key] = self._decisions[self._at]
             self._at += 1
         found = self._known[key]
-        return 1 - found if count == 2 else found % count  # a condition is taken to hold first
+        return 1 - found if count == 2 else found % count  # first walk: the condition holds
 
     # statements ------------------------------------------------------------------------------------------
 
@@ -253,7 +255,8 @@ class Interpreter(Expressions):
         return self._once(node.body, [], scope)
 
     def _once(self, body: list[ast.stmt], targets: list[ast.expr], scope: NameScope) -> Signal:
-        """The body of a loop whose number of runs is not known: one run, in which what the loop changes is unknown."""
+        """Walk the body of a loop with an unknown number of iterations once; names that the loop changes are
+        unknown."""
         changed = {name for statement in body for name in self._uses.augmented(statement)}
         for name in changed:
             scope.names[name] = Unknown(f"{name} is built in a loop whose number of runs is not known")
@@ -324,7 +327,7 @@ class Interpreter(Expressions):
         self._block(node.body, inner)
         for n, function in enumerate(self._closures[first:], first):
             if function.scope is inner:
-                # Methods see the module's names and not the class's.
+                # Methods can access the module's names but not the class's.
                 self._closures[n] = HelperFunction(function.node, scope, function.defaults, found)
                 inner.names[function.name] = self._closures[n]
         return ""
@@ -332,7 +335,7 @@ class Interpreter(Expressions):
     # calls -----------------------------------------------------------------------------------------------
 
     def called(self, node: ast.Call, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
-        """What a call gives: of interest, a function of the file, or of Python."""
+        """The value of a call: of interest, of a function of the file, or of a Python function."""
         if isinstance(function, Partial):
             return self.called(node, function.function, [*function.args, *args], {**function.keywords, **keywords})
         last = function.last if isinstance(function, Ref) else ""
@@ -386,7 +389,7 @@ class Interpreter(Expressions):
 
 
 def _copied(names: dict[str, Value]) -> dict[str, Value]:
-    """Names with lists and dictionaries of their own, for a walk to change; large ones are not copied."""
+    """Names with copies of their lists and dictionaries, which a walk may change; large ones are not copied."""
     return {n: v.copy() if isinstance(v, (list, dict)) and len(v) <= ELEMENTS else v for n, v in names.items()}
 
 
@@ -394,6 +397,6 @@ _ALWAYS = (
     ast.Return, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Break,
     ast.Continue, ast.Raise,
 )  # fmt: skip
-"""Statements that are followed whatever they name."""
+"""Statements that are always walked."""
 
 __all__ = ["Interpreter"]

@@ -37,7 +37,7 @@ class File:
         return line, offset - self.starts[line - 1] + 1
 
     def span(self, node: ast.expr) -> tuple[int, int]:
-        """Where an expression begins and ends."""
+        """The offsets at which an expression begins and ends."""
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return self.offset(node.lineno, node.col_offset), self.offset(end_line, end_column)
 
@@ -55,7 +55,7 @@ Char = tuple[str, int]
 
 
 def characters(file: File, node: ast.Constant | ast.JoinedStr) -> list[Char]:
-    """The characters of a string literal; of an f-string, with an empty one for each value in braces."""
+    """The characters of a string literal; in an f-string, an empty character for each value in braces."""
     start, end = file.span(node)
     found: list[Char] = []
     at = start
@@ -95,7 +95,7 @@ def _body(text: str, at: int, end: int, quote: str, raw: bool, formatted: bool, 
 
 
 def escaped(escape: str) -> str:
-    """The characters that an escape sequence stands for; itself where it stands for nothing."""
+    """The characters that an escape sequence stands for; itself if it is no escape sequence."""
     body = escape[1:]
     if body in _SIMPLE:
         return _SIMPLE[body]
@@ -133,7 +133,8 @@ def _after_value(text: str, at: int, end: int) -> int:
 
 
 def placed(file: File, node: ast.Constant) -> list[int]:
-    """For each character of a string constant its offset in the file; the literal's own where they do not agree."""
+    """For each character of a string constant its offset in the file; the literal's offset if they cannot be
+    matched."""
     chars = characters(file, node)
     if "".join(c for c, _ in chars) == node.value:
         return [at for _, at in chars]
@@ -143,7 +144,7 @@ def placed(file: File, node: ast.Constant) -> list[int]:
 def pieces(file: File, node: ast.JoinedStr) -> Iterator[list[Char] | ast.FormattedValue]:
     """The parts of an f-string in order: characters with their places, and the values between braces.
 
-    Falls back to the tree's own parts, without places, where the literal is written in a way that is not read here.
+    If the literal's syntax is not supported, it gives the tree's parts without places.
     """
     values = [v for v in node.values if isinstance(v, ast.FormattedValue)]
     chars = characters(file, node)

@@ -1,4 +1,4 @@
-"""Operators of Python on what is known of their operands."""
+"""Python's operators on known values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def operated(kind: type[ast.operator], left: Value, right: Value) -> Value:
 
 
 def compared(kind: type[ast.cmpop], left: Value, right: Value) -> bool:
-    """Whether `left op right` holds. Raises TypeError where Python would."""
+    """Whether `left op right` holds. Raises TypeError if Python would."""
     one, other = native(left), native(right)
     if kind in (ast.Is, ast.IsNot):
         one, other = (one, other) if None in (one, other) else (one == other, True)

@@ -1,7 +1,7 @@
-"""Leave out paths through a file that its author cannot have meant: those whose asm lacks a word that another path has.
+"""Omit paths through a file that its author cannot have meant: their asm lacks a word that another path has.
 
-`op = ""; if kind == "a": op = "cvt.rn..."` leaves a way on which no branch is taken, with an instruction that has no
-opcode. Such a path is left out, with a note, where another path to the same call gives the text with the word.
+`op = ""; if kind == "a": op = "cvt.rn..."` has a path on which no branch is taken, with an instruction without opcode.
+Such a path is omitted, with a note, if another path to the same call gives the text with the word.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def unmeant(snippets: Iterable[Snippet]) -> set[Snippet]:
 def _lacks_words(snippet: Snippet, other: Snippet) -> bool:
     if snippet.constraints != other.constraints or not 0 < len(other.asm) - len(snippet.asm) < len(other.asm):
         return False
-    # Only an instruction without its opcode is meant here: what is left begins a statement with an operand.
+    # Only for an instruction without its opcode: the remaining statement begins with an operand.
     if not re.search(r"(?:^|[;{}\n])\s*(?:[$%]\w+|\{?\s*[\w$%]+\s*)\s*,", snippet.asm):
         return False
     changes = difflib.SequenceMatcher(None, snippet.asm, other.asm, autojunk=False).get_opcodes()

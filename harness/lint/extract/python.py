@@ -18,7 +18,7 @@ from harness.lint.extract.values import Tensor, TextValue, Unknown, Value
 from harness.lint.snippet import Snippet
 
 SNIPPETS = 200
-"""Snippets of one call, as many ways lead to it."""
+"""The most snippets of one call, one for each path to it."""
 _AMD = re.compile(r"(?:^|,)\s*[=&+]*[vsa]\s*(?:,|$)")
 _AMD_OPCODE = re.compile(r"\s*(?:s|v|ds|buffer|global|flat|image)_[a-z]\w*(?:\s|;|$)")
 _HOST = re.compile(r"~\{(?:dirflag|fpsr|flags|cc)\}")
@@ -35,7 +35,7 @@ class _Collector:
         self.other: dict[int, str] = {}
 
     def call(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], function: str) -> Value:
-        """Take note of a call; its value is a tensor of the dtype, or one of each."""
+        """Record a call; its value is a tensor of the dtype, or one for each dtype."""
         at = self.file.span(node)[0]
         name = "inline_asm" if _is_mlir(node, args, keywords) else "inline_asm_elementwise"
         try:
@@ -67,7 +67,7 @@ def _is_mlir(node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> b
 
 
 def foreign(snippet: Snippet) -> str:
-    """Which other machine a snippet is for; empty for PTX."""
+    """Another machine for which a snippet is; empty for PTX."""
     if _AMD.search(snippet.constraints) or _AMD_OPCODE.match(snippet.asm):
         return "asm of an AMD GPU"
     if _HOST.search(snippet.constraints):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from harness.lint.extract.values import TextValue, Unknown, Value, native, unresolved
 
 MOST = 200_000
-"""Characters of a text; what is longer is not asm that somebody wrote."""
+"""The most characters of a text; longer texts are not hand-written asm."""
 
 
 def joined(separator: TextValue, parts: Value) -> Value:
@@ -114,7 +114,7 @@ _PERCENT = re.compile(r"%(?:\((\w+)\))?([-#0 +]*\d*(?:\.\d+)?)([sdixXrc%])")
 
 
 def percent_format(text: TextValue, values: Value) -> Value:
-    """`text % values`. A `%` that begins no conversion makes the whole unknown, as Python raises there."""
+    """`text % values`. A `%` that begins no conversion makes the result unknown, because Python would raise."""
     if isinstance(values, Unknown):
         return values
     rest = list(values) if isinstance(values, tuple) else [values]
@@ -190,4 +190,4 @@ METHODS: dict[str, Callable[..., Value]] = {
     "count": lambda text, what: text.value.count(what.value),
     "find": lambda text, what: text.value.find(what.value),
 }
-"""Methods of strings that are followed."""
+"""The string methods that are evaluated."""

@@ -1,4 +1,4 @@
-"""Calls that no walk has reached, in functions too long to follow, resolved from their text and the names around."""
+"""Resolve calls that no walk has reached, in functions too long to walk, from their text and the names around them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Unreached:
             self._place(child, inner)
 
     def report(self, calls: Iterable[ast.Call]) -> None:
-        """Report each call, with what is known of its arguments."""
+        """Report each call, with the known values of its arguments."""
         for call in calls:
             functions = self._functions.get(call, ())
             scope = self._interpreter.module
@@ -40,7 +40,7 @@ class Unreached:
             self._briefly(lambda c=call, s=scope: self._interpreter.value(c, s), name)  # type: ignore[misc]
 
     def _scope(self, function: ast.AST, outer: NameScope) -> NameScope:
-        """The names of a function: parameters and what it assigns in several places or in a branch stay unknown."""
+        """The names of a function. Parameters, and names assigned in several places or in a branch, stay unknown."""
         if function in self._scopes:
             return self._scopes[function]
         scope = self._scopes[function] = NameScope(outer)

@@ -1,6 +1,6 @@
-"""Which functions of a file make calls of interest, and which of their statements may matter to those.
+"""Find the functions of a file that make calls of interest, and their statements that may affect these.
 
-It keeps the walks short: everything else is neither followed nor decided.
+This keeps the walks short: all other statements are skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ _CHANGES = frozenset(("append", "extend", "insert", "update", "clear", "pop"))
 
 
 class Uses:
-    """The functions of a file by what they use. `direct`: those with a call of interest in their own text."""
+    """The functions of a file and the names that they use.
+
+    `direct`: those with a call of interest in their own text.
+    """
 
     def __init__(self, tree: ast.Module, names: frozenset[str]) -> None:
         self.used: dict[ast.AST, set[str]] = {}
@@ -31,7 +34,7 @@ class Uses:
         self._all: set[ast.AST] | None = None
 
     def _collect(self, node: ast.AST, around: list[ast.AST]) -> None:
-        """Note the names that every function uses, and names to which calls of interest are assigned."""
+        """Record the names that every function uses, and names to which functions of interest are assigned."""
         if isinstance(node, ast.ImportFrom):
             self.aliases |= {a.asname for a in node.names if a.asname and a.name in self._names}
         elif isinstance(node, ast.Assign) and not around:
@@ -50,7 +53,7 @@ class Uses:
             self._collect(child, inner)
 
     def _alias(self, node: ast.Assign) -> set[str]:
-        """Names that stand for a call of interest from here on."""
+        """Names that refer to a function of interest from here on."""
         value = node.value
         if isinstance(value, ast.Call) and last(value.func) == "partial" and value.args:
             value = value.args[0]
@@ -65,7 +68,7 @@ class Uses:
         return any(isinstance(d, ast.Constant) and isinstance(d.value, str) for d in defaults)
 
     def callers(self) -> set[ast.AST]:
-        """The functions that make a call of interest, and all that lead to them by name."""
+        """The functions with a call of interest, and all functions that call them by name, directly or not."""
         if self._all is None:
             found, wanted = set(self.direct), set(self._called)
             while more := [f for f, used in self.used.items() if f not in found and used & wanted]:
@@ -76,7 +79,8 @@ class Uses:
         return self._all
 
     def relevant(self, function: ast.AST) -> frozenset[str] | None:
-        """The names of calls of interest, and those that their arguments may depend on; None: all of a helper."""
+        """The names of functions of interest, and names on which their arguments may depend; None: all names (for a
+        helper)."""
         if function not in self._relevant:
             known = function in self.direct or (self._all is not None and function in self._all)
             self._relevant[function] = self._flowing(function) if known else None
@@ -145,7 +149,7 @@ class Uses:
 
 
 def last(node: ast.expr) -> str:
-    """The name of a name, or behind the last dot."""
+    """A name, or the part of a dotted name after the last dot."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

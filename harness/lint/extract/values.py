@@ -12,7 +12,7 @@ Value = Any
 
 
 class Unknown:
-    """A value that cannot be told from the text. Two unknown values are never taken for equal."""
+    """A value that the text does not determine. Two unknown values never count as equal."""
 
     __slots__ = ("reason",)
 
@@ -21,7 +21,7 @@ class Unknown:
 
 
 class Truth(Unknown):
-    """A value of which only its truth is known, on a path that supposes it."""
+    """A value of which only the truth value is known, by assumption on this path."""
 
     __slots__ = ("holds",)
 
@@ -32,7 +32,7 @@ class Truth(Unknown):
 
 @dataclass(frozen=True, eq=False)
 class TextValue:
-    """A string, and for each character its offset in the file (-1: nowhere)."""
+    """A string, and for each character its offset in the file (-1: none)."""
 
     value: str
     offsets: tuple[int, ...]
@@ -52,7 +52,7 @@ class TextValue:
 
 @dataclass(frozen=True)
 class Ref:
-    """Something imported, by its dotted name: `triton.language.float32`."""
+    """An imported object, by its dotted name: `triton.language.float32`."""
 
     dotted: str
 
@@ -71,13 +71,13 @@ class Tensor:
 
 @dataclass(eq=False)
 class NameScope:
-    """Names and their values; a scope knows the one around it."""
+    """Names and their values; a scope refers to the one around it."""
 
     outer: NameScope | None = None
     names: dict[str, Value] = field(default_factory=dict)
 
     def get(self, name: str) -> Value:
-        """The value of a name; Unknown where no scope has it."""
+        """The value of a name; Unknown if no scope has it."""
         scope: NameScope | None = self
         while scope is not None:
             if name in scope.names:
@@ -99,7 +99,7 @@ class NameScope:
 
 @dataclass(frozen=True, eq=False)
 class HelperFunction:
-    """A function of the file, with the scope that it was defined in and the values of its defaults."""
+    """A function of the file, with the scope of its definition and the values of its defaults."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: NameScope
@@ -114,7 +114,7 @@ class HelperFunction:
 
 @dataclass(frozen=True, eq=False)
 class Class:
-    """A class of the file: its names, and which of them methods assign to an instance."""
+    """A class of the file: its names, and those that methods assign to an instance."""
 
     name: str
     scope: NameScope
@@ -136,7 +136,7 @@ def unresolved(*values: Value) -> Unknown | None:
 
 
 def native(value: Value) -> Value:
-    """The Python value with strings in the place of texts, for keys and formats."""
+    """The Python value with strings instead of TextValues, for keys and formats."""
     if isinstance(value, TextValue):
         return value.value
     if isinstance(value, tuple):

@@ -1,8 +1,8 @@
-"""Which rules there are. One module a family: `@rule(...)` on a function registers it, its page explains it.
+"""The rules, one module for each family. `@rule(...)` on a function registers it; its page explains it.
 
 To add a rule: one function in a module of this package, and `harness/lint/pages/NAME.md` with a wrong and a right
-example, which `tests/lint/test_pages.py` runs: the wrong one has findings of this very rule and of no other, the right
-one has none.
+example, which `tests/lint/test_pages.py` runs: the wrong one has findings of this rule and of no other, the right one
+has none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Check = Callable[[LintedBlock], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its name in kebab-case, one line that says what it finds, why that matters, and the check."""
+    """A rule: its name in kebab-case, one line on its findings, why they matter, and the check."""
 
     name: str
     summary: str
@@ -39,9 +39,9 @@ def rule(
 ) -> Callable[[Check], Check]:
     """Register a check: a function of a `LintedBlock` that yields `Found`. Returns the function unchanged.
 
-    A check is called for every snippet that was resolved, also for one that does not parse or bind; it looks at what it
-    needs and yields nothing where that is None. It must not raise. `severity`: "error" for what is wrong, "warning" for
-    what is wrong in some use, "note" for style. `default=False`: runs where it is selected by name alone.
+    A check is called for every resolved snippet, also for one that cannot be parsed or bound; it must yield nothing if
+    a field that it needs is None. It must not raise. `severity`: "error" for a mistake, "warning" for a mistake in some
+    uses, "note" for style. `default=False`: the rule runs only if it is selected by name.
     """
 
     def register(check: Check) -> Check:
@@ -54,7 +54,7 @@ def rule(
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rules by name, in order of name."""
+    """All rules by name, sorted by name."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return dict(sorted(_RULES.items()))

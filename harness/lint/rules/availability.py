@@ -1,4 +1,4 @@
-"""Instructions against targets: what a stated target lacks, and forms that the ISA has given up."""
+"""Rules about instructions and targets: forms that a stated target does not have, and forms removed from the ISA."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _AVAILABLE = (
     *(f"{number}{suffix}" for number in (100, 103, 107, 110, 120, 121) for suffix in ("", "f", "a")),
 )
 TARGETS = tuple(f"sm_{name}" for name in _AVAILABLE)
-"""In the order in which the first that has an instruction is looked for."""
+"""Targets in the order in which the first that has an instruction is searched."""
 
 NOT_EMULATED = {"tcgen05": requirement("100f 101f 110f")}
-"""Instructions that the table of forms does not have (PTX ISA 9.7.16, Target ISA Notes)."""
+"""Instructions that are not in the table of forms (PTX ISA 9.7.16, Target ISA Notes)."""
 
 
 @dataclass(frozen=True)
 class _Removed:
-    """A form that older versions of the ISA had, with its source, and what to write instead."""
+    """A form of older versions of the ISA, with the source, and what to write instead."""
 
     matches: Callable[[Instruction], bool]
     words: str
@@ -55,7 +55,7 @@ REMOVED = (
         "leave out .satfinite, and clamp the result where it has to be finite",
     ),
 )
-"""ptxas refuses them for every target from sm_70 on (tried: 12.9 and 13.4)."""
+"""Forms that ptxas refuses for every target from sm_70 on (tried: 12.9 and 13.4)."""
 
 
 @rule(
@@ -64,7 +64,7 @@ REMOVED = (
     why="ptxas refuses it there, when the kernel is first launched on such a GPU.",
 )
 def target_lacks(block: LintedBlock) -> Iterator[Found]:
-    """Each instruction looked up for each target in the table that is held to ptxas."""
+    """Look up each instruction for each target in the table of forms, which tests compare with ptxas."""
     if block.source is None:
         return
     isa.load()
@@ -89,7 +89,7 @@ def target_lacks(block: LintedBlock) -> Iterator[Found]:
     why="ptxas refuses it for every target from sm_70 on.",
 )
 def removed_form(block: LintedBlock) -> Iterator[Found]:
-    """Forms that the ISA's notes give up, and that ptxas refuses."""
+    """Forms that the ISA's notes remove, and that ptxas refuses."""
     for node in block.instructions:
         for form in REMOVED:
             if form.matches(node):
@@ -102,7 +102,7 @@ _SLOWER = {
     "mad24": ("mad", "24-bit multiplication is built of several instructions where there is no hardware for it"),
     "membar": ("fence", "from sm_70 on it is another word for fence.sc, the slowest fence"),
 }
-"""Older forms with what the ISA says of them (PTX ISA, mul24, mad24 and membar)."""
+"""Older forms, each with a remark of the ISA (PTX ISA, mul24, mad24 and membar)."""
 
 
 @rule(
@@ -123,7 +123,7 @@ def superseded_form(block: LintedBlock) -> Iterator[Found]:
 
 
 def _compiled_for(name: str, convention: str) -> str:
-    """The target that the code is compiled for: Triton takes `sm_90a` where sm_90 is asked for."""
+    """The target for which the code is compiled: for sm_90, Triton takes `sm_90a`."""
     from harness.model.targets import normal
 
     if convention != "triton":
@@ -135,7 +135,8 @@ def _compiled_for(name: str, convention: str) -> str:
 
 
 def _guarded(block: LintedBlock, target: Target) -> bool:
-    """Whether a condition round the call keeps it from a target; one that nobody can compute counts as such."""
+    """Whether a condition around the call excludes a target; a condition that cannot be computed counts as
+    excluding."""
     from harness.lint.extract.guards import excludes
 
     if block.snippet.convention != "cuda":
@@ -144,7 +145,7 @@ def _guarded(block: LintedBlock, target: Target) -> bool:
 
 
 def _lacks(node: Instruction, source: Source, target: Target) -> str:
-    """What a target lacks of an instruction, in words; "" where it has it or nobody knows."""
+    """The requirement of an instruction that a target does not meet, in words; "" if it meets it or this is unknown."""
     if node.opcode in NOT_EMULATED and not target.has(NOT_EMULATED[node.opcode]):
         return f"{node.spelling} needs {NOT_EMULATED[node.opcode]}"
     for name, needed in _registers(node, source):

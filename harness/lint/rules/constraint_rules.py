@@ -1,4 +1,4 @@
-"""Constraints against the types around them: their number, their letters, the size of their registers."""
+"""Rules about constraints: their number, their letters, the sizes of their registers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BITS = {
     "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64,
     **dict.fromkeys(("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"), 8),
 }  # fmt: skip
-"""Bits of an element. Booleans are left out: Triton widens them differently from version to version."""
+"""Bits of an element. Booleans are omitted, because versions of Triton widen them differently."""
 
 
 def registers(bits: int, pack: int) -> int:
-    """How many registers Triton gives `pack` elements of one tensor."""
+    """How many registers Triton uses for `pack` elements of one tensor."""
     return -(-pack * min(bits, 32) // 32) if bits < 32 else pack
 
 
@@ -38,11 +38,11 @@ def _words(dtypes: Sequence[str | None], pack: int) -> str:
 @rule(
     "constraint-count",
     "The number of constraints is not what the tensors and the pack need.",
-    why="Triton hands over one register for each 32 bits of a pack, and every one needs a constraint; too many end the "
-    "process inside LLVM.",
+    why="Triton passes one register for each 32 bits of a pack, and every one needs a constraint; one constraint too "
+    "many ends the process inside LLVM.",
 )
 def count(block: LintedBlock) -> Iterator[Found]:
-    """Outputs and inputs that are declared, against those that the call has."""
+    """Compare the declared outputs and inputs with those of the call."""
     snippet = block.snippet
     if block.parsed is None or snippet.pack is None or snippet.convention == "cuda":
         return
@@ -80,7 +80,7 @@ def count(block: LintedBlock) -> Iterator[Found]:
 @rule(
     "constraint-letters",
     "A constraint has more than one letter.",
-    why="LLVM chooses one of the letters and says nothing; the text fits one kind of register only.",
+    why="LLVM silently chooses one of the letters, but the text fits only one kind of register.",
     severity="warning",
 )
 def letters(block: LintedBlock) -> Iterator[Found]:
@@ -101,10 +101,10 @@ def letters(block: LintedBlock) -> Iterator[Found]:
 @rule(
     "constraint-width",
     "The register of a constraint is smaller than the value that it has to hold.",
-    why="LLVM ends the process, or cuts the value off.",
+    why="LLVM ends the process, or truncates the value.",
 )
 def width(block: LintedBlock) -> Iterator[Found]:
-    """Registers against the elements that Triton or MLIR puts into them, where the types are known."""
+    """Compare registers with the elements that Triton or MLIR puts into them, if the types are known."""
     snippet = block.snippet
     if block.parsed is None or snippet.pack is None:
         return

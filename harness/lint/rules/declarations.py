@@ -18,11 +18,11 @@ _COMPILERS_OWN = {
     "p": "b", "rs": "hc", "r": "rf", "rd": "lNd", "f": "f", "fd": "d", "h": "h", "hh": "r",
 }  # fmt: skip
 """How LLVM's backend names its registers (NVPTXRegisterInfo; %f, %fd and %h in older versions), after the percent sign,
-with the letters of the constraints whose operands may be such."""
+with the constraint letters of operands that may have such names."""
 
 
 def _hides_operands(block: LintedBlock, declaration: Declaration) -> bool:
-    """Whether a declaration takes a name that the compiler may give to an operand of this block."""
+    """Whether a declaration has a name that the compiler may give to an operand of this block."""
     found = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
     if found is None or not (found[2] or declaration.count is not None):
         return False
@@ -52,8 +52,8 @@ def outside_braces(block: LintedBlock) -> Iterator[Found]:
         yield Found(
             block.place(declaration.offset),
             f"{_spelled(declaration)}{others} is declared outside braces",
-            "put braces round the whole block: `{ ... }`",
-            fix=_braced(block, "put braces round the block") if n == 0 else None,
+            "put braces around the whole block: `{ ... }`",
+            fix=_braced(block, "put braces around the block") if n == 0 else None,
         )
 
 
@@ -79,15 +79,15 @@ def label_not_local(block: LintedBlock) -> Iterator[Found]:
             yield Found(
                 block.place(statement.offset),
                 f"the label {statement.name} stands outside braces",
-                "put braces round the whole block: `{ ... }`",
-                fix=None if declared else _braced(block, "put braces round the block"),
+                "put braces around the whole block: `{ ... }`",
+                fix=None if declared else _braced(block, "put braces around the block"),
             )
             return
 
 
 @dataclass
 class _Names:
-    """What one pair of braces declares, and the braces around it."""
+    """The declarations between one pair of braces, and the braces around it."""
 
     outer: _Names | None = None
     registers: dict[str, Declaration] = field(default_factory=dict)
@@ -143,11 +143,11 @@ def _walk(block: CodeBlock, outer: _Names | None = None) -> Iterator[tuple[State
 @rule(
     "shadowed-register",
     "A declaration hides another register of the same name.",
-    why="Operands are replaced by the compiler's own registers, such as %r1 or %f2: declared in the block, such a name "
-    "hides them, and the block reads or writes its own.",
+    why="The compiler replaces operands by its registers, such as %r1 or %f2. A declaration of such a name in "
+    "the block hides them, so the block reads or writes its own register instead.",
 )
 def shadowed(block: LintedBlock) -> Iterator[Found]:
-    """Names of the compiler's own kind, and names of outer braces of the same block."""
+    """Names of the same kind as the compiler's registers, and names of outer braces of the same block."""
     if block.tree is None:
         return
     for statement, scope in _walk(block.tree):
@@ -157,7 +157,7 @@ def shadowed(block: LintedBlock) -> Iterator[Found]:
         if _hides_operands(block, statement):
             yield Found(
                 at,
-                f"{_spelled(statement)} is a name that the compiler gives its own registers, and operands become such",
+                f"{_spelled(statement)} is a name of the compiler's own registers, which operands become",
                 f"leave out the percent sign: `{statement.name[1:]}`",
             )
         elif scope.outer is not None and any(statement.name in s.registers for s in scope.outer.scopes()):
@@ -170,7 +170,7 @@ def shadowed(block: LintedBlock) -> Iterator[Found]:
 
 
 def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
-    """Registers that nothing in the block declares, once each."""
+    """Registers that the block does not declare, once each."""
     if block.tree is None:
         return
     seen: set[str] = set()
@@ -191,7 +191,7 @@ def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
 
 
 def _may_be_symbols(instruction: Instruction) -> set[str]:
-    """Names that may be variables or textures of the module around the block: addresses, and what mov and cvta take."""
+    """Names that may be variables or textures of the surrounding module: addresses, and operands of mov and cvta."""
     found = {n.text.partition(".")[0] for o in instruction.operands if isinstance(o, Address) and (n := o.base)}
     if instruction.opcode in ("mov", "cvta", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"):
         found |= {o.text.partition(".")[0] for o in instruction.operands[1:] if isinstance(o, Name)}
@@ -204,7 +204,7 @@ def _may_be_symbols(instruction: Instruction) -> set[str]:
     why="ptxas refuses it, unless another block of the same kernel happens to declare that name outside braces.",
 )
 def undeclared(block: LintedBlock) -> Iterator[Found]:
-    """Names that nothing declares; those of a range that is too small have a rule of their own."""
+    """Names that are not declared; `register-range` reports names beyond a declared range."""
     for name, base, beyond in _undeclared(block):
         if beyond is not None or re.fullmatch(r"[%$]\d+", base):
             continue
@@ -214,7 +214,7 @@ def undeclared(block: LintedBlock) -> Iterator[Found]:
 
 
 def _undeclared(block: LintedBlock) -> Iterator[tuple[Name, str, tuple[str, int] | None]]:
-    """Undeclared registers without their component, each with the range that its number is too large for."""
+    """Undeclared registers without their component, each with the range that its number exceeds, if any."""
     for name, scope in undeclared_names(block):
         base = name.text.partition(".")[0]
         yield name, base, _range_of(base, scope)
@@ -234,7 +234,7 @@ def _elsewhere(block: LintedBlock, name: str) -> str:
 
 
 def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:
-    """The range whose name a register begins with, where its number is too large for it."""
+    """The range with the name's prefix, if the register's number exceeds it."""
     for each in scope.scopes():
         for prefix, count in each.ranges.items():
             if name.startswith(prefix) and name[len(prefix) :].isdigit():
@@ -248,7 +248,7 @@ def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:
     why="`.reg .b32 r<4>` declares r0 to r3; ptxas refuses r4.",
 )
 def register_range(block: LintedBlock) -> Iterator[Found]:
-    """Names of a range, with too large a number."""
+    """Names with the prefix of a range and a number beyond it."""
     for name, base, beyond in _undeclared(block):
         if beyond is not None:
             prefix, count = beyond
@@ -266,7 +266,7 @@ def register_range(block: LintedBlock) -> Iterator[Found]:
     why="ptxas refuses it.",
 )
 def declared_twice(block: LintedBlock) -> Iterator[Found]:
-    """What binding says of declarations."""
+    """Errors of binding about declarations."""
     error = block.bind_error
     if error is not None and ("declared twice" in error.message or "there is no label" in error.message):
         yield Found(block.place_of(error), error.message)

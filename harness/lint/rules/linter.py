@@ -1,4 +1,5 @@
-"""Findings about the linter itself and about the comments that silence it: the engine reports them, not a check."""
+"""Findings about the linter itself and about comments that silence rules. The engine reports them; they have no
+checks."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ for _name, _summary, _why in (
     (
         "internal",
         "The linter itself failed on this snippet.",
-        "A rule that fails finds nothing; please report it with the snippet.",
+        "The rule reports nothing for this snippet; please report the failure with the snippet.",
     ),
     (
         "unknown-ignore",
         "A comment silences a rule that does not exist, or names none.",
-        "It silences nothing, and whoever wrote it believes that it does.",
+        "It silences nothing, although its author expects it to.",
     ),
     (
         "unused-ignore",

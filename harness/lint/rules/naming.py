@@ -1,4 +1,4 @@
-"""What the function's name says, and what the instructions do."""
+"""Rules that compare a function's name with its instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPERATIONS: tuple[_Table, ...] = (
     {"ex2": ("ex2", "exp2", "exp", "exp2f", "expf"), "lg2": ("lg2", "log2", "log", "log2f", "logf")},
     {"tanh": ("tanh",), "sin": ("sin", "sine", "sinf"), "cos": ("cos", "cosine", "cosf")},
 )
-"""Instructions that exclude each other, with the words of a name that mean them."""
+"""Instructions that exclude each other, with the words for them in names."""
 
 _SINGLE: tuple[_Table, ...] = (
     {"add": ("add",), "sub": ("sub",)},
@@ -49,7 +49,7 @@ def _parts(block: LintedBlock) -> set[str]:
     severity="warning",
 )
 def mismatch(block: LintedBlock) -> Iterator[Found]:
-    """A name that means one of a set of operations, where the block has another of the set and not that one."""
+    """A name that means one operation of a set, for a block that has another operation of the set instead."""
     words = _tokens(block.snippet.function)
     if not words or not block.instructions:
         return
@@ -70,7 +70,8 @@ def mismatch(block: LintedBlock) -> Iterator[Found]:
 
 
 def _elsewhere(block: LintedBlock) -> set[str]:
-    """Opcodes and modifiers of the other blocks of the same function: one has a block for each step, or format."""
+    """Opcodes and modifiers of the other blocks of the same function, which may have a block for each step or
+    format."""
     others = (b for b in block.siblings if b is not block and b.snippet.function == block.snippet.function)
     return {part for other in others for part in _parts(other)}
 
@@ -84,7 +85,7 @@ def _used(parts: set[str]) -> set[str]:
 
 
 def _chosen_elsewhere(block: LintedBlock, at: int) -> bool:
-    """Whether a call puts an instruction from elsewhere into its own text: a constant of the module chooses it."""
+    """Whether the instruction's text comes from outside the call, such as from a constant of the module."""
     origin = block.snippet.origin
     lines = [origin.position(n)[0] if offset >= 0 else 0 for n, offset in enumerate(origin.offsets)]
     own = [origin.line <= line <= origin.last for line in lines]
@@ -94,7 +95,7 @@ def _chosen_elsewhere(block: LintedBlock, at: int) -> bool:
 def _formats(block: LintedBlock, words: set[str], parts: set[str]) -> Iterator[Found]:
     name = block.snippet.function.lower()
     narrow = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]|ue8m0", p))}
-    # A function may convert by way of the other format, and hand on its result as such.
+    # A function may convert through the other format, and return its result in it.
     found = _used(parts)
     handed_on = any(_AGREES[f] in (block.snippet.outputs or ()) for f in found)
     if "kernel" not in words and not narrow and not handed_on:

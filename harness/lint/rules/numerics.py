@@ -28,14 +28,14 @@ def _ftz(block: LintedBlock) -> dict[bool, Instruction]:
 
 
 def _named(block: LintedBlock, found: dict[bool, Instruction]) -> bool:
-    """Whether a variant says how it treats subnormals: by `ftz=`, or by its name, as `mul.ftz` and `mul` do."""
+    """Whether a variant states how it treats subnormals: by `ftz=`, or by its name, such as `mul.ftz` and `mul`."""
     return bool(block.snippet.ftz) or ("ftz" in block.snippet.function.lower()) in found
 
 
 @rule(
     "mixed-ftz",
     "Some f32 arithmetic flushes subnormals to zero (.ftz) and some does not.",
-    why="A subnormal then survives one step and not the next, and variants of a case differ on subnormals.",
+    why="A subnormal is then kept by one step and flushed by the next, and variants of a case differ on subnormals.",
     severity="warning",
 )
 def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
@@ -54,7 +54,7 @@ def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
         return
     for other_block in block.siblings:
         if other_block is block:
-            return  # the first of two variants is no finding of its own
+            return  # report two variants once, at the second
         if other_block.snippet.group != block.snippet.group:
             continue
         there = _ftz(other_block)
@@ -64,7 +64,7 @@ def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
                 block.place(at.offset),
                 f"`{block.statement(at.offset)}` and the variant {other_block.snippet.function} of the same case treat "
                 "subnormals differently",
-                "write .ftz in both or in neither, or say it: by ftz=, or in the name of the variant (`mul.ftz`)",
+                "write .ftz in both or in neither, or state it with ftz= or in the variant's name (`mul.ftz`)",
             )
             return
 
@@ -140,12 +140,12 @@ _WIDE = frozenset(("s32", "u32", "s64", "u64"))
 
 @rule(
     "conversion-overflow",
-    "A rounded float is cut to fewer bits without saturation.",
-    why="The conversion from float clamps to 32 bits; what comes after it keeps the low bits only, so 256 becomes 0.",
+    "A rounded float is truncated to fewer bits without saturation.",
+    why="The conversion from float clamps to 32 bits; the next conversion keeps only the low bits, so 256 becomes 0.",
     severity="warning",
 )
 def overflow(block: LintedBlock) -> Iterator[Found]:
-    """`cvt.rni.s32.f32` followed by `cvt.s8.s32` of its very result, where nothing clamps between or before."""
+    """`cvt.rni.s32.f32` followed by `cvt.s8.s32` of its result, without a clamp between or before."""
     rounded: dict[str, Instruction] = {}
     clamped: set[str] = set()
     for instruction in block.instructions:
@@ -187,12 +187,12 @@ _WIDER = frozenset(("f32", "f64", "bf16"))
 @rule(
     "conversion-infinity",
     "A conversion to f16 without saturation, of a value that may be too large for it.",
-    why="From 65520 on the result is an infinity, and what is computed from it an infinity or NaN.",
+    why="From 65520 on the result is infinity, and later results become infinity or NaN.",
     severity="note",
     default=False,
 )
 def infinity(block: LintedBlock) -> Iterator[Found]:
-    """`cvt.rn.f16.f32` and its like without `.satfinite`, where no clamp on both sides bounds the source."""
+    """`cvt.rn.f16.f32` and similar forms without `.satfinite`, if no clamp bounds the source on both sides."""
     bounded: dict[str, frozenset[str]] = {}
     for instruction in block.instructions:
         read = [n.text for n in read_names(instruction)]
@@ -215,7 +215,7 @@ def infinity(block: LintedBlock) -> Iterator[Found]:
 
 
 def _float(value: Immediate) -> float:
-    """The value of a constant, that of a `0f` one by its bits."""
+    """The value of a constant; for a `0f` literal, from its bits."""
     if value.single is None:
         return float(value.value)
     return float(struct.unpack("<f", struct.pack("<I", value.single))[0])
@@ -227,7 +227,7 @@ _CARRIED = frozenset(("add", "sub", "mul", "fma", "mad", "mov", "neg", "abs", "m
 @rule(
     "approximate-compared",
     "An approximate result is compared for equality, or used as an index.",
-    why="Its last bits differ between GPUs and versions of a library, and so does what is decided by them.",
+    why="Its last bits differ between GPUs and versions of a library, and so do decisions that depend on them.",
     severity="warning",
 )
 def compared(block: LintedBlock) -> Iterator[Found]:

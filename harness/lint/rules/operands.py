@@ -1,4 +1,4 @@
-"""Operands: numbers that do not exist, inputs never read, outputs never written or read too early."""
+"""Rules about operands: numbers that do not exist, inputs never read, outputs never written or read too early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\$\$|\$(?:(\d+)|\{(\d+)(?::\w*)?\})")
 @rule(
     "operand-out-of-range",
     "The text names an operand that the constraints do not declare.",
-    why="LLVM ends the process, comments included: it replaces operands before anybody looks for comments.",
+    why="LLVM ends the process. This includes comments, because LLVM replaces operands before it removes comments.",
 )
 def out_of_range(block: LintedBlock) -> Iterator[Found]:
     """Numbers beyond the last operand, anywhere in the text."""
@@ -42,7 +42,7 @@ def out_of_range(block: LintedBlock) -> Iterator[Found]:
 
 
 def _misread(block: LintedBlock) -> bool:
-    """Whether operands are spelled wrongly: what the text seems to leave out is then no finding of its own."""
+    """Whether operands have the wrong sign, so that operands which seem missing are no separate findings."""
     return any(True for each in (out_of_range, sigil) for _ in each(block))
 
 
@@ -66,11 +66,12 @@ def _untied_outputs(block: LintedBlock) -> list[int]:
 @rule(
     "operand-unused",
     "An input operand is never read.",
-    why="An operand that nobody reads is most often a wrong number elsewhere: half of a pack, or an argument, is lost.",
+    why="The cause is usually a wrong number elsewhere, so that half of a pack, or an argument, is lost.",
     severity="warning",
 )
 def unused(block: LintedBlock) -> Iterator[Found]:
-    """Inputs that the text does not name, where it names others. Reading none is an idiom: a shape, an order."""
+    """Inputs that the text does not name, if it names others. (Reading no input is an idiom for a shape or an
+    order.)"""
     if block.tree is None or block.parsed is None or _misread(block):
         return
     used = _uses(block)
@@ -80,7 +81,7 @@ def unused(block: LintedBlock) -> Iterator[Found]:
     if not missing or (len(missing) == len(inputs) and not early) or block.snippet.pure is False:
         return
     if any("rs" in i.modifiers for i in block.instructions):
-        return  # stochastic rounding: one word of random bits for several elements, and any word will do
+        return  # stochastic rounding: one word of random bits serves several elements
     if early:
         return  # `output-read-before-written` names the input that was meant
     for number in missing:
@@ -99,10 +100,10 @@ def _named(block: LintedBlock, number: int) -> str:
 @rule(
     "output-unwritten",
     "An output operand is never written.",
-    why="Its register holds whatever was there before.",
+    why="Its register then has an undefined value.",
 )
 def unwritten(block: LintedBlock) -> Iterator[Found]:
-    """Outputs that no instruction writes. A block that is there for its effect may have one that nobody wants."""
+    """Outputs that no instruction writes. A block with a side effect may have one unused output."""
     if block.tree is None or block.parsed is None:
         return
     if any(i.opcode == "call" for i in block.instructions) or _misread(block):
@@ -123,12 +124,12 @@ def unwritten(block: LintedBlock) -> Iterator[Found]:
 
 @rule(
     "output-conditional",
-    "An output operand is written only where a predicate or a branch says so.",
-    why="Where it is not written, its register holds whatever was there before.",
+    "An output operand is written only under a predicate or a branch.",
+    why="If it is not written, its register has an undefined value.",
     severity="warning",
 )
 def conditional(block: LintedBlock) -> Iterator[Found]:
-    """Outputs that some way through the block leaves unwritten; the emulator decides where it can run the block."""
+    """Outputs that some path through the block does not write; the emulator decides if it can run the block."""
     if block.tree is None or block.parsed is None:
         return
     found = flow(block.tree)
@@ -155,7 +156,7 @@ def conditional(block: LintedBlock) -> Iterator[Found]:
 
 
 def _has_a_value_only_then(instruction: Instruction) -> bool:
-    """Whether there is no value without the guard: of a request that was not cancelled nobody reads the block's index.
+    """Whether the result has a meaning only under the guard: the block's index of a cancelled request.
 
     PTX ISA, clusterlaunchcontrol.query_cancel: get_first_ctaid is undefined for a request that failed.
     """
@@ -163,7 +164,7 @@ def _has_a_value_only_then(instruction: Instruction) -> bool:
 
 
 def _one_guard(writes: list[Instruction]) -> bool:
-    """Whether one predicate guards all writes: with several, they may exclude each other."""
+    """Whether one predicate guards all writes; several predicates may exclude each other."""
     guards = {(i.guard.register.text, i.guard.negated) if i.guard else None for i in writes}
     return len(guards) == 1 and None not in guards
 
@@ -172,7 +173,8 @@ _SAMPLES = (0, 1, 2, 3, 4, 7, 8, 31, 32, 255, 0x3F800000, 0xBF800000, 0x7FC00000
 
 
 def _undefined(block: LintedBlock, number: int) -> str | None:
-    """Inputs for which the emulator finds the output undefined; empty if none of a sample is, None if it cannot run."""
+    """Inputs for which the emulator finds the output undefined; empty if a sample has none, None if the block cannot
+    run."""
     if block.program is None or block.parsed is None or block.has_constants:
         return None
     import numpy as np
@@ -210,7 +212,7 @@ def _undefined(block: LintedBlock, number: int) -> str | None:
 
 
 def _early_reads(block: LintedBlock) -> Iterator[tuple[int, Instruction]]:
-    """Outputs that are read where no way has written them yet."""
+    """Outputs that are read at a place where no path has written them."""
     if block.tree is None or block.parsed is None:
         return
     found = flow(block.tree)
@@ -231,10 +233,10 @@ def _early_reads(block: LintedBlock) -> Iterator[tuple[int, Instruction]]:
 @rule(
     "output-read-before-written",
     "An output operand is read before the block has written it.",
-    why="It holds whatever its register held before: an output is no input.",
+    why="Its register then has an undefined value, because an output is no input.",
 )
 def read_before_written(block: LintedBlock) -> Iterator[Found]:
-    """Outputs that are read where no way has written them yet."""
+    """Outputs that are read at a place where no path has written them."""
     used = _uses(block)
     spare = [n for n in block.inputs if n not in used]
     for number, instruction in _early_reads(block):

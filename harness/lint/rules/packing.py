@@ -15,24 +15,25 @@ from harness.lint.snippet import Found
 from harness.ptx.errors import UndefinedBits
 
 FEWEST = 4
-"""Of two arguments each may come first: the order shows from four on."""
+"""Fewer arguments are not checked: of two, either may come first."""
 
 Place = tuple[int, int]
-"""The first and the last bit that an argument changes, in all outputs one after another, the lowest bit first."""
+"""The lowest and highest bit that an argument changes, in the concatenation of all outputs."""
 
 
 @rule(
     "packing-order",
     "Arguments are packed neither in ascending nor in descending order.",
-    why="The first source of a conversion to two elements goes to the upper half (PTX ISA, cvt): an order that changes "
-    "from pair to pair is most often one pair of operands that nobody turned round.",
+    why="The first source of a conversion to two elements goes to the upper half (PTX ISA, cvt). If the order differs "
+    "between pairs, one pair of operands was usually not exchanged.",
     severity="warning",
 )
 def packing_order(block: LintedBlock) -> Iterator[Found]:
-    """The block is run with one argument changed at a time; a permutation that is no plain order is a finding.
+    """Run the block with one argument changed at a time; an order that is neither ascending nor descending is a
+    finding.
 
-    For blocks with a conversion to two elements, of which every argument has bits of its own. Packs of Triton's have a
-    rule that knows the order, `pack-order`.
+    For blocks with a conversion to two elements in which every argument changes different bits. For Triton's packs the
+    rule `pack-order` knows the right order.
     """
     node = packing_conversion(block)
     if node is None or (block.snippet.convention == "triton" and block.snippet.pack != 1):
@@ -52,7 +53,7 @@ def packing_order(block: LintedBlock) -> Iterator[Found]:
 
 
 def _places(block: LintedBlock) -> dict[int, Place] | None:
-    """By argument the bits that it changes; None where it cannot be run, or two arguments change the same bits."""
+    """By argument, the bits that it changes; None if the block cannot run, or if two arguments change the same bits."""
     clock = trial.clock_of(block)
     plain = trial.defined(block, trial.ordinary(block), clock) if block.program and block.outputs else None
     if plain is None:

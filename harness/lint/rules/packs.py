@@ -1,4 +1,4 @@
-"""Packs: the number of elements, and which element of a result comes from which element of an argument."""
+"""Rules about packs: the number of elements, and the order of elements."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.ptx.errors import PtxError
 from harness.ptx.text.nodes import Instruction
 
 LARGEST = 128
-"""Elements of a pack beyond which no tile gives a thread as many."""
+"""The most elements of a pack that a thread can have."""
 
 
 @rule(
     "pack-size",
     "`pack` is no power of two, or larger than what a thread has.",
-    why="A tensor has a power of two elements. Triton refuses other packs, and fills up a pack that is too large.",
+    why="A tensor has a power of two elements. Triton refuses other packs, and pads a pack that is too large.",
 )
 def pack_size(block: LintedBlock) -> Iterator[Found]:
     """The rule of Triton's lowering."""
@@ -33,14 +33,15 @@ def pack_size(block: LintedBlock) -> Iterator[Found]:
         yield Found(None, error.message, "use 1, 2, 4 or 8")
         return
     if pack > LARGEST:
-        words = f"pack={pack}: every thread computes so many elements, and most of them are thrown away"
+        words = f"pack={pack}: every thread computes this many elements, and most of them are discarded"
         yield Found(None, words, "use 1, 2, 4 or 8")
 
 
 @rule(
     "pack-order",
     "Elements leave the pack in another order than they enter it.",
-    why="Element i of a result has to be computed from elements i of the arguments: the others are anybody's.",
+    why="Element i of a result must be computed from elements i of the arguments: the other elements of a "
+    "pack are unspecified.",
 )
 def pack_order(block: LintedBlock) -> Iterator[Found]:
     """Every element of a result depends on one element, and two are exchanged."""
@@ -77,7 +78,7 @@ def pack_one_source(block: LintedBlock) -> Iterator[Found]:
     why="Which elements share a pack is not specified, and padding fills the last one.",
 )
 def cross_element(block: LintedBlock) -> Iterator[Found]:
-    """What is left: results that depend on elements of several places."""
+    """All other cases: results that depend on elements at several positions."""
     way = _way(block, lambda found: not _is_permutation(found) and not _is_duplicate(found))
     if way is None:
         return
@@ -96,7 +97,7 @@ _Mistaken = tuple[ElementFlow, frozenset[Element]]
 
 
 def _mistaken(block: LintedBlock) -> _Mistaken | None:
-    """The flow and those elements of results that depend on an element of another place; None for none."""
+    """The flow, and the result elements that depend on an element at another position; None if there are none."""
     if "flow" not in block.kept:
         block.kept["flow"] = _judged(block)
     found: _Mistaken | None = block.kept["flow"]
@@ -105,7 +106,7 @@ def _mistaken(block: LintedBlock) -> _Mistaken | None:
 
 def _judged(block: LintedBlock) -> _Mistaken | None:
     if any("rs" in node.modifiers for node in block.instructions):
-        return None  # stochastic rounding takes one word of random bits for several elements, and any word will do
+        return None  # in stochastic rounding one word of random bits serves several elements
     found = [(each, _wrong(each)) for each in flows(block)]
     return found[0] if found and all(wrong for _, wrong in found) else None
 
@@ -141,7 +142,7 @@ def _moved(result: Element, source: Element) -> str:
 
 @dataclass(frozen=True)
 class _Way:
-    """The first result of a wrong place, the element it depends on, and how it gets there, in words and as a place."""
+    """The first wrong result element, the element on which it depends, and its path, in words and as an offset."""
 
     wrong: frozenset[Element]
     source: Element
@@ -151,7 +152,7 @@ class _Way:
 
 
 def _way(block: LintedBlock, kind: Callable[[_Mistaken], bool]) -> _Way | None:
-    """The way of an element to a wrong place, where the block makes a mistake of this kind."""
+    """The path of an element to a wrong position, if the block makes a mistake of this kind."""
     found = _mistaken(block)
     if found is None or not kind(found):
         return None

@@ -1,4 +1,4 @@
-"""Side effects of a block, compared with what its author declares."""
+"""Rules that compare a block's side effects with its declaration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECLARED = {
 }
 
 CLOCKS = re.compile(r"%(?:clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|pm\d+(?:_64)?)\b")
-"""Registers that have another value at each read (PTX ISA 10)."""
+"""Registers that can differ at each read (PTX ISA 10)."""
 
 THREADS = frozenset((
     "activemask", "bar", "barrier", "elect", "ldmatrix", "match", "mma", "movmatrix", "redux", "shfl", "stmatrix",
@@ -30,11 +30,11 @@ EFFECTS = frozenset((
     "mbarrier", "membar", "nanosleep", "pmevent", "prefetch", "prefetchu", "red", "setmaxnreg", "st", "stackrestore",
     "suld", "sured", "sust", "tcgen05", "tensormap", "trap",
 ))  # fmt: skip
-"""Opcodes that change something other than registers, or wait."""
+"""Opcodes that change state other than registers, or wait."""
 
 LOADS = frozenset(("ld", "ldu", "multimem", "tex", "tld4"))
 _CONSTANT = frozenset(("const", "nc", "param"))
-"""Modifiers of loads from memory that nobody writes while a kernel runs."""
+"""Modifiers of loads from memory that is not written while a kernel runs."""
 
 
 def _declared(block: LintedBlock, pure: bool) -> str:
@@ -42,7 +42,7 @@ def _declared(block: LintedBlock, pure: bool) -> str:
 
 
 def _clobbers_memory(block: LintedBlock) -> bool:
-    """Whether its clobber keeps a statement of CUDA C++ in its place. Triton and MLIR look at the declaration alone."""
+    """Whether a clobber keeps a statement of CUDA C++ in place. Triton and MLIR use only the declaration."""
     return block.snippet.convention == "cuda" and "~{memory}" in block.snippet.constraints.replace(" ", "")
 
 
@@ -76,18 +76,18 @@ def pure_side_effect(block: LintedBlock) -> Iterator[Found]:
         return
     node = next((n for n in block.instructions if _has_effect(n)), None)
     if node:
-        words = f"`{block.statement(node.offset)}` has an effect beside its result, in a block declared with "
+        words = f"`{block.statement(node.offset)}` has an effect besides its result, in a block declared with "
         words += _declared(block, True)
         yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
 
 
 @rule(
     "pure-warp-level",
-    "A block declared free of side effects works together with other threads.",
+    "A block declared free of side effects needs other threads.",
     why="The compiler may move a pure block into a branch that not all of them take, run it twice or remove it.",
 )
 def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
-    """The first instruction that other threads take part in."""
+    """The first instruction that needs other threads."""
     if block.snippet.pure is not True:
         return
     node = next((n for n in block.instructions if n.opcode in THREADS), None)
@@ -101,7 +101,7 @@ def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
 @rule(
     "pure-load",
     "A block declared free of side effects reads memory.",
-    why="The compiler may move a pure block past a store to the same address, and take one result for two reads.",
+    why="The compiler may move a pure block past a store to the same address, and use one result for two reads.",
     severity="warning",
 )
 def pure_load(block: LintedBlock) -> Iterator[Found]:
@@ -114,16 +114,16 @@ def pure_load(block: LintedBlock) -> Iterator[Found]:
         instead = f"declare the block with {_declared(block, False)}"
         if block.snippet.convention != "triton":
             instead += " and the clobber " + ('"memory"' if block.snippet.convention == "cuda" else "~{memory}")
-        yield Found(block.place(node.offset), words, f"{instead}, or load with .nc what no one writes")
+        yield Found(block.place(node.offset), words, f"{instead}, or load with .nc if the memory is not written")
 
 
 @rule(
     "pure-clock",
     "A block declared free of side effects reads a clock.",
-    why="The compiler may take one read for two, and move it away from what it is to measure.",
+    why="The compiler may use one read for two, and move it away from the measured code.",
 )
 def pure_clock(block: LintedBlock) -> Iterator[Found]:
-    """The first read of a register that counts on."""
+    """The first read of a clock register."""
     if block.snippet.pure is not True:
         return
     for node in block.instructions:
@@ -139,11 +139,11 @@ def pure_clock(block: LintedBlock) -> Iterator[Found]:
 @rule(
     "impure-arithmetic",
     "A block that only computes is declared to have side effects.",
-    why="The compiler then keeps every copy in its place, and removes none whose result nobody uses.",
+    why="The compiler then keeps every copy in place, and removes none with an unused result.",
     severity="note",
 )
 def impure_arithmetic(block: LintedBlock) -> Iterator[Found]:
-    """The first block of a file of which every instruction is arithmetic, and that depends on its inputs alone."""
+    """The first block of a file with only arithmetic instructions that depend only on its inputs."""
     found = _of_the_file(block, "only computes", _only_computes)
     if found[:1] != [block]:
         return
@@ -155,12 +155,12 @@ def _only_computes(block: LintedBlock) -> bool:
     if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
         return False
     steps = block.program.program.steps
-    # Moves alone are there to keep the compiler from looking through them.
+    # Blocks of moves alone serve to hide values from the compiler's optimisations.
     return any(s.kind not in _MOVES for s in steps) and all(s.kind in _PLAIN for s in steps)
 
 
 def _of_the_file(block: LintedBlock, name: str, holds: Callable[[LintedBlock], object]) -> list[LintedBlock]:
-    """The blocks of the file of which something holds, looked for once a file."""
+    """The blocks of the file for which `holds` is true, computed once for each file."""
     kept = block.siblings[0].kept
     if name not in kept:
         kept[name] = [b for b in block.siblings if holds(b)]
@@ -178,17 +178,17 @@ _PLAIN = ("scalar", *_MOVES)
 
 @rule(
     "memory-clobber",
-    'An asm statement touches memory without the clobber "memory".',
-    why="The compiler may keep values of memory in registers across the statement, and move other accesses past it.",
+    'An asm statement accesses memory without the clobber "memory".',
+    why="The compiler may keep memory values in registers across the statement, and move other accesses past it.",
     severity="note",
 )
 def memory_clobber(block: LintedBlock) -> Iterator[Found]:
-    """Volatile statements of CUDA C++ that store or load, the first of a file; of others `pure-load` tells."""
+    """The first volatile statement of a CUDA C++ file that stores or loads; `pure-load` reports the others."""
     found = _of_the_file(block, "unclobbered", _unclobbered)
     node = _unclobbered(block) if found[:1] == [block] else None
     if node is None:
         return
-    words = f'`{block.statement(node.offset)}` touches memory, and the statement has no clobber "memory"'
+    words = f'`{block.statement(node.offset)}` accesses memory, and the statement has no clobber "memory"'
     instead = 'add the clobber: asm volatile("..." : ... : ... : "memory")'
     yield Found(block.place(node.offset), f"{words}{_and_more(found)}", instead)
 

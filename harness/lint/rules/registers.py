@@ -1,4 +1,5 @@
-"""Registers of operands: inputs that are written, outputs that share a register with an input too early."""
+"""Rules about registers of operands: inputs that are written, outputs written while an input may share their
+register."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from harness.ptx.binding.written import check_inputs
 from harness.ptx.errors import InputWritten, PtxError, UndefinedBits
 
 TRIED = 96
-"""Pairs of registers that are tried in one block."""
+"""The most pairs of registers that are tried in one block."""
 _LISTED = 6
 
 
@@ -28,7 +29,7 @@ _LISTED = 6
     why="The compiler assumes that an input keeps its value, and uses its register afterwards.",
 )
 def input_written(block: LintedBlock) -> Iterator[Found]:
-    """The definition that cases are held to."""
+    """The same check as for cases."""
     if block.tree is None or block.source is None or block.parsed is None:
         return
     try:
@@ -46,7 +47,7 @@ def _shown(error: PtxError) -> str:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A pair of registers, and the inputs with which sharing one changes a result."""
+    """A pair of operands, and inputs with which sharing one register changes a result."""
 
     hazard: Hazard
     words: str
@@ -55,12 +56,12 @@ class _Shown:
 @rule(
     "missing-early-clobber",
     "An output is written before the last read of an input, and its constraint has no `&`.",
-    why="Without `&` the compiler may put the output into the register of an input that it needs no longer.",
+    why="Without `&` the compiler may put the output into the register of an input that is not needed after the block.",
 )
 def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
-    """Every pair that may share is run with one register for both; a pair counts where that changes a result.
+    """Run every pair that may share with one register for both; it is a finding if that changes a result.
 
-    A block with memory cannot be run by itself: there the order of instructions decides.
+    A block with memory cannot run alone; there the order of instructions decides.
     """
     if block.parsed is None:
         return
@@ -96,7 +97,7 @@ def _instead(block: LintedBlock, outputs: Sequence[int]) -> str:
 
 
 def _not_run(block: LintedBlock) -> Iterator[Found]:
-    """The same of a block that touches memory or needs other threads, from the order of its instructions."""
+    """The same for a block that accesses memory or needs other threads, from the order of its instructions."""
     found = list(written_early(block))
     if not found:
         return
@@ -105,20 +106,21 @@ def _not_run(block: LintedBlock) -> Iterator[Found]:
     words = (
         f"`{block.statement(first.write.offset)}` writes {block.spelled(first.output)} before "
         f"`{block.statement(first.read.offset)}` reads {block.spelled(first.input)}; in one register it reads what "
-        "was just written (found from the order of the instructions: the emulator runs no block with memory or other "
-        "threads by itself)"
+        "was just written (found from the order of the instructions, as the emulator cannot run a block with memory or "
+        "other threads alone)"
     )
     yield Found(block.place(first.write.offset), words, _instead(block, outputs), fix=_fix(block, outputs))
 
 
 def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
-    """For each output with a hazard that changes a result: the first such; and outputs for which no time was left."""
+    """For each output with a hazard that changes a result, the first such hazard; and outputs for which the time was
+    over."""
     try:
         hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
     except PtxError:
         return [], []
     parsed = block.parsed or ()
-    # An output that holds an input shares its register with another one only where both are one value, of one kind.
+    # A tied output can share its register with another input only if both inputs have the same value and type.
     hazards = tuple(h for h in hazards if h.tied < 0 or parsed[h.output].letter == parsed[h.input].letter)
     clock = trial.clock_of(block)
     found: dict[int, _Shown] = {}
@@ -135,9 +137,9 @@ def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
 
 
 def _changed(block: LintedBlock, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:
-    """What changes with an output and an input in one register; "" where nothing does."""
+    """A description of the change with an output and an input in one register; "" if there is none."""
     given, expected = plain
-    if hazard.tied >= 0:  # the output holds an input when the block begins: another one must have that value
+    if hazard.tied >= 0:  # the tied output holds an input at first, so the other input must have that value
         equal = trial.defined(block, given | {hazard.input: given[hazard.tied]}, clock)
         if equal is None:
             return ""

@@ -1,4 +1,4 @@
-"""Rules about the dialect's signs: `$` and `%` before numbers, semicolons, braces."""
+"""Rules about a convention's signs: `$` and `%` before numbers, semicolons, braces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LETTERS = re.compile(r"%%?[A-Za-z_]\w*")
 
 
 def code(text: str) -> str:
-    """The text with comments blanked out, every other character in its place."""
+    """The text with comments replaced by blanks, so that all offsets stay."""
     return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
@@ -31,7 +31,7 @@ def _declared(text: str) -> set[str]:
 @rule(
     "operand-sigil",
     "An operand is written with the other dialect's sign: `%1` where `$1` is meant, or the reverse.",
-    why="The compiler does not replace it, and ptxas takes it for a register that nobody declared.",
+    why="The compiler does not replace it, and ptxas reads it as an undeclared register.",
 )
 def sigil(block: LintedBlock) -> Iterator[Found]:
     """`%1` in Triton and LLVM, `$1` in CUDA, where no register is declared by that name."""
@@ -61,7 +61,7 @@ def _convention(block: LintedBlock) -> str:
 
 @rule(
     "percent-escape",
-    "A percent sign is doubled where the dialect takes it as it is, or single where the dialect eats it.",
+    "A percent sign is doubled in a dialect without that escape, or single in one that needs it doubled.",
     why="CUDA C++ makes `%%` a `%`, and clang refuses a letter after a single one; Triton and LLVM leave both signs.",
 )
 def percent(block: LintedBlock) -> Iterator[Found]:
@@ -85,11 +85,11 @@ def percent(block: LintedBlock) -> Iterator[Found]:
 
 @rule(
     "dollar-eaten",
-    "A dollar sign that is no operand: LLVM takes it for an escape.",
-    why="LLVM reads `$(a$|b$)` as a choice of dialects and drops a part of it; before anything else it refuses.",
+    "A dollar sign that is no operand: LLVM reads it as an escape.",
+    why="LLVM reads `$(a$|b$)` as a choice of dialects and drops one part; any other `$` is an error.",
 )
 def dollar(block: LintedBlock) -> Iterator[Found]:
-    """`$(`, `$|`, `$)`, and a `$` before what is no number."""
+    """`$(`, `$|`, `$)`, and a `$` that no number follows."""
     if block.snippet.convention == "cuda":
         return
     for found in re.finditer(r"\$\$|\$(?!\d)(?!\{(?:\d+(?::\w*)?|:\w+)\})(.?)", block.text, re.DOTALL):
@@ -118,10 +118,11 @@ def _open_braces(text: str) -> tuple[list[int], int | None]:
 @rule(
     "unbalanced-braces",
     "A brace is opened and never closed, or closed and never opened.",
-    why="It ends or goes on into the code around the block: names of the block are seen there, or ptxas refuses it.",
+    why="The block then ends early or extends into the code around it: its names become visible there, "
+    "or ptxas refuses the code.",
 )
 def braces(block: LintedBlock) -> Iterator[Found]:
-    """Braces of blocks and of vectors together, operands aside."""
+    """Check the braces of blocks and vectors, without those of operands."""
     text = re.sub(r"\$\{[^}]*\}", lambda m: " " * len(m[0]), code(block.text))
     waiting, closing = _open_braces(text)
     if closing is not None:
@@ -131,7 +132,8 @@ def braces(block: LintedBlock) -> Iterator[Found]:
 
 
 def missing_semicolon(block: LintedBlock) -> int | None:
-    """Where a semicolon is missing, in Triton's form: one there lets the text parse, or parse further."""
+    """The offset of a missing semicolon, in Triton's form: inserting one there lets the text parse, or parse
+    further."""
     error = block.parse_error
     if error is None or not error.line or "';'" not in error.message:
         return None
@@ -153,10 +155,10 @@ def missing_semicolon(block: LintedBlock) -> int | None:
 @rule(
     "missing-semicolon",
     "A statement does not end in a semicolon.",
-    why="The compiler adds none: the statement goes on into the next line, at the end into the code after the block.",
+    why="The compiler adds none: the statement continues on the next line, or at the end in the code after the block.",
 )
 def semicolon(block: LintedBlock) -> Iterator[Found]:
-    """Where the parser stops at the end of a line for want of a semicolon."""
+    """Places where the parser stops because a line has no semicolon at its end."""
     at = missing_semicolon(block)
     if at is not None:
         place = block.form.original(at)
@@ -169,4 +171,4 @@ def semicolon(block: LintedBlock) -> Iterator[Found]:
 
 
 EXPLAIN = (sigil, percent, dollar, braces, semicolon)
-"""Rules that say more of a text that does not parse than the parser does."""
+"""Rules with better messages for a text that does not parse than the parser's."""

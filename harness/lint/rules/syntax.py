@@ -1,4 +1,5 @@
-"""Text or constraints that cannot be read, and instructions that do not exist or do not take their operands."""
+"""Rules about text and constraints that cannot be parsed, and instructions that do not exist or do not take their
+operands."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from harness.ptx.isa.registry import REFUSED
     why="ptxas refuses it, in Triton only when the kernel is first compiled for a GPU.",
 )
 def syntax(block: LintedBlock) -> Iterator[Found]:
-    """What the parser says, where no other rule says more."""
+    """The parser's error, if no other rule has a better message."""
     if block.parse_error and not any(True for each in EXPLAIN for _ in each(block)):
         yield Found(block.place_of(block.parse_error), _shown(block, block.parse_error.message))
 
 
 def _shown(block: LintedBlock, message: str) -> str:
-    """The parser's words with operands as the author writes them."""
+    """The parser's message with operands in the author's spelling."""
     if block.snippet.convention != "cuda":
         return message
     import re
@@ -36,11 +37,11 @@ def _shown(block: LintedBlock, message: str) -> str:
 
 @rule(
     "constraints",
-    "The constraint string cannot be read.",
-    why="A wrong constraint ends the whole process inside LLVM, or drops the block without a word.",
+    "The constraint string is invalid.",
+    why="A wrong constraint ends the whole process inside LLVM, or LLVM silently drops the block.",
 )
 def constraints(block: LintedBlock) -> Iterator[Found]:
-    """What the reader of constraints says; 128-bit registers (`q`) and symbols (`C`, `s`) are not read here."""
+    """The constraint parser's error; 128-bit registers (`q`) and symbols (`C`, `s`) are not supported here."""
     words = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
     if block.constraint_error and not {"q", "C", "s"} & set(words):
         message = block.constraint_error.message
@@ -55,7 +56,7 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
     why="ptxas refuses it.",
 )
 def unknown(block: LintedBlock) -> Iterator[Found]:
-    """Opcodes that the emulator knows in full, with modifiers that they do not take."""
+    """Unknown opcodes, and unknown modifiers of opcodes whose forms the emulator has completely."""
     error = block.bind_error
     if not isinstance(error, UnknownInstruction):
         return
@@ -71,10 +72,10 @@ def unknown(block: LintedBlock) -> Iterator[Found]:
     why="ptxas refuses it.",
 )
 def operand_type(block: LintedBlock) -> Iterator[Found]:
-    """What binding says of operands, where no other rule names the register."""
+    """Errors of binding about operands, if no other rule reports the register."""
     error = block.bind_error
     if type(error) is not OperandError or any(True for _ in undeclared_names(block)):
         return
     if any(words in error.message for words in ("declared twice", "there is no label", "is declared here")):
-        return  # the rules of declarations tell, and a variable of the module is declared elsewhere
+        return  # the rules on declarations report it, or a variable of the module is declared elsewhere
     yield Found(block.place_of(error), _shown(block, error.message))

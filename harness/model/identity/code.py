@@ -1,10 +1,10 @@
 """The code of a function as bytes: its source, the source of everything it calls, and the values that these use.
 
 The walk follows globals, closures, defaults, imports inside functions, attributes, methods, base classes and classes of
-values. It ends at the standard library, at this package and at installed packages. Of a small installed package the
-file that holds the function counts whole. Of this package and of the large ones the version counts, and only where
-identities stay on one machine (`exact`): two machines with different versions of torch test the same case. Comments,
-docstrings and layout do not count.
+values. It ends at the standard library, at this package and at installed packages. For a small installed package the
+whole file of the function counts. For this package and for large ones the version counts, but only for identities that
+stay on one machine (`exact`): two machines with different versions of torch test the same case. Comments, docstrings
+and layout do not count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().item
 _HARNESS = str(ROOT / "harness")
 _BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
-# Names by which code reaches what it does not spell: in a module, and in its own. The whole module then counts.
+# Names with which code accesses other names indirectly: in any module, and in its own. The whole module then counts.
 _DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
 _DYNAMIC_HERE = _DYNAMIC - {"getattr", "__dict__"} | {"modules"}
 
@@ -43,13 +43,13 @@ _FIELD: Any = vars(collections.namedtuple("_FIELD", "name"))["name"]
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FIELD))
 
 _PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
-"""Types whose subclasses hold a value beside their attributes."""
+"""Types whose subclasses hold a value besides their attributes."""
 
 
 class _Walk:
-    """One walk from a function. A value met again is a number, so that circles end.
+    """One walk from a function. A value that occurs again is encoded as a number, so that cycles end.
 
-    exact: the byte code counts as well. It differs between versions of Python.
+    exact: the byte code counts too. It differs between versions of Python.
     """
 
     def __init__(self, exact: bool) -> None:
@@ -61,7 +61,7 @@ class _Walk:
         return encode(value, self.other)
 
     def other(self, value: Any) -> bytes | None:
-        """The encoding of a value that is not plain; None where `encode` has a rule for it."""
+        """The encoding of a value that is not plain; None if `encode` has a rule for it."""
         if not self._is_code(value):
             return None
         if id(value) in self.met:
@@ -79,7 +79,7 @@ class _Walk:
         return home not in ("numpy", "torch", "ml_dtypes") and not isinstance(value, Mapping)
 
     def _own(self, cls: type) -> bool:
-        """Whether a class is the user's. Those of `references` hold plain values, and count with the harness."""
+        """Whether a class is the user's. Classes of `references` hold plain values and belong to the harness."""
         return cls.__module__.partition(".")[0] != "references" and self._outside(cls) is None
 
     def _code(self, value: Any) -> bytes | None:
@@ -111,12 +111,12 @@ class _Walk:
         return tagged("module", text, self.encode({n: v for n, v in vars(module).items() if callable(v)}))
 
     def _builtin(self, function: Any) -> bytes:
-        owner = getattr(function, "__self__", None)  # that of {...}.get is the dictionary
+        owner = getattr(function, "__self__", None)  # for {...}.get this is the dictionary
         bound = [] if owner is None or isinstance(owner, types.ModuleType) else [self.encode(owner)]
         return tagged("builtin", f"{getattr(function, '__module__', '')}.{_name(function)}".encode(), *bound)
 
     def _instance(self, value: Any) -> bytes:
-        """A value of a class of the user's: its attributes, what it holds as a list or a number, and the class."""
+        """A value of a user's class: its attributes, its value as a list or a number, and the class."""
         cls = type(value)
         if isinstance(value, enum.Enum):
             return tagged("enum", value.name.encode(), self.encode(cls))
@@ -126,15 +126,15 @@ class _Walk:
         return tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
 
     def _foreign(self, value: Any) -> bytes | None:
-        """A value of a class that the walk does not enter; None if nothing distinguishes it from other values."""
+        """A value of a class that the walk does not enter; None if no property distinguishes it from other values."""
         if type(value).__name__ in ("Heuristics", "Autotuner"):
             rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
             return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
         if inspect.isfunction(function := getattr(value, "fn", None)):  # a @triton.jit function
             marks = {n: getattr(value, n, None) for n in ("noinline", "do_not_specialize", "debug")}
-            marks["annotations"] = function.__annotations__  # they say what is a compile-time constant
+            marks["annotations"] = function.__annotations__  # they mark compile-time constants
             if self.exact:
-                marks["text"] = getattr(value, "src", None)  # what Triton compiles; `_unsafe_update_src` replaces it
+                marks["text"] = getattr(value, "src", None)  # Triton's source; `_unsafe_update_src` replaces it
             return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
@@ -143,10 +143,10 @@ class _Walk:
             return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         try:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
-        except Exception:  # a class may refuse to be copied, in any way
+        except Exception:  # a class may raise anything when copied
             return None
         if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
-            return None  # a name under which something else is found, or nothing
+            return None  # the name has another value, or none
         return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
     def _function(self, function: types.FunctionType) -> bytes:
@@ -161,7 +161,7 @@ class _Walk:
         return tagged("function", *made_of, self._cells(function), *map(self.encode, values), *taken)
 
     def _imported(self, function: types.FunctionType, names: Set[str]) -> bytes:
-        """What a function takes from modules that it imports itself."""
+        """The values that a function uses from modules that it imports itself."""
         parts = []
         for level, name, taken in imports_in(function.__code__):
             package = function.__globals__.get("__package__") or ""
@@ -172,14 +172,14 @@ class _Walk:
         return tagged("imports", *parts)
 
     def _importable(self, name: str, package: str) -> types.ModuleType | None:
-        """A module of the user's by name; None for others, which the function's source names."""
+        """A user's module by name; None for other modules, which the function's source names."""
         try:
             name = importlib.util.resolve_name(name, package)
             top = name.partition(".")[0]
             if top in (*_BY_VERSION, "references") or top in sys.stdlib_module_names:
                 return None
             module = importlib.import_module(name)
-        except Exception:  # no module but a name in one, or one that cannot be imported here: the call will tell
+        except Exception:  # a name in a module, or a module that cannot be imported here: the call will report it
             return None
         return module if self._outside_module(module) is None else None
 
@@ -188,7 +188,7 @@ class _Walk:
         return self.encode([_cell(c) for c in function.__closure__ or ()])
 
     def _taken(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
-        """The values that code takes by name. From a module of the user's, those attributes that the code may name."""
+        """The values that code uses by name. Of a user's module, the attributes that the code may name."""
         parts = []
         for name in sorted(names & set(known)):
             value = known[name]
@@ -211,7 +211,7 @@ class _Walk:
 
     def _outside(self, value: Any) -> bytes | None:
         """The encoding of a function or class that the walk does not enter; None for one that it enters."""
-        # Of a function, the module in which it runs: functools.wraps gives it the name of another.
+        # For a function use the module in which it runs, because functools.wraps copies another's name.
         home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
         module = sys.modules.get(home or getattr(value, "__module__", None) or "")
         place = None if module is None else self._outside_module(module)
@@ -246,7 +246,7 @@ _OF_EVERY_CLASS = frozenset(
 
 
 def _homes(value: Any) -> list[types.ModuleType | None]:
-    """The modules in which a value may stand under its name."""
+    """The modules that may have a value under its name."""
     names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
     return [sys.modules.get(n) for n in names if isinstance(n, str)]
 
@@ -256,12 +256,12 @@ def _public(names: Mapping[str, Any]) -> set[str]:
 
 
 def _generated(member: Any) -> bool:
-    """Whether a method was written by `dataclass` or `namedtuple`: another Python writes it otherwise."""
+    """Whether `dataclass` or `namedtuple` generated a method: the text differs between versions of Python."""
     return isinstance(member, types.FunctionType) and member.__code__.co_filename.startswith("<string>")
 
 
 def _unwrapped(member: Any) -> Any:
-    """The function behind a static or class method, or the functions of a property."""
+    """The function of a static or class method, or the functions of a property."""
     if isinstance(member, property):
         return (member.fget, member.fset, member.fdel)
     if isinstance(member, functools.cached_property):
@@ -289,8 +289,8 @@ def _version(package: str) -> bytes:
 
 
 def digest_with_code(value: Any, *, exact: bool = False) -> str:
-    """SHA-256 of a value's encoding, in which functions stand for their code and all that it calls.
+    """SHA-256 of a value's encoding, in which functions are encoded as their code and everything that it calls.
 
-    exact: for use within one version of Python; byte code counts as well.
+    exact: for use within one version of Python; byte code counts too.
     """
     return hashlib.sha256(_Walk(exact).encode(value)).hexdigest()

@@ -1,7 +1,7 @@
-"""Everything in a case and one of its variants that decides the verdict.
+"""The parts of a case and one of its variants that decide the verdict.
 
-The parts have names, so that a gate can say which of them changed. Each part is a digest; the same source gives the
-same digest on every machine.
+The parts have names, so that a gate can say which part changed. Each part is a digest; the same source gives the same
+digest on every machine.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _known: dict[tuple[int, int, bool], tuple[Case, Variant, dict[str, str]]] = {}
 
 
 def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str, str]:
-    """The digests of a variant's code and of the rules it is judged by, by part. Computed once per variant and process.
+    """The digests of a variant's code and of its judging rules, by part. Computed once per variant and process.
 
-    exact: for comparing within one environment; byte code and versions of packages count as well.
+    exact: for comparisons within one environment; byte code and versions of packages count too.
     """
     key = (id(case), id(variant), exact)
     if key not in _known:
@@ -48,7 +48,7 @@ def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str
 
 
 def _of_all(case: Case, exact: bool) -> dict[str, str]:
-    """The digests of the parts that all variants of a case share, or most of them: the longest to compute."""
+    """The digests of the parts that all or most variants of a case share, which take longest to compute."""
     key = id(case), exact
     if key not in _shared:
         parts = {"reference": alternatives(case.reference), **_inputs(case)}
@@ -57,7 +57,7 @@ def _of_all(case: Case, exact: bool) -> dict[str, str]:
 
 
 _shared: dict[tuple[int, bool], tuple[Case, dict[str, str]]] = {}
-"""As `_known`, by case."""
+"""Like `_known`, by case."""
 
 
 def _digest(value: Any, exact: bool) -> str:
@@ -69,7 +69,7 @@ def _digest(value: Any, exact: bool) -> str:
 
 
 INCOMPARABLE = "cannot be compared: "
-"""Begins the digest of a part that holds a value without an encoding: it equals that of no other process."""
+"""The prefix of a digest of a part with a value without an encoding: it differs between processes."""
 
 
 def _kind(value: Any) -> str:
@@ -77,7 +77,7 @@ def _kind(value: Any) -> str:
 
 
 def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """The parts that differ, in words: which changed, and which cannot be compared; "" if none differs."""
+    """A description of the parts that differ: changed ones, and ones that cannot be compared; "" if none differs."""
     differ = changed_parts(before, after)
     strange = {n: d for n in differ if (d := after.get(n, before.get(n, ""))).startswith(INCOMPARABLE)}
     changed = [n for n in differ if n not in strange]
@@ -89,7 +89,7 @@ def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
-    """What a variant is held to, and on which inputs."""
+    """The parts that decide how a variant is judged, and on which inputs."""
     policy = policies(case, variant)
     declared = {"differs": tuple(variant.differs.items())} if variant.differs else {}
     return {
@@ -104,7 +104,7 @@ def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
 
 
 def _inputs(case: Case) -> dict[str, Any]:
-    """What decides the inputs of all variants."""
+    """The parts that decide the inputs of all variants."""
     return {
         "formats": (tuple(case.inputs.items()), tuple(case.outputs.items())),
         "inputs": (case.where, tuple(case.hard_cases), tuple(case.sizes), case.generate),
@@ -112,7 +112,7 @@ def _inputs(case: Case) -> dict[str, Any]:
 
 
 def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
-    """What runs: the parts that this kind of variant has."""
+    """The parts that decide what runs, by kind of variant."""
     carry = policies(case, variant).carry
     parts: dict[str, Any] = {"launch": (variant.fusion, carry)}
     if compiler := compiler_of(case, variant):

@@ -1,6 +1,6 @@
-"""Values as bytes: two values that differ in type, bits or order have different encodings.
+"""Encode values as bytes: two values that differ in type, bits or order have different encodings.
 
-`==` is no identity: it takes 0.0 for -0.0, True for 1 and 2 for 2.0. Here every value carries its type and length.
+`==` does not suffice: 0.0 == -0.0, True == 1 and 2 == 2.0. Here every value is encoded with its type and length.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Fallback = Callable[[Any], "bytes | None"]
 
 
 def tagged(tag: str, *parts: bytes) -> bytes:
-    """A tag and parts with their lengths, so that no two lists of parts read the same."""
+    """A tag and parts with their lengths, so that different lists of parts have different encodings."""
     return b"".join((tag.encode(), b":", *[b"%d:%b" % (len(p), p) for p in parts]))
 
 
 def encode(value: Any, other: Fallback | None = None) -> bytes:
-    """The encoding of a value: equal for equal types and bits, in every process.
+    """The encoding of a value, which is equal for equal types and bits in every process.
 
     None, bool, int, float (by its bits), str, bytes, Fraction, enums, paths, tuples, lists, sets, mappings (in order),
-    dataclasses, and numpy's arrays, numbers and dtypes. other: is asked first about every value that is not of a plain
-    type itself, such as a function or an object of a user's class; it gives an encoding or None. Any further object
-    gets an encoding that no other object has, and that changes from process to process.
+    dataclasses, and numpy's arrays, numbers and dtypes. other: called first for every value whose type is not plain,
+    such as a function or an object of a user's class; it returns an encoding or None. Any other object gets an encoding
+    that no other object has, and that differs between processes.
     """
     plain = _PLAIN.get(type(value))
     if plain is not None:
@@ -52,7 +52,7 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     if isinstance(value, bytes | bytearray):
         return tagged("bytes", bytes(value))
     if isinstance(value, tuple | list):
-        if len(value) > _MANY and all(type(v) is int for v in value):  # a table: one by one it would take seconds
+        if len(value) > _MANY and all(type(v) is int for v in value):  # one by one a large table would take seconds
             return tagged(f"{type(value).__name__} of int", repr(list(value)).encode())
         return tagged(type(value).__name__, *(encode(v, other) for v in value))
     if isinstance(value, set | frozenset):
@@ -76,7 +76,7 @@ _CONTAINERS = (tuple, list, set, frozenset, dict)
 
 
 def _scalar(value: Any) -> bytes | None:
-    """The encoding of what is neither of a type in `_PLAIN` nor a container."""
+    """The encoding of a value that is neither of a type in `_PLAIN` nor a container."""
     if value is Ellipsis or value is NotImplemented:
         return _word(value)
     if isinstance(value, slice | range):
@@ -133,13 +133,13 @@ def _class(value: Any) -> bytes:
 
 
 def without_encoding() -> list[Any]:
-    """The objects met so far that are like no other, in the order in which they were met."""
+    """The objects without an encoding so far, in the order of their encoding."""
     return _kept
 
 
 def _only_here(value: Any) -> bytes:
-    """An encoding that differs from that of every other object, here and in every other process."""
-    _kept.append(value)  # alive, so that no other object gets its id
+    """An encoding that differs from that of every other object, in this and every other process."""
+    _kept.append(value)  # kept alive, so that no other object gets its id
     return tagged("object", _class(value), _NONCE, str(id(value)).encode())
 
 

@@ -1,4 +1,4 @@
-"""Everything that decides a run's bits, as one immutable value: all that the machine which runs the code is given."""
+"""Everything that decides a run's bits, as one immutable value: everything that the executing machine receives."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DIGITS = 32
 class Experiment:
     """One run of one code on one machine. Equal experiments give equal bits and equal findings.
 
-    machine: what executes, in words and versions; for the emulator a digest of all its instruction definitions.
-    code: digest of the PTX text, byte for byte, or of the program that an asm form was bound to.
-    launch: digest of the entry, the parameters' bytes, the memory behind them, grid, block and shared memory; for asm
-    alone, of operands, storage types, pack, padding, shared registers and steps. Contraction is part of it.
-    inputs: digest of the inputs with their names, types and shapes.
+    machine: the executing machine, in words and versions; for the emulator with a digest of all instruction
+    definitions. code: digest of the PTX text, byte for byte, or of the program that an asm form was bound to.
+    launch: digest of the entry, the parameters' bytes, the memory to which they point, grid, block and shared memory;
+    for asm without a kernel, of operands, storage types, pack, padding, shared registers and steps. It includes
+    contraction. inputs: digest of the inputs with their names, types and shapes.
     """
 
     machine: str
@@ -44,7 +44,7 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 
 @functools.cache
 def emulator(approximate: str) -> str:
-    """The emulator as a machine: whose bits approximate instructions have, and a digest of all of `harness.ptx`."""
+    """The emulator as a machine: its choice of `approximate`, and a digest of all of `harness.ptx`."""
     return f"emulator {approximate} {_text_digest(ROOT / 'harness' / 'ptx')}"
 
 

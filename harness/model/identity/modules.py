@@ -1,9 +1,9 @@
 """Execute files as modules, always from their source text.
 
-Python trusts a `.pyc` whose source has the same size and the same time in whole seconds, so an edit may be missed.
+Python accepts a `.pyc` if the source has the same size and the same time in whole seconds, so it can miss an edit.
 
-The folder of such a file is a package, whose name is made from its path. So the file imports what lies beside it as
-`from ._helpers import f`, wherever the folder is and whatever `sys.path` holds.
+The folder of such a file becomes a package with a name derived from its path. So the file can import its neighbours
+with `from ._helpers import f`, wherever the folder is and whatever `sys.path` contains.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ _FOLDER = "ptxdiff_folder_"
 
 
 def execute_file(path: Path, name: str) -> ModuleType:
-    """Execute a Python file and enter it in `sys.modules` as `module_name(path, name)`. Raises what the file raises."""
+    """Execute a Python file and register it in `sys.modules` as `module_name(path, name)`.
+
+    Raises what the file raises.
+    """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
     full = module_name(path, name)
     _know_folder(path)
     loader = _FromText(full, str(path))
     spec = importlib.util.spec_from_file_location(full, path, loader=loader)
-    assert spec is not None  # as it has a loader
+    assert spec is not None  # because it has a loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[full] = module  # inspect, and so triton.jit, look for a function's module there
+    sys.modules[full] = module  # inspect, and so triton.jit, looks up a function's module there
     try:
         loader.exec_module(module)
     except BaseException:
@@ -41,12 +44,12 @@ def execute_file(path: Path, name: str) -> ModuleType:
 
 
 def module_name(path: Path, name: str) -> str:
-    """The full name of the module that a file becomes: in the package of its folder."""
+    """The full name of a file's module, in the package of its folder."""
     return f"{_FOLDER}{hashlib.sha256(str(path.parent.resolve()).encode()).hexdigest()[:8]}.{name}"
 
 
 def _know_folder(path: Path) -> None:
-    """Enter the folder of a file as a package, without executing its `__init__.py`."""
+    """Register the folder of a file as a package, without executing its `__init__.py`."""
     package = module_name(path, "").rstrip(".")
     if package not in sys.modules:
         found = ModuleType(package, f"The files of {path.parent}.")
@@ -57,20 +60,20 @@ def _know_folder(path: Path) -> None:
 
 
 class _FromText(SourceFileLoader):
-    """Compiles the text of a file, and records that text as the one executed."""
+    """Compiles the text of a file, and records this text as executed."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the file as it is now."""
+        """The code of the file in its current state."""
         data = self.get_data(self.path)
         executed(self.path, importlib.util.decode_source(data))
         return compile(data, self.path, "exec", dont_inherit=True)
 
 
 class _BesideCases:
-    """Finds what a file imports from its own folder."""
+    """Finds modules that a file imports from its own folder."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec of a module in a folder that was made a package, executed from its text as well."""
+        """The spec of a module in a registered folder, which is also executed from its text."""
         if not name.startswith(_FOLDER):
             return None
         spec = PathFinder.find_spec(name, path)

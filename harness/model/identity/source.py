@@ -1,6 +1,6 @@
-"""The text of a function: its definition without comments, docstrings and layout, or its byte code without a text.
+"""The text of a function: its definition without comments, docstrings and layout, or its byte code if there is no text.
 
-The text is that of the file as it was executed. `names_in` and `imports_in` tell what code takes by name.
+The text is that of the file when it was executed. `names_in` and `imports_in` list the names that code uses.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from harness.model.identity.encoding import encode, tagged
 
 _sources: dict[str, str] = {}
-"""The text of files as they were when a function of them was first looked at, or when the loader ran them."""
+"""The text of files at the first look at one of their functions, or when the loader executed them."""
 
 
 def executed(path: str, text: str) -> None:
-    """Record the text of a file as it was executed. A later edit of the file does not change what runs."""
+    """Record the executed text of a file. A later edit of the file does not change the running code."""
     _sources[path] = text
 
 
 def file_text(path: str | None) -> str:
-    """The text of a file as it was executed; empty for none."""
+    """The executed text of a file; empty for None."""
     if not path:
         return ""
     if path not in _sources:
@@ -37,7 +37,7 @@ def file_text(path: str | None) -> str:
 
 
 def source(function: types.FunctionType) -> bytes:
-    """A function's source without comments, docstrings and layout; its byte code where there is no source."""
+    """A function's source without comments, docstrings and layout; its byte code if there is no source."""
     code = function.__code__
     if id(code) not in _made:
         node = _node(code)
@@ -47,11 +47,11 @@ def source(function: types.FunctionType) -> bytes:
 
 
 _made: dict[int, tuple[types.CodeType, bytes]] = {}
-"""Code objects with their sources, by id, which stays theirs as they are kept here."""
+"""Code objects with their sources, by id; they are kept alive, so that the ids stay unique."""
 
 
 def byte_code(code: types.CodeType) -> bytes:
-    """What Python runs, with its constants and names, and that of inner functions."""
+    """The byte code with its constants and names, and that of inner functions."""
     if id(code) not in _bytes:
         constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
         _bytes[id(code)] = (code, tagged("code", code.co_code, encode(code.co_names), *constants))
@@ -59,11 +59,11 @@ def byte_code(code: types.CodeType) -> bytes:
 
 
 _bytes: dict[int, tuple[types.CodeType, bytes]] = {}
-"""Code objects with their byte code, by id, as `_made` has them. Nothing in a code object changes."""
+"""Code objects with their byte code, by id, as in `_made`. Code objects never change."""
 
 
 def _node(code: types.CodeType) -> ast.AST | None:
-    """The definition in its file that a code object was made of; None where it cannot be told."""
+    """The definition in a file from which a code object was compiled; None if it cannot be determined."""
     here = [n for n in _definitions(file_text(code.co_filename)) if _first_line(n) == code.co_firstlineno]
     here = [n for n in here if getattr(n, "name", "<lambda>") == code.co_name]
     if len(here) > 1:
@@ -85,7 +85,7 @@ def _first_line(node: Any) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _definitions(text: str) -> tuple[Any, ...]:
-    """The functions and lambdas of a file, docstrings taken out."""
+    """The functions and lambdas of a file, without docstrings."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -102,14 +102,14 @@ def _definitions(text: str) -> tuple[Any, ...]:
 
 
 def names_in(code: types.CodeType) -> set[str]:
-    """The globals and attributes that code may name, its inner functions included."""
+    """The globals and attributes that code and its inner functions may name."""
     inner = [names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     return set(code.co_names).union(*inner)
 
 
 @functools.lru_cache(maxsize=4096)
 def imports_in(code: types.CodeType) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
-    """The imports inside a function, its inner functions included: level, module, names taken from it."""
+    """The imports inside a function and its inner functions: level, module, imported names."""
     found: list[tuple[int, str, tuple[str, ...]]] = []
     given: list[Any] = [None, None]
     for step in dis.get_instructions(code):

@@ -1,1 +1,1 @@
-"""What can be said of asm without its inputs' values."""
+"""Static analysis of asm blocks: what follows from the text alone, without the values of inputs."""

@@ -12,9 +12,10 @@ Names = frozenset[str]
 
 
 def approximate_results(asm: str, constraints: str, *, target: str | None = None) -> tuple[tuple[str, ...], ...]:
-    """For each operand of a block, in order, the approximate instructions that its last value may depend on.
+    """For each operand of a block, in order, the approximate instructions that its final value may depend on.
 
-    Errs on the side of yes: the order of instructions is ignored, and what decides a branch decides everything.
+    May report too many: the order of instructions is ignored, and every result counts as dependent on every branch
+    condition.
     Raises PtxError as `emulate` would.
     """
     block = assemble(asm, constraints, target)
@@ -125,8 +126,8 @@ class _Flow:
 
 
 def _by_slot(program: Program) -> list[Names]:
-    """By register slot, what its values may depend on."""
-    everywhere = len(program.registers)  # a place behind the registers: what reaches it reaches every register
+    """For each register slot, the names of the instructions that its values may depend on."""
+    everywhere = len(program.registers)  # an extra slot after the registers: a name in it counts for every register
     flow = _Flow(everywhere + 1)
     for step in program.steps:
         flow.add(step, _read(step), _written(step) if step.kind in _PLAIN else [everywhere])
@@ -143,5 +144,5 @@ def _written(step: Step) -> list[int]:
 
 
 _PLAIN = ("scalar", "mov", "pack", "unpack", "special", "nothing")
-"""Kinds of step that do nothing but compute their destinations from their sources. What another one does (a branch,
-an exit, a store) may change any result."""
+"""Kinds of step that only compute their destinations from their sources. Any other kind (a branch, an exit, a store)
+may change every result."""

@@ -1,4 +1,4 @@
-"""What can be said about an asm block without running it."""
+"""Facts about an asm block that need no run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from harness.ptx.text.parser import parse_asm
 
 @only_own("an asm block")
 def analyse(asm: str, constraints: str, *, target: str | None = None) -> Analysis:
-    """Parse and check a block and say what is in it. Raises PtxError as `emulate` would (target None: any)."""
+    """Parse and check a block, and list its instruction forms. Raises PtxError as `emulate` would (target None:
+    any)."""
     return describe(assemble(asm, constraints, target).program)
 
 
 @lru_cache(maxsize=512)
 def program_text(asm: str, constraints: str, target: str) -> str:
-    """The block as the machine has it: every instruction bound to a form, registers in the place of names.
+    """The block as the machine runs it: every instruction bound to a form, every name replaced by a register.
 
-    Blocks of equal text compute the same from the same operands, on whatever target. Raises PtxError.
+    Two blocks with equal texts give equal results for equal operands, on every target. Raises PtxError.
     """
     block = assemble(asm, constraints, target)
     lines = [f"slots {block.slots} registers {[(r.slot, r.type.name) for r in block.program.registers]}"]
@@ -34,7 +35,7 @@ def program_text(asm: str, constraints: str, target: str) -> str:
             f"{step.sources} {step.destinations} {step.target} {step.detail!r} {step.guard} {step.guard_negated}"
         )
     text = "\n".join(lines)
-    return f"{text}\n{target}\n{asm}" if " object at 0x" in text else text  # an address is nothing to compare
+    return f"{text}\n{target}\n{asm}" if " object at 0x" in text else text  # an object's address differs between runs
 
 
 def refusal(asm: str, constraints: str, target: str) -> str | None:
@@ -47,10 +48,10 @@ def refusal(asm: str, constraints: str, target: str) -> str | None:
 
 
 def written_input(asm: str, constraints: str) -> str | None:
-    """How the block writes an operand that is an input, in one message, or None where it writes none.
+    """A message about the first input operand that the block writes, or None if it writes none.
 
-    It needs no target and covers instructions that `emulate` cannot run. None too where text or constraints cannot be
-    read: `refusal` tells that.
+    It needs no target and covers instructions that `emulate` cannot run. It is also None where text or constraints
+    cannot be parsed; `refusal` reports those.
     """
     try:
         parsed = parse_constraints(constraints)
@@ -63,10 +64,10 @@ def written_input(asm: str, constraints: str) -> str | None:
 
 
 def repeated_name(asm: str, constraints: str) -> str | None:
-    """Which name the block declares outside braces, in one message, or None where it declares none.
+    """A message about the first name that the block declares outside braces, or None if it declares none.
 
-    Such a block can stand once in a kernel, and not twice. Like `written_input`, it needs no target, and gives None too
-    where text or constraints cannot be read.
+    A kernel can hold such a block only once. Like `written_input`, this needs no target and also gives None where text
+    or constraints cannot be parsed.
     """
     try:
         check_repeated(asm, len(parse_constraints(constraints)))

@@ -1,12 +1,12 @@
 """Which operands of an asm block the compiler may put in one register, and where that changes the result.
 
-LLVM may give an output that is no early clobber and an input that it needs no longer one register. The block then
-loses the input if it writes the output before it has read the input for the last time. Only such pairs are hazards:
-where every read of the input comes before every write of the output, sharing renames a register and changes nothing,
-alone or beside any other pair.
+LLVM may put an output and an input into one register if the output is no early clobber and the input is not needed
+after the block. The block then loses the input if it writes the output before its last read of the input. Only such
+pairs are hazards. Where every read of the input comes before every write of the output, sharing only renames a
+register and changes no result, whichever other pairs share too.
 
-An output that is tied to an input holds that input when the block begins. Another input can be in its register only if
-it has the same value.
+An output that is tied to an input holds that input when the block begins. Another input can share its register only if
+both inputs have the same value.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from harness.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
 from harness.ptx.binding.program import Program
 
 ASSIGNMENTS = 64
-"""Assignments of registers that are tried where there are more, besides those that cover every hazard."""
+"""The most assignments of registers that are tried, besides those that cover every hazard."""
 HAZARDS = 1 << 14
-"""Hazards that are looked for; asm that people write has some dozens."""
+"""The most hazards that are collected; asm written by hand has some dozens."""
 SINGLES = 512
-"""Hazards of which each is tried alone too; of more, only largest assignments that cover all are tried."""
+"""Up to this number, each hazard is also tried alone; beyond it, only largest assignments that together cover all."""
 
 
 @dataclass(frozen=True)
 class Hazard:
-    """An output that is written (on line `written`) before an input is read (on line `read`), which may share.
+    """An output and an input that may share a register, with the output written before the input is read.
 
-    tied: the input that is tied to the output, where one is; -1 for none. write, reading: the offsets of the two
-    instructions in the text.
+    written, read: the lines of the two instructions. tied: the input that is tied to the output, or -1 for none. write,
+    reading: the offsets of the two instructions in the text.
     """
 
     output: int
@@ -46,9 +46,11 @@ class Hazard:
 
 @dataclass(frozen=True)
 class Sharing:
-    """The hazards of a block, and assignments (output to input) to try: all that there are, unless `complete` is False.
+    """The hazards of a block, and the assignments (output to input) to try: all possible ones, unless `complete` is
+    False.
 
-    Every hazard is in an assignment, of its own where there are few; one with a tied input is in no other.
+    Every hazard is in some assignment; if there are few hazards, each also has one of its own. A hazard with a tied
+    input is in no other.
     """
 
     hazards: tuple[Hazard, ...]
@@ -59,7 +61,7 @@ class Sharing:
 def sharing(
     asm: str, constraints: str, target: str | None = None, constants: tuple[tuple[int, int], ...] = ()
 ) -> Sharing:
-    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would.
+    """The hazards of a block and the assignments that expose them. Raises PtxError as `emulate` would.
 
     constants: number and value of each operand under constraint `n` or `i`.
     """
@@ -99,7 +101,7 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
 
 
 def _first_write_before(program: Program, slot: int) -> dict[int, int]:
-    """For each step that may run after a write of a register: such a write."""
+    """For each step that may run after a write of a register: one such write."""
     after: dict[int, int] = {}
     for write, step in enumerate(program.steps):
         if all(w.slot != slot for w in step.destinations):
@@ -124,7 +126,7 @@ def following(program: Program, at: int) -> Iterator[int]:
 
 
 def _matchings(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
-    """Every nonempty choice of pairs in which no output and no input stands twice."""
+    """Every nonempty choice of pairs in which no output and no input occurs twice."""
     for at, (output, source) in enumerate(pairs):
         yield {output: source}
         rest = [(o, i) for o, i in pairs[at + 1 :] if o != output and i != source]
@@ -133,7 +135,7 @@ def _matchings(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
 
 
 def _covering(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
-    """Largest choices, so many that each pair is in one."""
+    """Enough largest choices that each pair is in at least one."""
     uncovered = dict.fromkeys(pairs)
     while uncovered:
         chosen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A block followed instruction by instruction on one pack."""
+"""Trace a block instruction by instruction on one pack."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from harness.ptx.text.lexer import OPERAND
 
 @dataclass(frozen=True)
 class TraceLine:
-    """One executed instruction: its place, its text, and registers by name with their bit patterns.
+    """One executed instruction: its place, its text, and its registers by name with their bit patterns.
 
-    A pattern is None where bits are undefined. `executed` is False where the guard kept it from running. `offset`: that
-    of the instruction in the text that was parsed.
+    A pattern is None if any of its bits are undefined. `executed` is False if the guard was false. `offset`: the
+    instruction's offset in the text that was parsed.
     """
 
     line: int
@@ -66,7 +66,7 @@ def trace(
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
-    The arguments are those of `emulate`, the limit of 10 seconds included. Raises PtxError.
+    The arguments and the limit of 10 seconds are those of `emulate`. Raises PtxError.
     """
     several = isinstance(dtype, (list, tuple))
     wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]
@@ -112,12 +112,12 @@ class _Recorder:
     before: dict[str, int | None] = field(default_factory=dict)
 
     def enter(self, frame: Frame, step: Step) -> None:
-        """Note what the instruction will read."""
+        """Record the registers that the instruction will read."""
         slots = [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
         self.before = {_name(frame, s): _pattern(frame, s) for s in slots}
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """Note what it wrote."""
+        """Record the registers that it wrote."""
         line, _ = frame.program.source.position(step.node.offset)
         written = {_name(frame, w.slot): _pattern(frame, w.slot) for w in step.destinations if w.slot >= 0}
         text = frame.program.source.statement(step.node.offset)

@@ -1,1 +1,1 @@
-"""From a syntax tree to a program: names, constraints, operands and forms, checked as ptxas checks them."""
+"""Turn a syntax tree into a program: names, constraints, operands and forms, checked as ptxas checks them."""

@@ -1,4 +1,4 @@
-"""Which bits approximate instructions have: those of a measured unit, or the nearest to the true value."""
+"""Which bits approximate instructions give: those of a measured GPU, or the true value rounded to nearest."""
 
 from __future__ import annotations
 

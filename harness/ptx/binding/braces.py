@@ -1,9 +1,9 @@
-"""Elements between braces: whether their types go together, and braces that ptxas fails to refuse.
+"""Elements between braces: whether their types are compatible, and braces that ptxas accepts where the ISA has none.
 
-At some operands that are no vector ptxas does not look for braces. It reads the first element then, and writes the
-result to all; that is ptxas's rule and not the ISA's. It does so at operands of bf16 and bf16x2 below sm_90 (ptxas
-12.9), at those of arithmetic on four narrow values, and at those that a form names in `braces` (ptxas 13.4).
-Constants between such braces are refused here, whatever ptxas makes of them.
+For some operands that are no vectors, ptxas does not check for braces. It then reads the first element of a source,
+and writes the result to all elements of a destination. This is ptxas's rule, not the ISA's. It holds for operands of
+bf16 and bf16x2 below sm_90 (ptxas 12.9), for those of arithmetic on four narrow values, and for those that a form names
+in `braces` (ptxas 13.4). The emulator refuses constants between such braces, even where ptxas accepts them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ _NARROW_ARITHMETIC = ("add", "sub", "mul", "fma")
 
 
 def agreed(resolver: Resolver, elements: Sequence[Operand], kind: ScalarType, role: str) -> ScalarType:
-    """The type that the elements of an operand of type `kind` have together: their common one, else untyped.
+    """The common type of the elements of an operand of type `kind`; untyped if they have none.
 
-    Raises OperandError where two neighbours are of different kinds and neither is untyped, as special registers are,
-    or where the common type is no type for the operand.
+    Raises OperandError if two neighbours are of different kinds and neither is untyped (special registers are untyped),
+    or if the common type does not fit the operand.
     """
     types = [t for e in elements if (t := _type_of(resolver, e)) is not None]
     return _fitting(resolver, _common(resolver, types, kind, elements[0], role), kind, elements[0], role)
 
 
 def moved(resolver: Resolver, elements: Sequence[Operand], kind: ScalarType, role: str) -> None:
-    """Check the elements of a vector that `mov` reads or writes, each of the size of `kind`, as `agreed` does.
+    """Check the elements of a vector that `mov` reads or writes as `agreed` does. Each has the size of `kind`.
 
-    For mov a constant has a type, and registers of integers may be moved as f32, if all are such. Where no floats are
-    moved, ptxas wants no constant of the other size after a first element that is a float of the elements' size, and
-    of smaller elements one that is no float.
+    For mov a constant has a type, and integer registers may be moved as f32 if all elements are integer registers.
+    Where no floats are moved and the first element is a float of the elements' size, ptxas refuses a float constant of
+    the other size. Of elements below 32 bits at least one must not be a float constant.
     """
     if kind.kind != "f" and _wrong_floats(elements, kind):
-        raise resolver.error(OperandError, f"{role}: these constants cannot stand side by side", elements[0].offset)
+        message = f"{role}: these constants cannot be elements of one vector"
+        raise resolver.error(OperandError, message, elements[0].offset)
     types = [_constant_type(e, kind) if isinstance(e, Immediate) else _type_of(resolver, e) for e in elements]
     together = _common(resolver, [t for t in types if t], kind, elements[0], role)
     if kind.kind != "f" or together.kind not in "us":
@@ -70,7 +71,7 @@ def _constant_type(node: Immediate, kind: ScalarType) -> ScalarType:
 def _common(resolver: Resolver, types: Sequence[ScalarType], kind: ScalarType, first: Operand, role: str) -> ScalarType:
     for one, other in pairwise(types):
         if "b" not in (one.kind, other.kind) and _family(one) != _family(other):
-            message = f"{role}: .{one.name} and .{other.name} cannot stand side by side between braces"
+            message = f"{role}: .{one.name} and .{other.name} cannot be elements of one vector"
             raise resolver.error(OperandError, message, first.offset)
     return types[0] if len(set(types)) == 1 else TYPES[f"b{kind.width}"]
 
@@ -87,7 +88,7 @@ def _family(kind: ScalarType) -> str:
 
 
 def _type_of(resolver: Resolver, node: Operand) -> ScalarType | None:
-    """The type of one element; None for what has none or is refused elsewhere."""
+    """The type of one element; None if it has none or is refused elsewhere."""
     if isinstance(node, Immediate):
         return TYPES["f32"] if isinstance(node.value, float) else None
     if not isinstance(node, Name):
@@ -98,12 +99,12 @@ def _type_of(resolver: Resolver, node: Operand) -> ScalarType | None:
 
 
 def is_special(node: Operand) -> bool:
-    """Whether it names a special register."""
+    """Whether the operand names a special register."""
     return isinstance(node, Name) and node.text.partition(".")[0] in SPECIAL_REGISTERS
 
 
 def first_read(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSpec) -> Register | None:
-    """The register that a source is, where ptxas checks less than the operand's type; None where it checks that."""
+    """The register of a source whose type ptxas does not check; None for a source whose type it checks."""
     if not _unchecked(resolver, bound, spec):
         return None
     kind = bound.type_of(spec)
@@ -124,9 +125,9 @@ def first_read(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSpe
 
 
 def all_written(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSpec) -> list[Register]:
-    """The registers that are all written, where ptxas does not look for braces round a destination and there are some.
+    """All registers between the braces of a destination where ptxas does not check for braces; else an empty list.
 
-    A vector that begins with `_`, or names a register twice, is refused: ptxas crashes, or leaves its bits undefined.
+    A vector that begins with `_`, or names a register twice, is refused: ptxas crashes on it, or leaves bits undefined.
     """
     elements = _elements(resolver, node)
     if elements is None or not _unchecked(resolver, bound, spec):
@@ -137,7 +138,7 @@ def all_written(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSp
     together = agreed(resolver, elements, kind, role)
     registers = [_register(resolver, e, TYPES[f"b{kind.width}"], role) for e in elements if not isinstance(e, Sink)]
     if isinstance(elements[0], Sink) or len({r.slot for r in registers}) < len(registers) or together.kind in "us":
-        message = f"{role}: a vector may stand here, but not this one"
+        message = f"{role}: a vector here begins with a register, names none twice, and has no .u or .s register"
         raise resolver.error(OperandError, message, node.offset)
     return registers
 
@@ -151,7 +152,7 @@ def _unchecked(resolver: Resolver, bound: Bound, spec: OperandSpec) -> bool:
 
 
 def _elements(resolver: Resolver, node: Operand) -> list[Operand] | None:
-    """The elements of a vector, None for anything else."""
+    """The elements of a vector; None for any other operand."""
     if isinstance(node, Vector):
         return list(node.elements)
     if isinstance(node, Name):
@@ -168,7 +169,7 @@ def _count(resolver: Resolver, elements: Sequence[Operand], role: str) -> None:
 
 
 def _register(resolver: Resolver, node: Operand, untyped: ScalarType, role: str) -> Register:
-    """The register of that size that an element is."""
+    """The register that an element names; it must have the size of `untyped`."""
     if isinstance(node, Name) and is_special(node):
         node = resolver.special_moved(node)
     if not isinstance(node, Name) or node.negated:

@@ -1,7 +1,8 @@
-"""From a syntax tree to a program: the walk over the statements, and each instruction bound to its form.
+"""Build a program from a syntax tree: walk over the statements and bind each instruction to its form.
 
-What ptxas would refuse is refused here, with the place in the text. What the machine itself carries out is bound by
-functions that other modules register with `binds`; whoever builds programs imports them (see `binding.moves`).
+What ptxas would refuse is refused here, with the place in the text. Operations that the machine itself executes are
+bound by functions that other modules register with `binds`. A module that builds programs must import those modules
+(see `binding.moves`).
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ from harness.ptx.text.nodes import (
 from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
 
 Binder = Callable[[Any, Instruction, Bound], Step]
-"""From a builder, an instruction and its form to a step. Binders for kernels take a builder of kernels."""
+"""Makes a step from a builder, an instruction and its form. Binders for kernels take a `KernelBuilder`."""
 
 BINDERS: dict[str, Binder] = {}
-"""Name of an operation (see `isa.registry.operation`) to the function that checks its operands."""
+"""For each operation (see `isa.registry.operation`), by name, the function that checks its operands."""
 
 
 def binds(name: str) -> Callable[[Binder], Binder]:
@@ -100,7 +101,7 @@ class Builder(Resolver):
         self.depth -= 1
 
     def count(self, statement: Statement) -> None:
-        """Count a statement, at each call anew where it stands in a function. Raises TooLarge."""
+        """Count a statement; one in a called function counts once for each call. Raises TooLarge."""
         self.statements += 1
         self.at = statement.offset
         if self.statements > INSTRUCTIONS.most:
@@ -128,14 +129,15 @@ class Builder(Resolver):
             self._declare_variable(statement, scope)
 
     def _declare_name(self, what: str, name: str, scope: Scope, offset: int) -> None:
-        """Note a label, a variable, or a register that is declared alone: a scope has one of a name."""
+        """Record a label, a variable, or a register declared alone. Raises OperandError if the scope has the name
+        already."""
         if name in scope.names:
             raise self.error(OperandError, f"{what} {name} is declared twice", offset)
         scope.names.add(name)
 
     def _declare_variable(self, node: Declaration, scope: Scope) -> None:
         if self.elementwise:
-            message = f"a variable in .{node.space} memory has no meaning for one element alone"
+            message = f"a variable in .{node.space} memory has no meaning for a single element"
             raise self.error(NotElementwise, message, node.offset)
         if node.name in scope.variables:
             raise self.error(OperandError, f"{node.name} is declared twice", node.offset)
@@ -146,7 +148,7 @@ class Builder(Resolver):
     def _refuse_predefined(self, name: str, offset: int) -> None:
         """Raise OperandError for the name of a special register (ISA 4.4: predefined identifiers).
 
-        ptxas lets such a name be declared, and refuses or misreads what then stands for the special register.
+        ptxas accepts such a declaration, and then refuses or misreads each use of the special register.
         """
         if name in SPECIAL_REGISTERS:
             raise self.error(OperandError, f"{name} is a special register, and cannot be declared", offset)
@@ -172,7 +174,7 @@ class Builder(Resolver):
                 scope.registers[name] = parts
 
     def built(self, tree: CodeBlock) -> Program:
-        """The program of a whole tree. Raises PtxError, an InternalError at the statement where a check is missing."""
+        """The program of a whole tree. Raises PtxError: an InternalError, with the statement, if a check is missing."""
         try:
             self.add(tree)
             return self.build()
@@ -183,11 +185,11 @@ class Builder(Resolver):
             raise self.error(type(words), words.message, self.at) from error
 
     def jump(self, step: Step, label: Name) -> None:
-        """Remember that `step` goes to a label which may come later."""
+        """Record that `step` jumps to a label, which may be declared later."""
         self._jumps.append((step, label, self.scope))
 
     def build(self) -> Program:
-        """The program, all jumps resolved. Raises OperandError for an unknown label."""
+        """The program, with all jumps resolved. Raises OperandError for an unknown label."""
         for step, label, scope in self._jumps:
             target = scope.label(label.text)
             if target is None:
@@ -204,7 +206,7 @@ class Builder(Resolver):
     def _bind(self, node: Instruction) -> Step:
         found = lookup(node, self.source, self.target, self.elementwise)
         first: PtxError | None = None
-        # Forms with as many operands first: their complaints are to the point.
+        # Forms with the same number of operands come first: their errors describe the actual mistake.
         for bound in sorted(found, key=lambda b: len(b.form.sources) + 1 != len(node.operands)):
             try:
                 step = self._bind_form(node, bound)
@@ -237,15 +239,15 @@ class Builder(Resolver):
         )
 
     def _binder(self, node: Instruction, operation: str) -> Binder:
-        """The binder of an operation. Raises InternalError where no module that is loaded registers one."""
+        """The binder of an operation. Raises InternalError if no loaded module registers one."""
         binder = BINDERS.get(operation)
         if binder is None:
-            message = f"{node.spelling}: no module that is loaded registers a binder for operation {operation!r}"
+            message = f"{node.spelling}: no loaded module registers a binder for operation {operation!r}"
             raise self.error(InternalError, message, node.offset)
         return binder
 
     def operands(self, node: Instruction, bound: Bound) -> tuple[list[list[WriteSlot]], list[ReadSlot]]:
-        """Check and bind where each result of an instruction goes, and what it reads, as its form declares it."""
+        """Check and bind the destinations and sources of an instruction as its form declares them."""
         written = [
             self._unspecial(o, bound, s)
             for o, s in zip(self._written_sources(node, bound), bound.form.sources, strict=True)
@@ -254,7 +256,7 @@ class Builder(Resolver):
         return writers, [self.source_operand(o, bound, s) for o, s in zip(written, bound.form.sources, strict=True)]
 
     def _unspecial(self, node: Operand, bound: Bound, spec: OperandSpec) -> Operand:
-        """A register for a special register where ptxas lets one stand: in cvt between integers, or between braces."""
+        """An ordinary register for a special one where ptxas accepts it: in cvt between integers, or between braces."""
         if not isinstance(node, Name) or not braces.is_special(node):
             return node
         kinds = [bound.type_of(s) for s in bound.form.operands]
@@ -263,7 +265,7 @@ class Builder(Resolver):
         return self.special_moved(node) if bound.form.opcode == "cvt" and (integers or spec.vector) else node
 
     def special_moved(self, node: Name) -> Name:
-        """A register that has what a special register has."""
+        """A new register that holds the value of a special register."""
         own = TYPES[SPECIAL_REGISTERS[node.text.partition(".")[0]][0]]
         name = f"({node.text})"
         register = self.new_register(name, TYPES[f"u{own.width}"])
@@ -273,7 +275,7 @@ class Builder(Resolver):
         return Name(name, node.offset)
 
     def _written_sources(self, node: Instruction, bound: Bound) -> list[Operand]:
-        """The source operands one by one, the elements between braces too, as many as the form has."""
+        """The source operands, with vectors split into elements. Raises OperandError if the form has another number."""
         form = bound.form
         braced = sum(s.vector for s in form.sources)
         count = 1 + len(form.sources) - max(braced - 1, 0)
@@ -301,14 +303,15 @@ class Builder(Resolver):
             if all(isinstance(part, Sink) for part in parts):
                 raise self.error(OperandError, "one of two destinations must be a register", written.offset)
             if len(specs) == 1 and isinstance(written.second, Sink):
-                # ptxas lets any instruction with one destination be written `d|_`.
+                # ptxas accepts `d|_` for any instruction with one destination.
                 parts.pop()
         if len(parts) > len(specs):
             raise self.error(OperandError, f"{node.spelling} has one destination, not two", written.offset)
         missing = next((s.name for s in specs[len(parts) :] if not s.optional), None)
         if missing:
             raise self.error(OperandError, f"{node.spelling} has a further destination, {missing}", written.offset)
-        # The first of two destinations may be `_` even where both are needed (lop3), and the one of setp for halves.
+        # `_` may stand for the first of two destinations even where both are needed (lop3), and for the only
+        # destination of setp on halves.
         odd = bound.form.opcode == "setp" and any(bound.type_of(s).name in ("f16", "bf16") for s in bound.form.sources)
         writers = [
             self._written(p, bound, s, odd or s.optional or s is not specs[-1])
@@ -323,7 +326,7 @@ class Builder(Resolver):
         return [self.destination(node, kind, bound, may_discard)]
 
     def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> ReadSlot:
-        """Check and bind an operand that is read, as a form declares it."""
+        """Check and bind a source operand as the form declares it."""
         kind = bound.type_of(spec)
         role = f"operand {spec.name} of {bound.spelling}"
         constant = isinstance(node, Immediate)
@@ -334,17 +337,17 @@ class Builder(Resolver):
         if (first := braces.first_read(self, node, bound, spec)) is not None:
             return ReadSlot(first.slot, kind.width)
         if spec.name in bound.form.braces and isinstance(node, Immediate) and node.single is not None:
-            # ptxas 13.4 loses the constant, and the code that it makes converts zero.
+            # ptxas 13.4 loses the constant: its code converts zero.
             return ReadSlot(-1, kind.width, 0)
         if spec.vector and isinstance(node, Name) and not node.negated:
-            # ptxas looks at the size only of what stands between braces.
+            # Between braces ptxas checks only the size.
             register = self.resolve(node)
             self.check(register, TYPES[f"b{kind.width}"], False, node, role)
             return ReadSlot(register.slot, kind.width)
         return self.read(node, kind, bound.form.relaxed, role)
 
     def _refused_constant(self, node: Operand, bound: Bound, spec: OperandSpec, kind: ScalarType) -> str:
-        """What ptxas has against a constant at an operand that otherwise takes one; empty if nothing."""
+        """Why ptxas refuses this constant at an operand that takes constants; empty if it accepts it."""
         types = {bound.type_of(s).name for s in bound.form.sources}
         if kind.kind == "pred" and types & {"bf16", "bf16x2"}:
             return " must be a predicate register here"

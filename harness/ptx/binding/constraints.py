@@ -1,8 +1,8 @@
 """Constraints, arguments and packs: how Triton hands tensors to an asm block.
 
-The rules are those of Triton's lowering of `tl.inline_asm_elementwise` and of LLVM's constraints for NVPTX, found
-by compiling with them: an operand holds as many elements of less than 32 bits as fit in 32, but no more than the
-pack has; what is left of its register is undefined.
+The rules are those of Triton's lowering of `tl.inline_asm_elementwise` and of LLVM's constraints for NVPTX, found by
+compiling with them. An operand holds as many elements of less than 32 bits as fit in 32 bits, but no more than the pack
+has. The other bits of its register are undefined.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from harness.ptx.text.conventions import short
 REGISTER_WIDTH = {"b": 1, "c": 16, "h": 16, "r": 32, "f": 32, "l": 64, "N": 64, "d": 64}
 """Constraint letter to register width in bits."""
 IMMEDIATE = "n"
-"""The letter of an operand that is a constant, which `i` asks for as well."""
+"""The letter of a constant operand; `i` means the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint: its letter, whether it is an output, written early (`&`), or tied to an output."""
+    """One constraint: its letter, whether it is an output, whether it is an early clobber (`&`), and the output to
+    which it is tied."""
 
     text: str
     letter: str
@@ -35,16 +36,16 @@ class Constraint:
 
     @property
     def immediate(self) -> bool:
-        """Whether the operand is a constant in the text and no register."""
+        """Whether the operand is a constant in the text instead of a register."""
         return self.letter == IMMEDIATE
 
 
 @dataclass(frozen=True, slots=True)
 class AsmOperand:
-    """Operand `$number` of an asm block: which elements of which argument or result it holds.
+    """Operand `$number` of an asm block, with the elements of an argument or result that it holds.
 
-    `tensor` numbers the argument (or the result, for outputs); element `first + i` of the pack, for i below
-    `count`, sits in bits `i * element_width` and up of a register of `width` bits.
+    `tensor` is the number of the argument (for outputs: of the result). For i below `count`, element `first + i` of the
+    pack is in bits `i * element_width` and up of a register of `width` bits.
     """
 
     number: int
@@ -72,7 +73,7 @@ class AsmOperand:
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
     """Split and check a constraint string; clobbers (`~{...}`) are dropped.
 
-    Raises BindingError in the cases in which LLVM refuses, or quietly drops, the block; TooLarge for too many.
+    Raises BindingError where LLVM refuses the block or silently drops it; TooLarge for too many constraints.
     """
     if not isinstance(text, str):
         raise BindingError(f"constraints are a string such as '=r,r', not {type(text).__name__}")
@@ -97,7 +98,7 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
     if part.startswith("+"):
         raise refuse("Triton has no read-write operands; use an output and a tied input, as in '=r,0'")
     if '"' in part:
-        raise refuse("operands in quotes are those of a CUDA statement; name its convention, convention='cuda'")
+        raise refuse("quotes belong to a CUDA statement; for that convention pass convention='cuda'")
     if any(c.isspace() for c in part):
         raise refuse("constraints are separated by commas")
     output = part.startswith("=")
@@ -127,13 +128,13 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
 
 
 def check_pack(pack: object) -> None:
-    """Raise BindingError or TooLarge for what is no number of elements of an invocation."""
+    """Raise BindingError or TooLarge unless `pack` is a valid number of elements for each invocation."""
     if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
         raise BindingError(f"pack is {short(repr(pack))}; it is the number of elements of an invocation")
     if pack > PACK.most:
         raise TooLarge(PACK.refusal(int(pack)))
     if pack < 1 or pack & (pack - 1):
-        raise BindingError(f"pack is {pack}; Triton needs a power of two, for tensors have a power of two elements")
+        raise BindingError(f"pack is {pack}; Triton needs a power of two, as tensors have a power of two elements")
 
 
 def bind(
@@ -146,8 +147,8 @@ def bind(
     """Number the operands of a block, given the element widths (bits) of its arguments and results.
 
     convention: "triton", where a 32-bit register holds as many small elements as fit; or "llvm", where an operand holds
-    one element, or as many as fill its register, whichever the number of operands says.
-    Raises BindingError when constraints and tensors do not fit together.
+    one element, or as many as fill its register, as the number of operands implies. Raises BindingError when
+    constraints and tensors do not fit together.
     """
     check_pack(pack)
     if convention != "triton":
@@ -179,7 +180,8 @@ def _operands(constraints: Sequence[Constraint], places: Sequence[tuple[int, int
 def _bind_one_each(
     constraints: Sequence[Constraint], inputs: Sequence[int], outputs: Sequence[int], pack: int
 ) -> tuple[AsmOperand, ...]:
-    """The operands where the author chose what each holds: one element, or as many as fill its register."""
+    """The operands of a block whose author chose between one element for each operand and as many as fill its
+    register."""
     places = []
     for what, widths in (("output", outputs), ("input", inputs)):
         own = [c for c in constraints if c.output == (what == "output")]
@@ -193,8 +195,9 @@ def _bind_one_each(
 
 
 def _shares(widths: Sequence[int], constraints: Sequence[Constraint], pack: int) -> list[tuple[int, ...]]:
-    """For each tensor the elements of one operand (0: a constant, one operand for all): 8 ways at most."""
-    ways: dict[int, list[tuple[int, ...]]] = {len(constraints): [()]}  # by the operand with which the rest begins
+    """Every possible split, at most 8: for each tensor the elements of one operand (0: a constant, one operand for
+    all)."""
+    ways: dict[int, list[tuple[int, ...]]] = {len(constraints): [()]}  # by the first operand not yet split
     for width in reversed(widths):
         ways = {at: _ways_from(width, constraints, at, pack, ways) for at in range(len(constraints))}
     return ways.get(0, [])
@@ -232,7 +235,7 @@ def _unplaced(
 
 
 def _split(width: int, pack: int) -> list[tuple[int, int, int]]:
-    """(first element, count, element width) of every operand that a tensor of this element width needs."""
+    """(first element, count, element width) for every operand that a tensor of this element width needs."""
     count = min(max(32 // width, 1), pack)
     return [(first, count, width) for first in range(0, pack, count)]
 
@@ -248,9 +251,9 @@ def _check_count(what: str, have: int, need: int, widths: Sequence[int], pack: i
 
 
 def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:
-    """The number and value of each operand under constraint `n` or `i`, as LLVM writes it: signed.
+    """The number and signed value of each operand under constraint `n` or `i`, as LLVM writes it.
 
-    Raises BindingError where the argument is no Python integer: a tensor is never constant, and Triton's True is -1.
+    Raises BindingError if the argument is no Python integer: a tensor is never constant, and Triton's True is -1.
     """
     found = []
     for operand in operands:

@@ -1,4 +1,4 @@
-"""What is in a program: the instruction forms, which of them are models, and whether ptxas may contract it."""
+"""List a program's instruction forms, which of them are models, and whether ptxas may contract the program."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from harness.ptx.binding.program import Program, Step
 
 @dataclass(frozen=True)
 class Analysis:
-    """Facts about a block: the instruction forms in it, by full spelling in the ISA's order, without repetition.
+    """Facts about a block: its instruction forms by full spelling in the ISA's order, each once.
 
-    `approximate` are those whose result here is a model; `contraction_open`: whether ptxas may fuse a product
-    with a sum, so that the result depends on the assembler.
+    `approximate`: the forms whose result here is a model. `contraction_open`: whether ptxas may fuse a product with a
+    sum, so that the result depends on the assembler.
     """
 
     forms: tuple[str, ...]
@@ -22,13 +22,13 @@ class Analysis:
 
 
 def describe(program: Program) -> Analysis:
-    """What is in a program."""
+    """The facts about a program."""
     forms = dict.fromkeys(form_of(s) for s in program.steps)
     models = dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate)
     return Analysis(tuple(forms), tuple(models), contraction_open(program))
 
 
 def form_of(step: Step) -> str:
-    """The form of a step; where its bits rest on a GPU generation that no hardware confirmed, with that in brackets."""
+    """The form of a step; in brackets the GPU generation whose arithmetic it models, if no hardware confirmed that."""
     elsewhere = getattr(step.detail, "elsewhere", "")
     return f"{step.bound.name} ({elsewhere})" if elsewhere else step.bound.name

@@ -1,7 +1,8 @@
 """Contraction: ptxas may evaluate `mul` and the `add` or `sub` that uses it as one `fma`.
 
-It may where neither names a rounding modifier, also inside an asm block. Such code is *contraction-open*: what it
-computes depends on the assembler. Here the pairs are found, and a program is rewritten as if all were fused.
+It may do so where neither instruction names a rounding modifier, also inside an asm block. Such code is
+*contraction-open*: its result depends on the assembler. This module finds the pairs and rewrites a program as if all
+were fused.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def _flip(a: int, sign: int) -> int:
 
 
 def _type(bound: Bound) -> str:
-    """The type of the result; a mixed product's factors are of two."""
+    """The type of the result. (The factors of a mixed product have two types.)"""
     return next(c for c in bound.chosen if c in TYPES)
 
 
 def contraction_open(program: Program) -> bool:
-    """Whether some open addition may use the result of an open multiplication of its type.
+    """Whether some addition without rounding modifier may use the result of such a multiplication of its type.
 
-    Errs on the side of yes: control flow is ignored, and moves pass a product on.
+    May say yes too often: control flow is ignored, and a moved product still counts as one.
     """
     moves: dict[int, set[int]] = {}
     for step in program.steps:
@@ -62,7 +63,7 @@ def fused(program: Program) -> Program:
 
 
 class _Fuser:
-    """One pass over the steps, remembering which registers hold a product that is still open."""
+    """One pass over the steps that tracks which registers hold a product that may still be fused."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -102,7 +103,7 @@ class _Fuser:
         return register
 
     def _keep_factors(self, step: Step) -> tuple[ReadSlot, ...]:
-        """Copy the factors, which the program may overwrite before the sum."""
+        """Copy the factors, because the program may overwrite them before the sum."""
         kept = []
         for reader in step.sources:
             if reader.slot >= 0:

@@ -1,4 +1,4 @@
-"""How branches are bound, and what computes nothing."""
+"""Bind branches, and instructions that compute nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _bind_bra(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 @binds("brx")
 def _bind_brx(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    """A comparison and a branch for each target. An index beyond them, which the ISA leaves undefined, goes on."""
+    """A comparison and a branch for each target. An index past the last target, which the ISA leaves undefined, falls
+    through."""
     expect(builder, node, 2)
     index, table = node.operands
     targets = builder.scope.branch_targets(table.text) if isinstance(table, Name) and not table.negated else None
@@ -62,12 +63,13 @@ def _bind_exit(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 _EVENTS = {"pmevent": 15, "pmevent.mask": 0xFFFF}
-"""Instructions that take a constant, and the largest."""
+"""Instructions that take a constant, each with the largest allowed value."""
 
 
 @binds("nothing")
 def _bind_nothing(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    """What computes nothing: nanosleep takes a time, pmevent the number of an event or a mask of events."""
+    """Bind an instruction without effect: nanosleep takes a time, pmevent the number of an event or a mask of
+    events."""
     expect(builder, node, 1)
     what, most = node.operands[0], _EVENTS.get(bound.spelling)
     if most is None:
@@ -79,6 +81,6 @@ def _bind_nothing(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 @binds("kept")
 def _bind_kept(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    """What ptxas checks and makes no code of: the destination keeps its value."""
+    """Bind an instruction for which ptxas generates no code after its checks: the destination keeps its value."""
     builder.operands(node, bound)
     return Step("nothing", node, bound)

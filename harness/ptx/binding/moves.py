@@ -1,4 +1,4 @@
-"""How moves are bound: of registers, vectors, addresses and special registers."""
+"""Bind moves of registers, vectors, addresses and special registers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 def _spread(builder: Builder, node: Operand) -> Operand:
-    """The components of a vector register that is named as a whole."""
+    """The components of a vector register whose name stands without a component."""
     if isinstance(node, Name) and not node.negated:
         parts = builder.scope.register(node.text)
         if isinstance(parts, list):
@@ -112,10 +112,10 @@ def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarTy
 
 
 def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> ReadSlot:
-    """An element of a source vector; one left open (`_`) has whatever value the hardware finds there.
+    """An element of a source vector; `_` stands for an element with undefined bits.
 
-    Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved. In an
-    element of 16 bits or fewer it puts zero.
+    Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved. An element
+    of 16 bits or fewer becomes zero.
     """
     if isinstance(node, Sink):
         return ReadSlot(UNDEFINED, kind.width)
@@ -132,7 +132,7 @@ def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str
 
 
 def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> tuple[ReadSlot, ...]:
-    """The one register of a source, or the two 64-bit halves of a .b128 one, the lower first."""
+    """A source register, or the two 64-bit halves of a .b128 one, lower half first."""
     reader = _strict_read(builder, node, kind, role)
     if kind.width < 128:
         return (reader,)
@@ -143,14 +143,14 @@ def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -
 
 
 def _halves_written(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> tuple[WriteSlot, ...]:
-    """The one register of a destination, or the two 64-bit halves of a .b128 one, the lower first."""
+    """A destination register, or the two 64-bit halves of a .b128 one, lower half first."""
     writer = _strict_write(builder, node, kind, bound)
     return (writer,) if kind.width < 128 else (WriteSlot(writer.slot, 64), WriteSlot(writer.slot + 1, 64))
 
 
 @binds("mov_vector")
 def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    """`mov.v4.b32 {a,b,c,d}, {..}`: as many plain moves, all sources read first."""
+    """`mov.v4.b32 {a,b,c,d}, {..}`: one plain move for each element, after all sources are read."""
     expect(builder, node, 2)
     count = int((bound.modifiers["vec"] or "v1")[1:])
     kind = TYPES[bound.modifiers["type"] or ""]
@@ -181,13 +181,13 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
 def _split(
     builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, what: Operand, writers: tuple[WriteSlot, ...]
 ) -> Step:
-    """A scalar moved to a vector, which the ISA does not have: ptxas (12.9, 13.4) spreads the parts of its bits.
+    """A scalar moved to a vector, which is not in the ISA: ptxas (12.9, 13.4) splits its bits over the elements.
 
-    Element i has the n bits from i * n on, with zeros above, where n is the width divided by the number of elements.
-    Of four elements of 16 bits, whose parts would be of 4 bits, the first has all bits and the others have none.
+    Element i gets the n bits from bit i * n on, with zeros above; n is the width divided by the number of elements.
+    Exception: of four 16-bit elements (n would be 4) the first gets all bits and the others zero.
     """
     if kind.kind not in "bus":
-        message = f"{node.spelling} of one value converts the parts of its bits to numbers; the emulator does not"
+        message = f"{node.spelling} of one value converts parts of its bits, which the emulator does not do"
         raise builder.error(NotElementwise, message, what.offset)
     reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     part = kind.width // len(writers)

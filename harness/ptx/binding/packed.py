@@ -1,8 +1,8 @@
-"""A block whose operands hold what its author chose, as one whose operands hold what Triton gives them.
+"""Wrap a block of convention "llvm" so that Triton computes the same bits with it.
 
 Triton puts as many elements of less than 32 bits into a 32-bit register as fit. A block written for MLIR or CUDA C++
-may have one element in each operand (`=h,=h`), or two floats in one 64-bit register. Triton takes it between moves that
-take registers apart and put them together; where nothing differs, no move is added.
+may have one element in each operand (`=h,=h`), or two floats in one 64-bit register. For Triton, moves before the block
+split registers into its operands, and moves after it pack its results. Where both layouts are equal, no move is added.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PREFIX = "ptxdiff_"
 def in_tritons_form(
     text: str, constraints: str, inputs: Sequence[int], outputs: Sequence[int], pack: int
 ) -> tuple[str, str]:
-    """Text and constraints of a block in convention "llvm" for Triton, which computes the same bits with them.
+    """Text and constraints with which Triton computes the same bits as the block in convention "llvm".
 
-    inputs, outputs: element widths in bits. The moves copy every operand of a tensor that they touch, and its outputs
-    then share no register with an input: look for that mistake in the block itself.
-    Raises BindingError where operands do not fit, or elements cannot be moved.
+    inputs, outputs: element widths in bits. The moves copy every operand of a tensor that they touch, so that its
+    outputs never share a register with an input: test the original block for register sharing, not the result. Raises
+    BindingError where operands do not fit, or elements cannot be moved.
     """
     operands = bind(parse_constraints(constraints), inputs, outputs, pack, "llvm")
     if all(o.count == _together(o, pack) for o in operands):
@@ -36,13 +36,14 @@ def in_tritons_form(
 
 
 def _together(operand: AsmOperand, pack: int) -> int:
-    """The elements that a register of Triton's holds of an operand's tensor."""
+    """How many elements of an operand's tensor a register of Triton holds."""
     return min(max(32 // operand.element_width, 1), pack)
 
 
 @dataclass(frozen=True)
 class _Move:
-    """Between a register and its parts, the first in the low bits; `apart` says which way."""
+    """A move between a register and its parts, the first part in the low bits. `apart`: from the register to the
+    parts."""
 
     whole: str
     width: int
@@ -61,7 +62,7 @@ class _Move:
 
 
 class _Wrapper:
-    """The moves round a block, and what its operands are called between them."""
+    """The moves around a block, and the names of its operands between them."""
 
     def __init__(self, operands: Sequence[AsmOperand], pack: int, text: str) -> None:
         self.pack = pack
@@ -82,14 +83,14 @@ class _Wrapper:
             if o.constraint.tied is not None
         ]
         moved = {key for key, own in tensors.items() if own[0].count != _together(own[0], pack)}
-        for _ in ties:  # a tensor that is tied to a moved one is moved
+        for _ in ties:  # a tensor that is tied to a moved tensor is moved too
             for pair in ties:
                 moved |= set(pair) if not moved.isdisjoint(pair) else set()
         for key, own in tensors.items():
             (self._between_moves if key in moved else self._as_it_is)(own)
 
     def text(self, body: str) -> str:
-        """The block between its moves."""
+        """The block with its moves before and after it."""
 
         def renamed(found: re.Match[str]) -> str:
             number = found[1] or found[2]
@@ -123,7 +124,7 @@ class _Wrapper:
             self.loads += moves
 
     def _moves(self, own: Sequence[AsmOperand], outers: Sequence[str], width: int) -> list[_Move]:
-        """From Triton's registers (of `width` bits) to the operands of one tensor."""
+        """The moves from Triton's registers (of `width` bits) to the operands of one tensor."""
         if len(outers) > len(own):
             each = len(outers) // len(own)
             groups = [outers[k * each : (k + 1) * each] for k in range(len(own))]
@@ -138,7 +139,7 @@ class _Wrapper:
         return moves + [self._put(o, [p], size) for o, p in zip(own, pieces, strict=True) if o.width != size]
 
     def _put(self, operand: AsmOperand, parts: Sequence[str], size: int) -> _Move:
-        """Parts of `size` bits into an operand's register."""
+        """The move of parts of `size` bits into an operand's register."""
         if size == 8 and operand.width > 32:
             raise BindingError(
                 f"operand {operand.describes}: an element of 8 bits in a register of {operand.width} bits "
@@ -147,7 +148,7 @@ class _Wrapper:
         return _Move(self.names[operand.number], operand.width, self._filled(parts, size, operand.width), False)
 
     def _filled(self, parts: Sequence[str], size: int, width: int) -> tuple[str, ...]:
-        """The parts of a register, those that hold nothing included: their bits stay undefined."""
+        """All parts of a register, including unused ones, whose bits stay undefined."""
         return (*parts, *(self._new(size) for _ in range(width // size - len(parts))))
 
     def _new(self, width: int) -> str:

@@ -13,7 +13,7 @@ from harness.ptx.text.nodes import Instruction, Source
 from harness.ptx.text.types import ScalarType
 
 UNDEFINED = -2
-"""Slot number of a source that has no defined bits."""
+"""Slot number of a source without defined bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class ReadSlot:
-    """A source operand: a register slot or, with slot -1, a constant pattern; `width` bits of it are read.
+    """A source operand: a register slot, or (slot -1) a constant pattern. `width` bits of it are read.
 
-    `shared`: the pattern is an address in the shared memory of the thread's block, which has the block's rank in its
-    cluster in the bits above.
+    `shared`: the pattern is an address in the shared memory of the thread's block; the bits above it hold the block's
+    rank in its cluster.
     """
 
     slot: int
@@ -57,8 +57,8 @@ class WriteSlot:
 class Step:
     """One executable instruction.
 
-    `kind` is "scalar" (a definition over arrays), "branch", "exit", or the name of a machine operation, whose
-    own operands are in `detail`.
+    `kind` is "scalar" (a definition over arrays), "branch", "exit", or the name of a machine operation. `detail` holds
+    the operands that only this operation has.
     """
 
     kind: str

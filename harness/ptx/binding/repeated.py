@@ -1,8 +1,8 @@
-"""Names that a block declares outside braces: it can stand once in a kernel, and not twice.
+"""Find names that a block declares outside braces: a kernel can hold such a block only once.
 
-The compiler writes a block into PTX once for each pack of a thread, and again wherever a loop around it is unrolled or
-a function inlined, all in one scope. The check looks at the text alone: it covers instructions that nobody here can
-run, and needs no setup in which a thread has several packs.
+The compiler writes a block into PTX once for each pack of a thread, and once more for each unrolled iteration and
+inlined call, all in one scope. The check reads only the text, so it covers instructions that the emulator cannot run
+and needs no setup in which a thread has several packs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNIQUE = "${:uid}"
 def check_repeated(asm: str, operand_count: int) -> None:
     """Raise DeclaredOutside for a register, variable or label that a second copy of the block would declare again.
 
-    A label with `${:uid}` in its name has another name in each copy. Raises PtxError where the text cannot be parsed.
+    A label with `${:uid}` in its name gets a different name in each copy. Raises PtxError if the text cannot be parsed.
     """
     tree, source = parse_asm(asm, operand_count)
     again = tree if _UNIQUE not in asm else parse_asm(asm.replace(_UNIQUE, "1"), operand_count)[0]
@@ -27,8 +27,8 @@ def check_repeated(asm: str, operand_count: int) -> None:
     for name, what, offset in _outermost(tree):
         if name in copies:
             message = (
-                f"{what} is declared outside braces; a thread that has several packs holds the block as often, and "
-                "ptxas then finds the name declared twice: put braces round the whole block, `{ ... }`"
+                f"{what} is declared outside braces; a thread that has several packs repeats the block, and "
+                "ptxas then finds the name declared twice: put braces around the whole block, `{ ... }`"
             )
             raise source.error(DeclaredOutside, message, offset)
 

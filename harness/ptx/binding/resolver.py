@@ -1,4 +1,4 @@
-"""What an operand means where it stands: the register of a name, the bits of a constant, checked as by ptxas."""
+"""Resolve operands: the register that a name means, the bits of a constant, checked as ptxas checks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3}
 
 
 class Resolver:
-    """The registers of a program and the scope of names, and operands resolved in it."""
+    """The registers of a program and the current scope of names, with methods that resolve operands in it."""
 
     def __init__(self, source: Source, target: AnyTarget | None) -> None:
         self.source = source
@@ -34,7 +34,7 @@ class Resolver:
         return register
 
     def declare_operand(self, number: int, register: Register) -> None:
-        """Let `$number` of inline asm name a register."""
+        """Make `$number` of inline asm a name of a register."""
         self.scope.registers[f"{OPERAND}{number}"] = register
 
     def error(self, kind: type[PtxError], message: str, offset: int) -> PtxError:
@@ -42,7 +42,7 @@ class Resolver:
         return self.source.error(kind, message, offset)
 
     def special_moved(self, node: Name) -> Name:
-        """A register that has what a special register has; only what builds a program can add the move to it."""
+        """A new register with the value of a special register; only a Builder can add the move that sets it."""
         raise self.error(OperandError, f"special register {node.text} can be read by mov only", node.offset)
 
     def resolve(self, node: Name) -> Register:
@@ -81,15 +81,15 @@ class Resolver:
         return found
 
     def address_of(self, node: Name) -> ReadSlot | None:
-        """The address that a variable's name stands for; None if the name is no variable."""
+        """The address of the variable of this name; None if the name is no variable."""
         return None
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
-        """The kernel parameter that `[name+offset]` means; there are none outside a kernel."""
+        """The kernel parameter that `[name+offset]` means. Raises OperandError outside a kernel."""
         raise self.error(OperandError, "there are no parameters here", node.offset)
 
     def predicate(self, node: Name) -> Register:
-        """A register that must be a predicate."""
+        """The register of a name. Raises OperandError unless it is a predicate."""
         register = self.resolve(node)
         if register.type.kind != "pred":
             raise self.error(OperandError, f"{self.show(register)} is no predicate register", node.offset)
@@ -114,7 +114,8 @@ class Resolver:
         if not isinstance(node, Name) or node.negated:
             raise self.error(OperandError, f"the destination of {bound.spelling} must be a register", node.offset)
         register = self.resolve(node)
-        # Of what the machine does itself only loads widen (ISA 9.4.1): `shfl` or `atom` need a register of their size.
+        # Of the operations of the machine only loads widen (ISA 9.4.1): `shfl` and `atom` need a register of their
+        # size.
         relaxed = bound.form.relaxed and (bool(bound.form.operands) or bound.form.opcode in ("ld", "ldu"))
         self.check(register, kind, relaxed, node, f"destination of {bound.spelling}")
         if register.type.width == 128:

@@ -1,4 +1,4 @@
-"""Names and what they stand for, block by block."""
+"""Scopes of names: each block has one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scope:
         return self._innermost(lambda scope: scope.registers, name)
 
     def label(self, name: str) -> int | None:
-        """The step that a label of that name stands before."""
+        """The number of the step after a label of that name."""
         return self._innermost(lambda scope: scope.labels, name)
 
     def branch_targets(self, name: str) -> list[Name] | None:

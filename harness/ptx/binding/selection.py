@@ -11,7 +11,7 @@ from harness.ptx.text.nodes import Instruction, Name, Operand, Source
 
 
 def selected(source: Source, node: Instruction, bound: Bound) -> tuple[Instruction, Bound]:
-    """The instruction with plain operands, and the form with what was written at them.
+    """The instruction with plain operands, and the form with their selectors and signs.
 
     Raises OperandError for a selector that the operand does not take.
     """

@@ -45,22 +45,23 @@ SPECIAL_REGISTERS: dict[str, tuple[str, bool]] = {
     **{f"%pm{i}": ("u32", False) for i in range(8)},
     **{f"%pm{i}_64": ("u64", False) for i in range(8)},
 }
-"""Name to type and whether it is a vector of .x .y .z .w."""
+"""By name, the type and whether the register is a vector of .x .y .z .w."""
 
 NEEDS = {
     **dict.fromkeys((*_CLUSTER, "%is_explicit_cluster", "%aggr_smem_size"), Requirement(minimum=90)),
     **dict.fromkeys(_RESERVED, Requirement(minimum=80)),
 }
-"""What a target must be to have a register; every other one is on all targets."""
+"""The targets that have a register; a register not listed here is on all targets."""
 
 NARROWER = {**dict.fromkeys(("%tid", "%ntid", "%ctaid", "%nctaid"), (16,)), "%gridid": (16, 32)}
-"""Sizes in which a register may be read besides its own, as programs for PTX 1.x did."""
+"""Additional sizes in which a register may be read, as programs for PTX 1.x did."""
 
 OF_A_GRID = frozenset(_CLUSTER) | frozenset((
     "%tid", "%ntid", "%ctaid", "%nctaid", "%is_explicit_cluster", "%laneid", "%warpid", "%nwarpid", "%lanemask_eq",
     "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt", "%dynamic_smem_size", "%total_smem_size",
 ))  # fmt: skip
-"""Registers that the grid of a launch decides. Clocks, timers and numbers of processors are not among them."""
+"""Registers whose values the grid of a launch determines. Clocks, timers and numbers of processors are not among
+them."""
 
 
 def spelled(name: str, component: str) -> str:

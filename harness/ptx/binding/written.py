@@ -1,6 +1,6 @@
-"""Operands of an asm block as the compiler sees them: inputs are read only.
+"""Check that an asm block writes none of its inputs, because the compiler treats inputs as read only.
 
-The check looks at the text alone, so that it covers instructions that nobody here can run.
+The check reads only the text, so it covers instructions that the emulator cannot run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _NO_DESTINATION = frozenset((
     "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
     "ret", "setmaxnreg", "st", "stackrestore", "trap", "tcgen05.dealloc",
 ))  # fmt: skip
-"""Opcodes, with their first modifier where the opcode alone does not say, whose first operand is read."""
+"""Opcodes (with their first modifier where the opcode alone does not decide) whose first operand is a source."""
 
 
 def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
-    """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
+    """Raise InputWritten for the first instruction that writes an input not tied to an output."""
     inputs = {n: c for n, c in enumerate(constraints) if not (c.output or c.immediate) and c.tied is None}
     for instruction in instructions(tree):
         for number in _written(instruction):
@@ -49,13 +49,13 @@ def _written(instruction: Instruction) -> Iterator[int]:
 def destination(instruction: Instruction) -> Operand | None:
     """The operand that an instruction writes, by its opcode alone; None where it writes none.
 
-    An address is no register that is written: a store has `[a]` here.
+    A store gives its address `[a]`, in which no register is written.
     """
     opcode, modifiers = instruction.opcode, instruction.modifiers
     reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
     if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
         first, *others = instruction.operands
-        # PTX ISA 9.7.16.8, tcgen05.ld.red: the value of the reduction stands beside the elements.
+        # PTX ISA 9.7.16.8, tcgen05.ld.red: the destination for the reduction follows the vector of elements.
         two = opcode == "tcgen05" and modifiers[:2] == ("ld", "red") and len(others) > 1
         return Pair(first, others[0], first.offset) if two else first
     return None

@@ -1,13 +1,12 @@
 """Approximate float32 instructions, as a Hopper GPU computes them (ISA 9.7.3.8, 9.7.3.13 to 9.7.3.22).
 
-Each follows the sequence that ptxas makes of it (read from the machine code of 12.9 and 13.4 for sm_90a): the special
-function unit (`harness.ptx.numeric.special_functions`), with multiplications before and after it. It gives the bits of
-an H100 and an H200. Other generations have other units, for which this is a model. NaN results are 0x7fffffff.
-`rounded=` names the model that rounds to nearest.
+Each definition follows the sequence that ptxas generates (read from the machine code of 12.9 and 13.4 for sm_90a): an
+instruction of the special function unit (`harness.ptx.numeric.special_functions`), with multiplications before and
+after it. It gives the bits of an H100 and an H200. For other generations, whose units differ, it is a model. NaN
+results are 0x7fffffff. `rounded=` names the model that rounds to nearest.
 
-Whatever the argument, a definition calls the unit once and selects what stands before and after it: numba then makes
-vector instructions of the loop, where a branch would make it twice as slow. A multiplication by a power of 2 whose
-result is exact is an addition to the exponent.
+For every argument a definition calls the unit once and selects the factors before and after it. So numba can vectorise
+the loop; a branch would make it half as fast. An exact multiplication by a power of 2 is an addition to the exponent.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _TWO_TO_126 = 0x7E800000
 def _product(x: float, ftz: int) -> int:
     """FMUL: a float64 that holds a product exactly, rounded to nearest; NaN may have any payload.
 
-    With .ftz a result is zero where 24 bits of an unbounded exponent leave it below 2**-126.
+    With .ftz a result is zero if, rounded to 24 bits with an unbounded exponent, it is below 2**-126.
     """
     least = 1.1754943157898258e-38  # 2**-126 - 2**-151, which rounds to 2**-126
     return f32_round(x) & 0x80000000 if ftz and abs(x) < least else f32_round(x)
@@ -55,13 +54,13 @@ def _product(x: float, ftz: int) -> int:
 
 @scalar
 def _canonical(a: int) -> int:
-    """A pattern, or the NaN of the unit."""
+    """A pattern; for a NaN the NaN that the unit gives."""
     return 0x7FFFFFFF if a & 0x7FFFFFFF > _INFINITY else a
 
 
 @scalar
 def _normal(a: int) -> int:
-    """A subnormal number times 2**24, and what is none as it is."""
+    """A subnormal number times 2**24; any other number unchanged."""
     size = a & 0x7FFFFFFF
     scaled = (f64_bits(to_float(size)) >> 29) - (1023 - 127 + 149 - 24 << 23)  # a pattern counts units of 2**-149
     return (a & 0x80000000) + scaled if 0 < size < _LEAST_NORMAL else a
@@ -69,13 +68,16 @@ def _normal(a: int) -> int:
 
 @scalar
 def _quarter(a: int) -> int:
-    """A number above 2**126 in magnitude times 1/4, and what is none as it is."""
+    """A number above 2**126 in magnitude times 1/4; any other number unchanged."""
     return a - (2 << 23) if _TWO_TO_126 < a & 0x7FFFFFFF < _INFINITY else a
 
 
 @instruction("rcp.approx{.ftz}.f32", "d, a", section="9.7.3.13", approximate=True, rounded=rcp_rounded)
 def rcp_approx(a: int, ftz: int) -> int:
-    """About 1 / a, within 1 ulp; infinity for zero. Without .ftz the ends of the range are scaled, on both sides."""
+    """About 1 / a, within 1 ulp; infinity for zero.
+
+    Without .ftz very large and subnormal arguments are scaled before and after.
+    """
     if ftz:
         return unit_rcp(a)
     size = a & 0x7FFFFFFF
@@ -87,7 +89,7 @@ def rcp_approx(a: int, ftz: int) -> int:
 def _quotient(a: int, b: int, scale: float, ftz: int) -> int:
     """a * scale, times 1 / b, for a `b` that was scaled.
 
-    ptxas rounds the first product too. That changes it only where the result is zero, or infinite, all the same.
+    ptxas rounds the first product too. This changes the product only if the result is zero or infinite in any case.
     """
     return _canonical(_product(f32_value(f32_flush(a, ftz)) * scale * f32_value(unit_rcp(b)), ftz))
 
@@ -109,7 +111,7 @@ def div_approx(a: int, b: int, ftz: int) -> int:
 
 @instruction("sqrt.approx{.ftz}.f32", "d, a", section="9.7.3.15", approximate=True, rounded=sqrt_rounded)
 def sqrt_approx(a: int, ftz: int) -> int:
-    """About the square root; -0 for -0, NaN below zero. Without .ftz subnormal arguments are scaled."""
+    """About the square root; -0 for -0, NaN for negative arguments. Without .ftz subnormal arguments are scaled."""
     if ftz:
         return unit_sqrt(a)
     root = unit_sqrt(_normal(a))
@@ -118,7 +120,7 @@ def sqrt_approx(a: int, ftz: int) -> int:
 
 @instruction("rsqrt.approx{.ftz}.f32", "d, a", section="9.7.3.16", approximate=True, rounded=rsqrt_rounded)
 def rsqrt_approx(a: int, ftz: int) -> int:
-    """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN below."""
+    """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN for negative arguments."""
     if ftz:
         return unit_rsqrt(a)
     root = unit_rsqrt(_normal(a))
@@ -127,7 +129,7 @@ def rsqrt_approx(a: int, ftz: int) -> int:
 
 @scalar
 def _turns(a: int) -> int:
-    """The angle in turns: FMUL.RZ by 1/(2 pi) of 24 bits. What is below 2**-25 decides nothing, so it may be zero."""
+    """The angle in turns: FMUL.RZ by 1/(2 pi) of 24 bits. An angle below 2**-25 may become zero: it has no effect."""
     t = f32_value(a) * 0.15915493667125702
     if abs(t) < 1.1754943508222875e-38:
         return a & 0x80000000
@@ -138,8 +140,8 @@ def _turns(a: int) -> int:
 def sin_approx(a: int) -> int:
     """About the sine, within 2**-20.5 in [-2 pi, 2 pi]; .ftz makes no difference.
 
-    The argument is reduced by one multiplication with a 24-bit 1/(2 pi), whose error grows with the argument, and cut
-    to units of 2**-25 turns.
+    The argument is reduced by one multiplication with a 24-bit 1/(2 pi), whose error grows with the argument, and
+    truncated to units of 2**-25 turns.
     """
     return unit_sin(_turns(a))
 
@@ -152,7 +154,7 @@ def cos_approx(a: int) -> int:
 
 @instruction("lg2.approx{.ftz}.f32", "d, a", section="9.7.3.20", approximate=True, rounded=lg2_rounded)
 def lg2_approx(a: int, ftz: int) -> int:
-    """About log2; -infinity for zeros, NaN below. Without .ftz subnormal arguments are scaled."""
+    """About log2; -infinity for zeros, NaN for negative arguments. Without .ftz subnormal arguments are scaled."""
     if ftz:
         return unit_lg2(a)
     logarithm = unit_lg2(_normal(a))
@@ -163,7 +165,7 @@ def lg2_approx(a: int, ftz: int) -> int:
 @instruction("ex2.approx{.ftz}.f32", "d, a", section="9.7.3.21", approximate=True, rounded=ex2_rounded)
 def ex2_approx(a: int, ftz: int) -> int:
     """About 2**a, within 2 ulp. Without .ftz, below -126, it is the square of 2**(a / 2)."""
-    # As unsigned numbers, patterns of what is less than -126, -infinity included (half of it will do as well).
+    # Compared as unsigned numbers: patterns of numbers below -126, including -infinity (halving it does no harm).
     low = 0xC2FC0000 < a <= 0xFF800000 and not ftz
     root = unit_ex2(a - (1 << 23) if low else a)
     value = f32_value(root)
@@ -172,5 +174,5 @@ def ex2_approx(a: int, ftz: int) -> int:
 
 @instruction("tanh.approx.f32", "d, a", section="9.7.3.22", requires=75, approximate=True, rounded=tanh_rounded)
 def tanh_approx(a: int) -> int:
-    """About the hyperbolic tangent, within a relative 2**-11; below 2**-8 the argument comes back as it is."""
+    """About the hyperbolic tangent, within a relative 2**-11; below 2**-8 the result is the argument."""
     return unit_tanh(a)

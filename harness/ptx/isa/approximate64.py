@@ -1,7 +1,8 @@
 """Approximate float64 instructions, as a Hopper GPU computes them (ISA 9.7.3.14, 9.7.3.16, 9.7.3.17).
 
-The unit's float64 functions read and write upper halves: 20 bits of a fraction, and as many of the float32 function's
-result, the others cut off (an H100 and an H200). `rounded=` names the model that rounds to nearest.
+The unit's float64 functions read and write only upper halves: they use 20 fraction bits of the argument, and truncate
+the float32 function's result to 20 fraction bits (an H100 and an H200). `rounded=` names the model that rounds to
+nearest.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def rcp_approx_f64(a: int) -> int:
 
 @instruction("rsqrt.approx.ftz.f64", "d, a", section="9.7.3.17", approximate=True, rounded=rsqrt64_upper_rounded)
 def rsqrt_approx_ftz_f64(a: int) -> int:
-    """About 1 / sqrt(a) to 20 bits, upper half to upper half; an infinity of its sign for zero, NaN below."""
+    """About 1 / sqrt(a) to 20 bits, upper half to upper half; an infinity of its sign for zero, NaN for negative
+    arguments."""
     upper = a >> 32 & 0xFFFFFFFF
     exponent = upper >> 20 & 0x7FF
     root = reciprocal_root_significand(~exponent & 1, (upper & 0xFFFFF) << 3) >> 3
@@ -55,7 +57,7 @@ def _corrected_root(a: int) -> int:
 def rsqrt_approx_f64(a: int) -> int:
     """About 1 / sqrt(a), by the sequence that ptxas inserts: subnormal arguments are scaled by 2**54.
 
-    An infinity of its sign for zero; NaNs come back quiet.
+    An infinity of its sign for zero; a NaN argument is returned quiet.
     """
     magnitude = a & 0x7FFFFFFFFFFFFFFF
     if magnitude > 0x7FF0000000000000:

@@ -1,7 +1,7 @@
 """Approximate float16 and bfloat16 instructions, as a Hopper GPU computes them (ISA 9.7.4.9, 9.7.4.10).
 
-The unit computes them as it does the float32 functions, and cuts off what the format does not hold (an H100 and an
-H200, all arguments). NaN results are 0x7fff. `rounded=` names the model that rounds to nearest.
+The unit computes them as the float32 functions, and truncates the result to the format (an H100 and an H200, all
+arguments). NaN results are 0x7fff. `rounded=` names the model that rounds to nearest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _widened(a: int, type: int) -> int:
 
 @scalar
 def _cut(x: int, type: int) -> int:
-    """A float32 pattern cut to the format; infinity from 2**16 on in float16, which has subnormal results too."""
+    """A float32 pattern truncated to the format. In float16, infinity from 2**16 on; subnormal results are kept."""
     if type == BF16:
         return x >> 16
     if x & 0x7FFFFFFF > 0x7F800000:
@@ -47,14 +47,14 @@ _tanh = partial(
     needs={"bf16": 90, "bf16x2": 90},
     approximate=True,
 )
-# bfloat16 exists with .ftz only, float16 without it only.
+# bfloat16 always has .ftz, float16 never.
 _ex2_f16 = partial(instruction, "ex2.approx.type", "d, a", section="9.7.4.10", requires=75, approximate=True)
 _ex2_bf16 = partial(instruction, "ex2.approx.ftz.type", "d, a", section="9.7.4.10", requires=90, approximate=True)
 
 
 @_tanh(rounded=tanh_half_rounded, type=".f16 .bf16")
 def tanh_half(a: int, type: int) -> int:
-    """About the hyperbolic tangent; below 2**-8 the argument comes back as it is."""
+    """About the hyperbolic tangent; below 2**-8 the result is the argument."""
     return _cut(unit_tanh(_widened(a, type)), type)
 
 

@@ -1,9 +1,9 @@
-"""Approximate instructions, rounded to nearest: models of a unit that nobody measured (`approximate="rounded"`).
+"""Approximate instructions, rounded to nearest: models for GPUs that were not measured (`approximate="rounded"`).
 
-Special values, flushing and range follow the sequences that ptxas makes of them (the same on every target from sm_75
-to sm_121); elsewhere the result is the number of the format nearest to the true value, which hardware misses by the
-ulps that the ISA bounds. How the nearest is found: `harness.ptx.numeric.elementary`. NaN results are 0x7fffffff, of
-16-bit formats 0x7fff.
+Special values, flushing and range follow the sequences that ptxas generates (equal on every target from sm_75 to
+sm_121). Otherwise the result is the number of the format nearest to the true value; hardware may differ by the ulps
+that the ISA states. `harness.ptx.numeric.elementary` says how the nearest number is found. NaN results are 0x7fffffff,
+of 16-bit formats 0x7fff.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rcp_rounded(a: int, ftz: int) -> int:
 
 @scalar
 def _product(x: float, y: float) -> float:
-    """x times the unit's own 1 / y, exactly: what hardware rounds for a quotient, for finite x and y that are not 0."""
+    """The exact product of x and the unit's 1 / y, which hardware rounds to give a quotient; x, y finite and not 0."""
     bits = f64_bits(y)
     power = f64_value(2022 - (bits >> 52 & 0x7FF) << 52)
     return math.copysign(1.0, y) * x * (to_float(reciprocal_significand(bits >> 29 & 0x7FFFFF)) * power)
@@ -54,7 +54,7 @@ def _product(x: float, y: float) -> float:
 
 @scalar
 def _beside(x: float, end: float) -> bool:
-    """Whether x is within some units of the last place of 24 bits of an end of the range."""
+    """Whether x is within a few float32 ulps of an end of the range."""
     return abs(x - end) < end * 4.76837158203125e-7
 
 
@@ -62,8 +62,8 @@ def _beside(x: float, end: float) -> bool:
 def div_full_rounded(a: int, b: int, ftz: int) -> int:
     """About a / b over the full range of b, within 2 ulp.
 
-    Beside the ends of the range the result is hardware's own product, which decides what overflows, becomes zero or is
-    flushed (an H200: every significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal_unit.py`).
+    Near the ends of the range the result is hardware's product, which decides overflow, zero and flushing (an H200:
+    every significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal_unit.py`).
     """
     x, y = f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))
     quotient = divide(x, y)
@@ -87,13 +87,13 @@ def div_approx_rounded(a: int, b: int, ftz: int) -> int:
 
 @scalar
 def sqrt_rounded(a: int, ftz: int) -> int:
-    """About the square root; -0 for -0, NaN below zero."""
+    """About the square root; -0 for -0, NaN for negative arguments."""
     return f32_finish(square_root(f32_value(f32_flush(a, ftz))), 0, 0, 0)
 
 
 @scalar
 def rsqrt_rounded(a: int, ftz: int) -> int:
-    """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN below."""
+    """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN for negative arguments."""
     a = f32_flush(a, ftz)
     if a & 0x7FFFFFFF == 0:
         return a | 0x7F800000
@@ -106,15 +106,16 @@ def rsqrt_rounded(a: int, ftz: int) -> int:
 
 @scalar
 def _turns(a: int) -> float:
-    """The angle in turns as the hardware's unit gets it: times 1/(2 pi) of 24 bits, cut off, a subnormal one zero."""
+    """The angle in turns as the hardware's unit receives it: times 1/(2 pi) of 24 bits, truncated; zero if
+    subnormal."""
     t = f32_value(a) * 0.15915493667125702
     if abs(t) < 1.1754943508222875e-38:
         return 0.0 * t
     return f64_value(f64_bits(t) >> 29 << 29)
 
 
-# The unit cuts the angle to 25 bits of a turn, and turns the bits round in the second and fourth quarter: what lies
-# below this angle is zero, and so is the angle itself at the end of such a quarter.
+# The unit truncates the angle to 25 bits of a turn, and inverts the bits in the second and fourth quarter. Angles below
+# this one become zero, and so does this angle at the end of such a quarter.
 _UNIT = 2.0**-25
 
 
@@ -123,8 +124,8 @@ def sin_rounded(a: int) -> int:
     """About the sine, within 2**-20.5 in [-2 pi, 2 pi]; .ftz makes no difference.
 
     The argument is reduced by one multiplication with a 24-bit 1/(2 pi), whose error grows with the argument and is
-    reproduced; the model is nearest to the sine of what that leaves. Within 2**-25 turns of a half or whole turn the
-    result is zero, of the angle's sign, from half a turn on of the other (an H200, all of them).
+    reproduced; the model rounds the sine of the reduced angle to nearest. Within 2**-25 turns of a half or whole turn
+    the result is zero. It has the angle's sign, from half a turn on the opposite sign (an H200, all such angles).
     """
     t = _turns(a)
     u = fraction_of_turn(t)
@@ -138,7 +139,8 @@ def sin_rounded(a: int) -> int:
 def cos_rounded(a: int) -> int:
     """About the cosine, within 2**-20.4 in [-2 pi, 2 pi]; the argument as in `sin_rounded`.
 
-    A quarter turn gives -0, three quarters and what is at most 2**-25 turns before a quarter +0 (an H200, all of them).
+    A quarter turn gives -0. Three quarters, and angles at most 2**-25 turns before a quarter, give +0 (an H200, all
+    such angles).
     """
     t = _turns(a)
     u = fraction_of_turn(abs(t))
@@ -150,7 +152,7 @@ def cos_rounded(a: int) -> int:
 
 @scalar
 def lg2_rounded(a: int, ftz: int) -> int:
-    """About log2; -infinity for zeros, NaN below."""
+    """About log2; -infinity for zeros, NaN for negative arguments."""
     return f32_finish(log2_f64(f32_value(f32_flush(a, ftz))), 0, 0, 0)
 
 
@@ -162,7 +164,7 @@ def ex2_rounded(a: int, ftz: int) -> int:
 
 @scalar
 def tanh_rounded(a: int) -> int:
-    """About the hyperbolic tangent, within a relative 2**-11; subnormals come back as they are."""
+    """About the hyperbolic tangent, within a relative 2**-11; subnormal arguments are returned unchanged."""
     return f32_finish(tanh_nearest(f32_value(a)), 0, 0, 0)
 
 
@@ -173,14 +175,14 @@ _UPPER_NAN = 0x7FFFFFFF
 
 @scalar
 def _upper(a: int) -> float:
-    """The value of a pattern's upper half, the lower one zero, subnormals as zeros of their sign."""
+    """The value of a pattern whose lower half is replaced by zero; subnormals become zeros of their sign."""
     kept = a >> 32 << 32
     return f64_value(kept & SIGN64 if kept & 0x7FF0000000000000 == 0 else kept)
 
 
 @scalar
 def _of_upper(x: float) -> int:
-    """The pattern whose upper half is nearest to x, with subnormals flushed, the lower half zero."""
+    """The pattern with lower half zero that is nearest to x, with subnormals flushed."""
     upper = _UPPER_NAN if x != x else narrow(x, 11, 20, 0)
     return shl64(upper & 0x80000000 if upper & 0x7FF00000 == 0 else upper, 32)
 
@@ -193,7 +195,8 @@ def rcp64_rounded(a: int) -> int:
 
 @scalar
 def rsqrt64_upper_rounded(a: int) -> int:
-    """About 1 / sqrt(a) to 20 bits, upper half to upper half; an infinity of its sign for zero, NaN below."""
+    """About 1 / sqrt(a) to 20 bits, upper half to upper half; an infinity of its sign for zero, NaN for negative
+    arguments."""
     x = _upper(a)
     if x < 0.0 or x != x:
         return shl64(_UPPER_NAN, 32)
@@ -202,7 +205,7 @@ def rsqrt64_upper_rounded(a: int) -> int:
 
 @scalar
 def rsqrt64_rounded(a: int) -> int:
-    """About 1 / sqrt(a); special values as in the sequence that ptxas inserts. NaNs come back quiet."""
+    """About 1 / sqrt(a); special values as in the sequence that ptxas inserts. A NaN argument is returned quiet."""
     magnitude = a & 0x7FFFFFFFFFFFFFFF
     if magnitude > 0x7FF0000000000000:
         return a | 0x0008000000000000
@@ -218,7 +221,7 @@ def rsqrt64_rounded(a: int) -> int:
 
 @scalar
 def tanh_half_rounded(a: int, type: int) -> int:
-    """About the hyperbolic tangent; subnormals come back as they are."""
+    """About the hyperbolic tangent; subnormal arguments are returned unchanged."""
     return half_round(tanh_nearest(value_of(a, type)), type, 0)
 
 

@@ -1,6 +1,6 @@
 """Barriers in shared memory, bulk copies, and tensor maps (ISA 9.7.9.25 to 9.7.9.27, 9.7.13.15, 9.7.13.16).
 
-Declared is what the kernel machine runs: copies of tiles. Other forms (im2col, gather) are refused by name.
+Only forms that the kernel machine runs are declared: copies of tiles. Others (im2col, gather) are refused by name.
 """
 
 from __future__ import annotations

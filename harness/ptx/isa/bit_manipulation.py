@@ -1,4 +1,4 @@
-"""Counting, finding, reversing and extracting bits (ISA 9.7.1), and products without carries."""
+"""Counting, finding, reversing and extracting bits (ISA 9.7.1), and carry-less products."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def clz(a: int, width: int) -> int:
 
 @instruction("bfind{.shiftamt}.type", "d:u32, a:type", section="9.7.1.16", type=_WORDS)
 def bfind(a: int, shiftamt: int, width: int, signed: int) -> int:
-    """Place of the highest bit that differs from the sign (unsigned: the highest one), else all ones.
+    """Position of the highest bit that differs from the sign (unsigned: of the highest one); all ones if there is none.
 
-    With .shiftamt the left shift that takes it to the top, again all ones if there is none.
+    With .shiftamt: the left shift that moves it to the top; again all ones if there is none.
     """
     found = 63 - clz64(unsigned(~a if signed and a < 0 else a, width))
     if found < 0:
@@ -42,10 +42,10 @@ def bfind(a: int, shiftamt: int, width: int, signed: int) -> int:
 
 @instruction("fns.b32", "d, mask, base, offset:bits s32", section="9.7.1.17")
 def fns(mask: int, base: int, offset: int) -> int:
-    """Place of the n-th one at or above `base` (offset n > 0), at or below it (n < 0), or at it (0); else all ones.
+    """Position of the n-th one at or above `base` (offset n > 0), at or below it (n < 0), or at it (0); else all ones.
 
     A base above 31, which the ISA leaves undefined, finds nothing. An offset of -2**31 gives 0 (both on an H200).
-    ptxas takes float registers and constants too, and their bits, not their values.
+    ptxas also accepts float registers and constants, and uses their bits.
     """
     if offset == -0x80000000:
         return 0
@@ -81,16 +81,17 @@ def brev(a: int, width: int) -> int:
 
 @scalar
 def field_place(x: int, width: int) -> int:
-    """Where a bit field begins, or its length, as the hardware reads the operand."""
+    """The start or length of a bit field, as the hardware reads the operand."""
     return x & 0xFF if width == 32 else x
 
 
 @instruction("bfe.type", "d, a, b:u32, c:u32", section="9.7.1.19", type=_WORDS, undefined="moves a", small="b c")
 def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
-    """The field of c bits from bit b on, what lies past the top being sign or zero.
+    """The field of c bits from bit b on; bits above the register are copies of the sign, or zero.
 
-    Signed: filled with the field's highest bit, or the register's if the field reaches past it. No bits: 0. In 32
-    bits b and c count modulo 256, as the ISA says; in 64 bits the code that ptxas makes takes them whole.
+    If signed, the result is filled with the field's highest bit, or with the register's if the field extends beyond it.
+    An empty field gives 0. For 32 bits, b and c are taken modulo 256, as the ISA says; for 64 bits, ptxas's code uses
+    all their bits.
     """
     start, length = field_place(b, width), field_place(c, width)
     if length == 0:
@@ -103,7 +104,7 @@ def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
 
 @instruction("bfi.type", "f, a, b, c:u32, d:u32", section="9.7.1.20", type=_BITS, undefined="moves a b", small="c d")
 def bfi(a: int, b: int, c: int, d: int, width: int) -> int:
-    """b with its field of d bits from bit c on (both as for bfe) replaced by the low bits of a."""
+    """b with the low bits of a in its field of d bits from bit c on (c and d as for bfe)."""
     start, length = field_place(c, width), field_place(d, width)
     if start >= width:
         return b
@@ -115,7 +116,7 @@ def bfi(a: int, b: int, c: int, d: int, width: int) -> int:
     "szext.mode.type", "d, a, b:u32", section="9.7.1.21", mode=".wrap .clamp", type=".u32 .s32", undefined="moves a"
 )
 def szext(a: int, b: int, mode: int, signed: int) -> int:
-    """The low b bits of a, extended; no bits give 0. b is taken modulo 32 (.wrap), or keeps all of a past 31."""
+    """The low b bits of a, extended; 0 for b = 0. With .wrap b is taken modulo 32; else b above 31 keeps all of a."""
     if mode == CLAMP and b >= 32:
         return a
     length = b & 31
@@ -126,7 +127,10 @@ def szext(a: int, b: int, mode: int, signed: int) -> int:
 
 @instruction("bmsk.mode.b32", "d:u32, a:u32, b:u32", section="9.7.1.22", mode=".wrap .clamp")
 def bmsk(a: int, b: int, mode: int) -> int:
-    """b ones from bit a on, cut at the top; a and b modulo 32 (.wrap), or an a past 31 gives 0 (.clamp)."""
+    """b ones from bit a on, as far as they fit.
+
+    With .wrap a and b are taken modulo 32; with .clamp a above 31 gives 0.
+    """
     if mode == CLAMP:
         return 0 if a >= 32 else mask(min(b, 32)) << a
     return mask(b & 31) << (a & 31)
@@ -138,7 +142,8 @@ def bmsk(a: int, b: int, mode: int) -> int:
 def clmad(a: int, b: int, c: int, mode: int) -> int:
     """Half of the carry-less product (the product of polynomials over two elements), exclusive-or c.
 
-    The ISA has it from sm_80 on, but ptxas 12.9, which Triton runs below sm_90, does not know it. It has no .s64.
+    The ISA has it from sm_80 on, but ptxas 12.9, which Triton uses below sm_90, does not have it. There is no .s64
+    form.
     """
     low, high = 0, 0
     for i in range(64):

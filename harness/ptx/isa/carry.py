@@ -1,8 +1,8 @@
 """Extended-precision integer arithmetic: the carry flag CC.CF (ISA 9.7.2).
 
-Each definition computes the result (`result` 0) or the carry out (`result` 1). The ISA calls what a subtraction leaves
-in the flag a borrow; on hardware (H200, ptxas 12.9) it is the carry of a + ~b + 1, which is 1 where nothing was
-borrowed, and subc borrows where the flag is 0. That shows where additions and subtractions follow each other.
+Each definition computes the result (`result` 0) or the carry out (`result` 1). The ISA calls the flag of a subtraction
+a borrow. On hardware (H200, ptxas 12.9) it is the carry of a + ~b + 1, which is 1 if there was no borrow, and subc
+borrows if the flag is 0. The difference is visible in sequences that mix additions and subtractions.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def add_cc(a: int, b: int, width: int, result: int) -> int:
 @instruction("addc.cc.type", "d, a, b", section="9.7.2.2", type=_WORDS, reads="cc", writes="cc")
 @instruction("addc.type", "d, a, b", section="9.7.2.2", type=_WORDS + " " + _HALF, reads="cc")
 def addc(a: int, b: int, cc: int, width: int, result: int) -> int:
-    """Sum with the flag; with .cc the carry out goes to it. 16 bits: taken by ptxas, not in the ISA."""
+    """Sum with the flag; with .cc the carry out goes to it. ptxas accepts 16 bits, which are not in the ISA."""
     return carry_out(a, b, cc, width) if result else a + b + cc
 
 
 @instruction("addc.sat.s32", "d, a, b", section="9.7.2.2", reads="cc")
 def addc_sat(a: int, b: int, cc: int) -> int:
-    """Sum with the flag, clamped to the range of s32; taken by ptxas, not in the ISA."""
+    """Sum with the flag, clamped to the range of s32; accepted by ptxas, not in the ISA."""
     return saturate(a + b + cc, 32, 1)
 
 
@@ -61,16 +61,16 @@ def sub_cc(a: int, b: int, width: int, result: int) -> int:
 @instruction("subc.cc.type", "d, a, b", section="9.7.2.4", type=_WORDS, reads="cc", writes="cc")
 @instruction("subc.type", "d, a, b", section="9.7.2.4", type=_WORDS + " " + _HALF, reads="cc")
 def subc(a: int, b: int, cc: int, width: int, result: int) -> int:
-    """a - (b + borrow), where the flag is 0 for a borrow, and so with .cc afterwards.
+    """a - (b + borrow). Flag 0 means a borrow, both for the input and, with .cc, for the result.
 
-    16 bits: taken by ptxas, not in the ISA.
+    ptxas accepts 16 bits, which are not in the ISA.
     """
     return 1 - borrow_out(a, b, 1 - cc, width) if result else a - (b + 1 - cc)
 
 
 @instruction("subc.sat.s32", "d, a, b", section="9.7.2.4", reads="cc")
 def subc_sat(a: int, b: int, cc: int) -> int:
-    """a - (b + borrow), clamped to the range of s32; taken by ptxas, not in the ISA."""
+    """a - (b + borrow), clamped to the range of s32; accepted by ptxas, not in the ISA."""
     return saturate(a - b - (1 - cc), 32, 1)
 
 
@@ -85,7 +85,8 @@ def mad_cc(a: int, b: int, c: int, mode: int, width: int, signed: int, result: i
 def madc(a: int, b: int, c: int, cc: int, mode: int, width: int, signed: int, result: int) -> int:
     """Half of the product plus c and the flag; with .cc the carry out of that sum goes to it.
 
-    16 bits: taken by ptxas, not in the ISA; .hi then counts from bit 32, where nothing but the sign is (H200).
+    ptxas accepts 16 bits, which are not in the ISA; .hi then starts at bit 32, which has only copies of the sign
+    (H200).
     """
     half = product_high(a, b, max(width, 32), signed) if mode == HI else wrap64(a * b)
     return carry_out(half, c, cc, width) if result else half + c + cc
@@ -93,5 +94,5 @@ def madc(a: int, b: int, c: int, cc: int, mode: int, width: int, signed: int, re
 
 @instruction("madc.hi.sat.s32", "d, a, b, c", section="9.7.2.6", reads="cc")
 def madc_sat(a: int, b: int, c: int, cc: int) -> int:
-    """Upper half of the product plus c and the flag; taken by ptxas, not in the ISA, and not clamped (H200)."""
+    """Upper half of the product plus c and the flag; accepted by ptxas, not in the ISA, and not clamped (H200)."""
     return (a * b >> 32) + c + cc

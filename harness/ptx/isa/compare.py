@@ -1,4 +1,4 @@
-"""Comparison: what all kinds share (ISA 9.7.6)."""
+"""Comparison: functions shared by all kinds (ISA 9.7.6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.ptx.numeric.floatbits import BF16, F16, F32
 
 @scalar
 def ordered(cmp: int, less: bool, equal: bool) -> bool:
-    """A comparison from the two facts it rests on."""
+    """The result of comparison `cmp`, given whether a < b and whether a == b."""
     if cmp == EQ:
         return equal
     if cmp == NE:
@@ -34,7 +34,10 @@ def combine(found: bool, c: int, boolop: int) -> int:
 
 @scalar
 def float_compare(cmp: int, x: float, y: float) -> bool:
-    """A floating-point comparison: the ordered ones are false, the unordered (equ ...) true, when one is NaN."""
+    """A floating-point comparison.
+
+    If an operand is NaN, ordered comparisons are false and unordered ones (equ ...) true.
+    """
     unordered = x != x or y != y
     if cmp == NUM:
         return not unordered
@@ -47,7 +50,7 @@ def float_compare(cmp: int, x: float, y: float) -> bool:
 
 @scalar
 def truth(found: int, dtype: int) -> int:
-    """What `set` writes: 0, or all ones for an integer and 1.0 for a floating-point destination."""
+    """The result of `set`: 0, or if true all ones for an integer and 1.0 for a floating-point destination."""
     if not found:
         return 0
     if dtype == F32:

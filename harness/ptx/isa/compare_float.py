@@ -19,7 +19,7 @@ _BOOL = ".and .or .xor"
 _TWO = "p:pred|q?:pred, a:type, b:type"
 _ONE = "p:pred, a:type, b:type"
 _SET = "d:dtype, a:type, b:type"
-# What `set` writes, by the type compared.
+# Destination types of `set`, by the type compared.
 _WIDE = ".u32 .s32 .f32 .f16 .bf16"
 _F16 = ".u16 .s16 .u32 .s32 .f16 .bf16"
 _BF16 = ".u16 .s16 .u32 .s32 .bf16"
@@ -69,7 +69,7 @@ _pairs: _Row = partial(instruction, section="9.7.7.2", cmp=_CMP, undefined="own 
 @_pairs("setp.cmp{.ftz}.type", _TWO, type=".f16x2")
 @_pairs("setp.cmp.type", _TWO, type=".bf16x2", requires=90)
 def setp_halves(a: int, b: int, cmp: int, type: int, result: int, ftz: int = 0) -> int:
-    """Compare two pairs: the first destination is of the lower halves, the second of the upper."""
+    """Compare two pairs: the first destination gets the result of the lower halves, the second of the upper."""
     return setp_halves_bool(a, b, 1, cmp, 0, type, result, ftz)
 
 

@@ -13,7 +13,7 @@ from harness.ptx.numeric.bits import below64
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 
 _CMP = ".eq .ne .lt .le .gt .ge"
-# The comparisons that each kind of type has; .lo .ls .hi .hs are other words for .lt .le .gt .ge.
+# The comparisons of each kind of type; .lo .ls .hi .hs are synonyms of .lt .le .gt .ge.
 _KINDS = (
     (".eq .ne", ".b16 .b32 .b64"),
     (_CMP, ".s16 .s32 .s64"),
@@ -48,7 +48,7 @@ def set_integer_bool(a: int, b: int, c: int, cmp: int, bool: int, dtype: int, si
 
 
 def _declare(cmp: str, type: str) -> None:
-    """The rows of one kind of types."""
+    """Declare the rows for one kind of types."""
     setp: Declare = partial(instruction, section="9.7.6.2", cmp=cmp, type=type)
     setp("setp.cmp.type", _SETP)(setp_integer)
     setp("setp.cmp.bool.type", _SETP + ", c:pred", bool=_BOOL)(setp_integer_bool)

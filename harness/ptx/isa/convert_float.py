@@ -1,7 +1,7 @@
 """cvt between float16, bfloat16, tf32, float32 and float64, one value or two of them packed (ISA 9.7.9.22).
 
-NaN: where the 64-bit units convert (anything to or from float64) sign and upper payload stay and the NaN becomes
-quiet; elsewhere it is the all-ones NaN of the destination, with the exceptions that the definitions name.
+NaN: conversions to or from float64 keep the sign and the upper payload and make the NaN quiet. All others give the
+all-ones NaN of the destination, with the exceptions that the definitions state.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from harness.ptx.numeric.softfloat import (
 RND = ".rn .rz .rm .rp"
 PZO = {"pzo": "107f"}
 _CRASHES = [".pzo .rm", ".pzo .rp"]
-"""What ptxas 13.4 takes in conversions to one value, and crashes on where the result is used."""
+"""Modifiers that ptxas 13.4 accepts in conversions to one value; it crashes if the result is used."""
 _CLAMPS = [f".{a} .{b}" for a in ("rm", "rp", "ftz", "sat") for b in ("relu", "satfinite")]
-"""What .relu and .satfinite do not go with."""
+"""Modifiers that exclude .relu and .satfinite."""
 
 
 @scalar
 def widened_nan(a: int, width: int, mantissa_bits: int) -> int:
-    """The float64 NaN of a narrower one: sign and payload at the upper end, made quiet."""
+    """The float64 NaN for a narrower NaN: the same sign, the payload in the upper bits, made quiet."""
     payload = (a & ((1 << mantissa_bits) - 1)) << (52 - mantissa_bits)
     return shl64(a >> (width - 1) & 1, 63) | 0x7FF8000000000000 | payload
 
 
 @scalar
 def narrowed_nan(a: int, width: int, mantissa_bits: int) -> int:
-    """The narrower NaN of a float64 one: sign and the upper end of the payload, made quiet."""
+    """The narrower NaN for a float64 NaN: the same sign, the upper bits of the payload, made quiet."""
     payload = a >> (52 - mantissa_bits) & ((1 << mantissa_bits) - 1)
     exponent = ((1 << (width - 1 - mantissa_bits)) - 1) << mantissa_bits
     return shr64(a, 63) << (width - 1) | exponent | 1 << (mantissa_bits - 1) | payload
 
 
-# The same type: `cvt.f32.f32` copies, NaN included; with a modifier, and in 16 bits always, it is an addition of
-# zero, which makes a NaN the canonical one.
+# The same type: `cvt.f32.f32` copies, also NaN. With a modifier, and always for 16 bits, it is an addition of zero,
+# which makes a NaN canonical.
 
 
 @instruction("cvt{.ftz}{.sat}.f32.f32", "d, a", section="9.7.9.22", relaxed=True)
@@ -130,8 +130,8 @@ def cvt_f64_bf16(a: int) -> int:
 def cvt_f32_f64(a: int, rnd: int, ftz: int, sat: int) -> int:
     """Rounded once; a NaN keeps sign and upper payload and becomes quiet.
 
-    With .ftz a result is flushed that would be below the normal range if exponents had no end: what lies just
-    below 2**-126 and rounds to it stays.
+    With .ftz a result is flushed if it is below the normal range after rounding with an unbounded exponent: a value
+    just below 2**-126 that rounds to 2**-126 is kept.
     """
     if f64_is_nan(a):
         return f32_saturate(narrowed_nan(a, 32, 23), sat)
@@ -171,8 +171,8 @@ def cvt_bf16_f64(a: int, rnd: int) -> int:
 def cvt_f16_f32(a: int, rnd: int, sat: int, relu: int, satfinite: int, pzo: int) -> int:
     """Rounded once; NaN is 0x7fff.
 
-    .ftz changes nothing: ptxas 12.9 and 13.4 assemble the same instruction with and without it. (The ISA would
-    flush a subnormal source, which shows with .rm and .rp only.)
+    .ftz has no effect: ptxas 12.9 and 13.4 assemble the same instruction with and without it. (By the ISA it flushes a
+    subnormal source, which would be visible only with .rm and .rp.)
     """
     result = half_relu(f16_from_f32(a, rnd, satfinite), relu)
     return no_negative_zero(f16_saturate(result, sat), 0x8000, pzo)
@@ -250,8 +250,8 @@ def cvt_bf16x2_f32(a: int, b: int, rnd: int, relu: int, satfinite: int, pzo: int
 def cvt_tf32_f32_away(a: int, satfinite: int) -> int:
     """Rounded to nearest, ties away from zero.
 
-    A NaN is cut like a number, so that one whose payload lies in the lower 13 bits becomes infinity, and
-    .satfinite steps down from NaNs as from infinities: ptxas assembles an addition and a mask on every target.
+    A NaN is truncated like a number: one with a payload in only the lower 13 bits becomes infinity, and .satfinite
+    decrements NaNs as it does infinities. The reason: ptxas assembles an addition and a mask on every target.
     """
     result = a if (a & 0x7FFFFFFF) >= 0x7F800000 else a + 0x1000
     result &= 0xFFFFE000

@@ -1,7 +1,7 @@
-"""Rounding and number formats that the conversions share.
+"""Rounding and number formats shared by the conversions.
 
-A float32 is rounded to a narrower format on its bit pattern: the significand is shifted right after adding what
-the rounding mode asks for. Patterns of float16 and bfloat16 are widened to float32 first, which is exact.
+A float32 is rounded to a narrower format on its bit pattern: a number that depends on the rounding mode is added to the
+significand, which is then shifted right. Patterns of float16 and bfloat16 are first widened to float32, which is exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RS = 5
 
 @scalar
 def f64_pattern(x: float) -> int:
-    """The bit pattern of a float64 that is not a NaN (whose payload would be a matter of chance)."""
+    """The bit pattern of a float64 that is not a NaN (the payload of a NaN would depend on the host)."""
     return f64_bits(x)
 
 
@@ -65,11 +65,11 @@ def f32_of_flushed_f16(a: int) -> int:
 
 @scalar
 def shrink(a: int, mantissa_bits: int, bias: int, rnd: int, random: int, random_bits: int) -> int:
-    """Magnitude of a finite float32 pattern in a narrower format, as its code without sign.
+    """The code, without sign, of the magnitude of a finite float32 pattern in a narrower format.
 
-    The code goes on past the format's largest one as if there were further exponents; the caller clamps it.
-    `rnd`: RN, RZ, RM, RP, RNA or RS. For RS the `random_bits` bits of `random` are added to the upper end of what
-    the significand loses, and the carry rounds away from zero.
+    The code may exceed the format's largest, as if the exponent were unbounded; the caller clamps it. `rnd`: RN, RZ,
+    RM, RP, RNA or RS. For RS the `random_bits` bits of `random` are added to the upper end of the discarded bits, and a
+    carry rounds away from zero.
     """
     magnitude = a & 0x7FFFFFFF
     exponent = magnitude >> 23
@@ -81,7 +81,7 @@ def shrink(a: int, mantissa_bits: int, bias: int, rnd: int, random: int, random_
     place = exponent - 127 + bias
     drop = 23 - mantissa_bits
     if place < 1:
-        # Past 40 nothing of the significand can reach the kept bits, not even with random bits below it.
+        # For shifts above 40 the significand cannot affect the kept bits, not even by a carry from random bits.
         drop = min(drop + 1 - place, 40)
         place = 1
     if rnd == 0:
@@ -104,8 +104,8 @@ def half_from_f32(
 ) -> int:
     """float16 or bfloat16 pattern of a float32; NaN gives 0x7fff.
 
-    Overflow gives infinity, or the largest finite value where the rounding points inwards or with .satfinite,
-    which also turns infinity into it.
+    Overflow gives infinity; if the mode rounds towards zero there, or with .satfinite, the largest finite value. With
+    .satfinite infinity gives it too.
     """
     magnitude = a & 0x7FFFFFFF
     if magnitude > 0x7F800000:
@@ -142,12 +142,12 @@ def half_relu(a: int, relu: int) -> int:
 
 @scalar
 def no_negative_zero(a: int, sign: int, pzo: int) -> int:
-    """A pattern in which -0, that is the sign bit alone, is replaced by +0, if `pzo`."""
+    """A pattern, with -0 (only the sign bit set) replaced by +0 if `pzo`."""
     return 0 if pzo and a == sign else a
 
 
 def _column(name: str) -> NDArray[np.int64]:
-    """One property of every format, by the number of the format. An array: compiled code reads it without a branch."""
+    """An array of one property, indexed by the format's number. Compiled code reads it without a branch."""
     return np.array([getattr(BY_CODE[code], name) for code in range(len(BY_CODE))], np.int64)
 
 
@@ -183,7 +183,7 @@ def narrow_magnitude(code: int, form: int) -> int:
 def narrow_from_f32(a: int, form: int, rnd: int, relu: int, random: int) -> int:
     """Code of a float32 pattern in a narrow signed format, clamped to the largest finite value."""
     if f32_is_nan(a):
-        return int(_ONES[form])  # the NaN, or the largest value of a format without one
+        return int(_ONES[form])  # the NaN; in a format without NaN the largest value
     negative = a > 0x7FFFFFFF
     if relu and negative:
         return 0
@@ -229,7 +229,8 @@ def scale_value(s: int) -> float:
 def scaled_f32(a: int, s: int) -> int:
     """A float32 pattern divided by a ue8m0 scale; NaN is 0x7fffffff, of the scale too.
 
-    What leaves float32's range is infinity or (nearly) zero, which every narrow format takes for the same.
+    A quotient outside float32's range becomes infinity or (nearly) zero, which gives the same code in every narrow
+    format.
     """
     if f32_is_nan(a) or s == 0xFF:
         return 0x7FFFFFFF

@@ -21,14 +21,14 @@ _SATURATING = {
     ".u64": ".u8 .u16 .u32 .s8 .s16 .s32 .s64",
     ".s64": ".u8 .u16 .u32 .u64 .s8 .s16 .s32",
 }
-"""Source type to the destinations for which .sat is legal: those that do not hold all of its values."""
+"""For each source type, the destinations for which .sat is legal: those that do not hold all of its values."""
 
 
 @instruction(
     "cvt.dtype.atype", "d, a", section="9.7.9.22", dtype=INTEGERS, atype=INTEGERS, relaxed=True, undefined=extend
 )
 def cvt_integer(a: int) -> int:
-    """Cut to the destination's width, or extend as the source's type says."""
+    """Truncated to the destination's width, or extended according to the source's type."""
     return a
 
 
@@ -68,7 +68,7 @@ def float64_of(a: int, unsigned64: int, rnd: int) -> float:
     if -(1 << 53) <= a <= 1 << 53 and (negative or a >= 0):
         return to_float(a)
     magnitude = -a if negative else a
-    # -2**63 negated is itself in 64 bits, which as an unsigned pattern is right.
+    # In 64 bits -2**63 negated is itself, which is correct as an unsigned pattern.
     drop = 11 - clz64(magnitude)
     kept = shr64(magnitude, drop)
     lost = magnitude & mask(drop)
@@ -95,7 +95,10 @@ def cvt_f64_integer(a: int, rnd: int, sat: int, awidth: int, asigned: int) -> in
 
 @instruction("cvt.rnd{.sat}.f16.atype", "d, a", section="9.7.9.22", rnd=RND, atype=INTEGERS, relaxed=True)
 def cvt_f16_integer(a: int, rnd: int, sat: int, awidth: int, asigned: int) -> int:
-    """float16 of an integer; beyond its range infinity, or the largest finite value where `rnd` points inwards."""
+    """float16 of an integer.
+
+    Overflow gives infinity, or the largest finite value if `rnd` rounds towards zero there.
+    """
     return f16_saturate(f16_from_f64(sticky_float(a, 1 if awidth == 64 and not asigned else 0), rnd), sat)
 
 

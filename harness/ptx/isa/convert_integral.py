@@ -13,14 +13,14 @@ IRND = ".rni .rzi .rmi .rpi"
 
 @scalar
 def integral(x: float, rnd: int) -> float:
-    """A float64 rounded to an integral value, of the same sign; infinities and NaN as they are.
+    """A float64 rounded to an integral value of the same sign; infinities and NaN unchanged.
 
     Modes RN (ties to even), RZ, RM, RP.
     """
     magnitude = abs(x)
     if not magnitude < 4503599627370496.0:
         return x
-    # From 2**52 on the numbers are the integers, so adding it rounds to one.
+    # From 2**52 on float64 numbers are integers, so adding 2**52 rounds to an integer.
     r = (magnitude + 4503599627370496.0) - 4503599627370496.0
     negative = f64_bits(x) < 0
     if rnd != 0:
@@ -50,7 +50,7 @@ def integer_of(x: float, rnd: int, width: int, signed: int, nan: int) -> int:
 
 @scalar
 def _integer_of_narrow(x: float, rnd: int, width: int, signed: int) -> int:
-    """As `integer_of`, for sources below float64: NaN gives 0, or the top bit alone in 64 bits."""
+    """Like `integer_of`, for sources narrower than float64: NaN gives 0; in 64 bits only the top bit is set."""
     return integer_of(x, rnd, width, signed, SIGN64 if width == 64 else 0)
 
 
@@ -58,7 +58,7 @@ def _integer_of_narrow(x: float, rnd: int, width: int, signed: int) -> int:
 def cvt_integer_f32(a: int, rnd: int, ftz: int, dwidth: int, dsigned: int) -> int:
     """The integer, clamped to the destination's range with or without .sat.
 
-    NaN gives 0 in 8 to 32 bits and the top bit alone in 64 (ISA 9.7.9.22, "Integer Notes").
+    NaN gives 0 in 8 to 32 bits, and in 64 bits only the top bit set (ISA 9.7.9.22, "Integer Notes").
     """
     return _integer_of_narrow(f32_value(f32_flush(a, ftz)), rnd, dwidth, dsigned)
 
@@ -77,7 +77,7 @@ def cvt_integer_bf16(a: int, rnd: int, dwidth: int, dsigned: int) -> int:
 
 @instruction("cvt.rnd{.sat}.dtype.f64", "d, a", section="9.7.9.22", rnd=IRND, dtype=INTEGERS, relaxed=True)
 def cvt_integer_f64(a: int, rnd: int, dwidth: int, dsigned: int) -> int:
-    """The integer, clamped to the destination's range; NaN gives the destination's top bit alone."""
+    """The integer, clamped to the destination's range; NaN gives a result with only the top bit set."""
     return integer_of(f64_value(a), rnd, dwidth, dsigned, SIGN64 if dwidth == 64 else 1 << (dwidth - 1))
 
 

@@ -1,4 +1,4 @@
-"""cvt.pack: two integers, clamped, side by side (ISA 9.7.9.23)."""
+"""cvt.pack: two clamped integers in one register (ISA 9.7.9.23)."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def cvt_pack(a: int, b: int, cwidth: int, csigned: int) -> int:
     relaxed=True,
 )
 def cvt_pack_onto(a: int, b: int, c: int, cwidth: int, csigned: int) -> int:
-    """`b` lowest, `a` above it, and above both the lower bits of `c`."""
+    """From the low bits up: `b`, `a`, and the lower bits of `c`."""
     return c << 2 * cwidth | _clamped(a, cwidth, csigned) << cwidth | _clamped(b, cwidth, csigned)

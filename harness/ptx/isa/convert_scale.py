@@ -1,5 +1,5 @@
 """cvt to and from the unsigned scale formats ue8m0 and ue5m3 and the fixed-point s2f6 (ISA 9.7.9.22; ue5m3 and
-s2f6 with .rz from ISA 9.4). Two values a register, the first in the upper byte.
+s2f6 with .rz from ISA 9.4). A register has two values, the first in the upper byte.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ S2F6 = "100a 103a 107a 110a 120a 121a"
 def ue8m0_from_f32(a: int, rnd: int, satfinite: int) -> int:
     """The power of two next to a magnitude, downwards (RZ) or upwards (RP), as its exponent plus 127.
 
-    The sign is dropped. NaN is 0xff, and so is what lies above 2**127, infinity included; .satfinite makes that
-    0xfe. Zero, and what lies below 2**-127 and is rounded down, is 0, that is 2**-127. On zero, and on overflow without
-    .satfinite, the ISA is silent; another public model has the same.
+    The sign is dropped. NaN gives 0xff. Magnitudes above 2**127, including infinity, give 0xff, or with .satfinite
+    0xfe. Zero, and magnitudes below 2**-127 that are rounded down, give 0, which is 2**-127. The ISA does not define
+    zero, nor overflow without .satfinite; another public model does the same.
     """
     if f32_is_nan(a):
         return 0xFF
@@ -51,7 +51,7 @@ def cvt_ue8m0x2_bf16x2(a: int, rnd: int, satfinite: int) -> int:
 
 @scalar
 def _bf16_of_ue8m0(s: int) -> int:
-    """2 to the power of s - 127, of which 2**-127 is subnormal; NaN is 0x7fff."""
+    """2 to the power of s - 127 (2**-127 is subnormal); NaN is 0x7fff."""
     if s == 0xFF:
         return 0x7FFF
     return s << 7 if s else 0x40
@@ -71,8 +71,8 @@ def ue5m3_from_f32(a: int, rnd: int, satfinite: int) -> int:
     """ue5m3 code of a magnitude; the sign is dropped. NaN is 0xff.
 
     Overflow and infinity give the largest value with .satfinite and NaN without; towards zero only infinity
-    does. The ISA (9.4) is silent on the cases without .satfinite; another public model has the same rule, and says
-    that it is that of CUDA 13.4's header for 8-bit floats.
+    does. The ISA (9.4) does not define the cases without .satfinite. Another public model has the same rule, which it
+    attributes to CUDA 13.4's header for 8-bit floats.
     """
     magnitude = a & 0x7FFFFFFF
     if magnitude > 0x7F800000:
@@ -106,7 +106,8 @@ _SCALED = "cvt.rnd{.satfinite}.scaled::n1::ue8m0.ue5m3x2"
 
 @scalar
 def _scaled_ue5m3(a: int, s: int, rnd: int, satfinite: int) -> int:
-    """ue5m3 code of a float32 divided by a scale; a finite quotient beyond float32 is no infinity for .rz."""
+    """ue5m3 code of a float32 divided by a scale; for .rz a finite quotient beyond float32's range does not count as
+    infinity."""
     scaled = scaled_f32(a, s)
     if (scaled & 0x7FFFFFFF) == 0x7F800000 and (a & 0x7FFFFFFF) != 0x7F800000:
         scaled = 0x7F7FFFFF
@@ -138,10 +139,10 @@ def cvt_ue5m3x2_bf16x2_scaled(a: int, s: int, rnd: int, satfinite: int) -> int:
 
 @scalar
 def s2f6_from_f32(a: int, s: int, rnd: int, relu: int) -> int:
-    """A float32 divided by a scale as fixed-point byte, clamped; NaN is 0x7f.
+    """A float32 divided by a scale, as a clamped fixed-point byte; NaN is 0x7f.
 
-    Clamping below gives 0x80: the section on cvt says "sign-preserved MAX_NORM", and ISA 5.2.4 (since 9.1) has -2 as
-    the negative end. Another public model agrees, on NaN too.
+    Clamping at the negative end gives 0x80: the section on cvt says "sign-preserved MAX_NORM", and in ISA 5.2.4 (since
+    9.1) the negative end is -2. Another public model agrees, also on NaN.
     """
     if f32_is_nan(a) or s == 0xFF:
         return 0x7F
@@ -189,8 +190,8 @@ def cvt_s2f6x2_f32_scaled(a: int, b: int, s: int, rnd: int, relu: int) -> int:
 def cvt_s2f6x2_bf16x2(a: int, rnd: int, relu: int) -> int:
     """Two bfloat16 to fixed point: upper half to upper byte.
 
-    Halves, although the ISA's pseudocode takes a[15:8] and a[7:0], in which there is no bfloat16: its text on the
-    scales speaks of the upper and the lower 16 bits, and ptxas makes one instruction that unpacks bfloat16.
+    The sources are halves, although the ISA's pseudocode takes a[15:8] and a[7:0], which cannot hold a bfloat16. Its
+    text on the scales says the upper and the lower 16 bits, and ptxas generates one instruction that unpacks bfloat16.
     """
     return cvt_s2f6x2_f32(a & 0xFFFF0000, a << 16 & 0xFFFFFFFF, rnd, relu)
 

@@ -1,9 +1,9 @@
 """cvt.rs: stochastic rounding by random bits that the caller supplies (ISA 9.7.9.22).
 
-The random bits are added to the upper end of what the significand loses, and the carry rounds away from zero.
-The ISA says in words which 16 bits of `rbits` belong to which two of four values, and only shows in figures how the two
-share them; that the first of them reads the bits in reverse is as reported of measurements on a B200. (A first print
-of ISA 9.4 had .pzo in these forms; a later one has not, nor does ptxas 13.4 take it.)
+The random bits are added to the upper end of the discarded bits, and a carry rounds away from zero. The text of the ISA
+says which 16 bits of `rbits` belong to which two of four values; how the two share them is only in its figures. That
+the first of the two reads the bits in reverse was reported from measurements on a B200. (A first print of ISA 9.4 had
+.pzo in these forms; a later one does not, and ptxas 13.4 refuses it.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TARGETS = "100a 103a 107a"
     undefined="sources",
 )
 def cvt_f16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
-    """Two float32 to float16: `a` by bits 16 to 28 of `r` to the upper half, `b` by bits 0 to 12 to the lower."""
+    """Two float32 to float16: `a` with bits 16 to 28 of `r` to the upper half, `b` with bits 0 to 12 to the lower."""
     high = half_relu(half_from_f32(a, 10, 15, 0x7C00, RS, r >> 16 & 0x1FFF, 13, satfinite), relu)
     return high << 16 | half_relu(half_from_f32(b, 10, 15, 0x7C00, RS, r & 0x1FFF, 13, satfinite), relu)
 
@@ -37,7 +37,7 @@ def cvt_f16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
     undefined="sources",
 )
 def cvt_bf16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
-    """Two float32 to bfloat16: `a` by the upper half of `r` to the upper half, `b` by the lower to the lower."""
+    """Two float32 to bfloat16: `a` with the upper half of `r` to the upper half, `b` with the lower to the lower."""
     high = half_relu(half_from_f32(a, 7, 127, 0x7F80, RS, r >> 16, 16, satfinite), relu)
     return high << 16 | half_relu(half_from_f32(b, 7, 127, 0x7F80, RS, r & 0xFFFF, 16, satfinite), relu)
 

@@ -1,7 +1,7 @@
-"""float32 arithmetic, one or two values a register (ISA 9.7.3).
+"""float32 arithmetic, with one or two values in a register (ISA 9.7.3).
 
-NaN results are 0x7fffffff, whatever the operands' NaNs (seen on an H200). With .ftz, subnormal operands and results
-are zeros of their sign; .sat clamps to [0, 1] and turns NaN into +0.
+NaN results are always 0x7fffffff, whatever the operands' NaNs (measured on an H200). With .ftz, subnormal operands and
+results are zeros of their sign; .sat clamps to [0, 1] and turns NaN into +0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def add_f32(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
     if s == 0.0:
         return f32_saturate(f32_zero_sign(s, a, b, rnd), sat)
     if rnd != 0:
-        # To nearest, the float64 sum may be rounded again: 53 bits are more than twice 24 (Figueroa).
+        # For rounding to nearest, rounding the float64 sum again is correct: 53 bits are more than 2 * 24 + 1
+        # (Figueroa).
         s = add_odd(x, y)
     return f32_finish(s, rnd, ftz, sat)
 
@@ -58,7 +59,7 @@ def fma_f32(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
     if s != s:
         return 0 if sat else 0x7FFFFFFF
     if s == 0.0:
-        # An exact zero sum of opposite signs (or of two zeros that differ) is -0 only when rounding down.
+        # An exact zero sum of opposite signs (or of zeros with different signs) is -0 only when rounding down.
         return f32_saturate(f32_zero_sign(s, _sign(p), c, rnd), sat)
     return f32_finish(add_odd(p, z), rnd, ftz, sat)
 
@@ -81,7 +82,7 @@ def sqrt_f32(a: int, rnd: int, ftz: int) -> int:
     return f32_from_f64(square_root(f32_value(f32_flush(a, ftz))), rnd)
 
 
-# Two values a register: each half by itself.
+# Two values in a register; each half is computed separately.
 
 
 @instruction(

@@ -1,8 +1,8 @@
 """float64 arithmetic (ISA 9.7.3).
 
-Subnormals are always kept. A NaN operand comes back quiet with its own sign; which one where there are several tells
-`f64_nan`. Operations that make a NaN of numbers give 0xfff8000000000000. All as on an H200; the ISA leaves it open.
-Division, reciprocal and root are sequences that ptxas inserts; their handling of NaNs is read off these.
+Subnormals are always kept. A NaN operand is returned quiet with its sign; `f64_nan` says which of several. An invalid
+operation on numbers gives 0xfff8000000000000. All this was measured on an H200; the ISA does not define it. Division,
+reciprocal and root are sequences that ptxas inserts; their handling of NaNs follows from the sequences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sub_f64(a: int, b: int, rnd: int) -> int:
 def mul_f64(a: int, b: int, rnd: int) -> int:
     """Product, rounded once."""
     if rnd:
-        # Adding a zero of the product's sign changes nothing.
+        # Adding a zero of the product's sign does not change the product.
         return fma64(a, b, (a ^ b) & SIGN64, rnd)
     p = f64_value(a) * f64_value(b)
     return f64_nan(b, a) if p != p else f64_bits(p)
@@ -58,11 +58,11 @@ def div_f64(a: int, b: int, rnd: int) -> int:
 
 @instruction("rcp.rnd{.ftz}.f64", "d, a", section="9.7.3.13", rnd=RND)
 def rcp_f64(a: int, rnd: int) -> int:
-    """Reciprocal, rounded once. ptxas accepts .ftz and makes the same code with it, subnormals kept."""
+    """Reciprocal, rounded once. ptxas accepts .ftz but generates the same code, which keeps subnormals."""
     return div_f64(_ONE, a, rnd)
 
 
 @instruction("sqrt.rnd.f64", "d, a", section="9.7.3.15", rnd=RND)
 def sqrt_f64(a: int, rnd: int) -> int:
-    """Square root, rounded once; -0 for -0, NaN below zero."""
+    """Square root, rounded once; -0 for -0, NaN for negative arguments."""
     return root64(a, rnd)

@@ -1,17 +1,17 @@
-"""Arithmetic on four e4m3 or e5m2 values a register, with operands of narrow formats ("alternate", ISA 9.4, 9.7.6).
+"""Arithmetic on four e4m3 or e5m2 values in a register, with operands of narrow formats ("alternate", ISA 9.4, 9.7.6).
 
 Each result is the exact sum, product or fused product, rounded once to nearest even. Four 8-bit codes fill a register
-of 32 bits; six-bit codes and e2m1 in `e2m1p4x4` have a byte each, whose upper bits are not read; `e2m1x4` is four
-codes in 16 bits. With .satfinite what is beyond the largest finite value becomes that, with its sign, infinities
-included; without it, it becomes NaN in e4m3.
+of 32 bits; six-bit codes and e2m1 in `e2m1p4x4` have a byte each, whose upper bits are ignored; `e2m1x4` is four codes
+in 16 bits. With .satfinite, overflow and infinities give the largest finite value with the same sign. Without it, they
+give NaN in e4m3.
 
-By analogy, as the section is silent: what is beyond e5m2's range becomes infinity; signs of zeros and invalid
-operations are IEEE 754's; a ue8m0 code of 0xff is a NaN operand; every NaN result, that of an e4m3 overflow too, is
-0x7f, as `cvt` to these formats has it. "Beyond" is after rounding: 464, halfway, still gives 448.
+The section does not define the following, which is by analogy: overflow in e5m2 gives infinity; signs of zeros and
+invalid operations follow IEEE 754; a ue8m0 code of 0xff is a NaN operand; every NaN result, also of an e4m3 overflow,
+is 0x7f, as for `cvt` to these formats. Overflow is decided after rounding: 464, a tie, still gives 448.
 
-Specification only: nobody has confirmed these on hardware, where each is one instruction (QADD4, QMUL4, QFMA4). The
-products of e2m1 and e4m3 are those of `cvt.rn.f16x2`, `mul.rn.f16x2` and `cvt.rn.satfinite.e4m3x2`, which published
-kernels put in their place. The ISA lets ptxas fuse `mul` and `add` without .rn; 13.4 does not.
+Specification only: not confirmed on hardware, where each is one instruction (QADD4, QMUL4, QFMA4). The products of e2m1
+and e4m3 equal those of `cvt.rn.f16x2`, `mul.rn.f16x2` and `cvt.rn.satfinite.e4m3x2`, which published kernels use
+instead. The ISA lets ptxas fuse `mul` and `add` without .rn; 13.4 does not.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def _element(a: int, number: int, type: int) -> float:
 def _rounded(x: float, type: int, satfinite: int) -> int:
     """The e4m3 or e5m2 code of a result in float64.
 
-    Products are exact there, and sums too, but for those of a ue8m0 scale, or of a product with one, that is so far
-    from the other term, a number of the result's format, that the result is that number or beyond all.
+    Products are exact there. Sums are exact too, except where a ue8m0 scale, or a product with one, is so far from the
+    other term (a number of the result's format) that the result is that term or an overflow.
     """
     if x != x:
         return 0x7F
     if type == _E5M2:
         code = narrow(x, 5, 2, RN)
         return code - 1 if satfinite and code & 0x7F == 0x7C else code
-    # One bit more of exponent, so that its highest value is no infinity; the biases differ by 8.
+    # One more exponent bit, so that the highest exponent has no infinity; the biases differ by 8.
     wide = narrow(x / 256.0, 5, 3, RN)
     sign, size = wide >> 1 & 0x80, wide & 0xFF
     if size <= 0x7E:
@@ -69,7 +69,7 @@ def _rounded(x: float, type: int, satfinite: int) -> int:
     atype=_OPERANDS,
 )
 def add_alternate(a: int, c: int, dtype: int, atype: int, satfinite: int) -> int:
-    """Four sums; `c` is of the result's format."""
+    """Four sums; `c` has the result's format."""
     found = 0
     for i in range(4):
         found |= _rounded(_element(a, i, atype) + _element(c, i, dtype), dtype, satfinite) << 8 * i
@@ -87,7 +87,7 @@ def add_alternate(a: int, c: int, dtype: int, atype: int, satfinite: int) -> int
     atype=_OPERANDS,
 )
 def sub_alternate(a: int, c: int, dtype: int, atype: int, satfinite: int) -> int:
-    """Four differences; `c` is of the result's format."""
+    """Four differences; `c` has the result's format."""
     return add_alternate(a, c ^ 0x80808080, dtype, atype, satfinite)
 
 
@@ -122,7 +122,7 @@ def mul_alternate(a: int, c: int, dtype: int, atype: int, ctype: int, satfinite:
     btype=_OPERANDS,
 )
 def fma_alternate(a: int, b: int, c: int, dtype: int, atype: int, btype: int, satfinite: int) -> int:
-    """Four fused multiply-adds; `c` is of the result's format."""
+    """Four fused multiply-adds; `c` has the result's format."""
     found = 0
     for i in range(4):
         x = _element(a, i, atype) * _element(b, i, btype) + _element(c, i, dtype)

@@ -1,7 +1,8 @@
 """Minimum and maximum of floating-point values (ISA 9.7.3.11, 9.7.3.12, 9.7.4.7, 9.7.4.8).
 
--0 is less than +0. A NaN gives way to the other operand unless .NaN is written; NaN results are canonical, except
-in float64, where the second operand comes back quiet (ptxas selects it with integer instructions).
+-0 is less than +0. If one operand is NaN, the result is the other one, unless .NaN is written. NaN results are
+canonical, except in float64, where the result is the second operand made quiet (ptxas selects it with integer
+instructions).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def greater(a: int, b: int, NaN: int, type: int) -> int:
 
 @scalar
 def _signed(found: int, a: int, b: int, type: int) -> int:
-    """A magnitude with the product of two signs; NaN as it is."""
+    """A magnitude with the product of two signs; NaN unchanged."""
     return found if is_nan(found, type) else found | ((a ^ b) & sign_bit(type))
 
 
@@ -77,7 +78,8 @@ def max_xorsign(a: int, b: int, type: int, ftz: int = 0, NaN: int = 0) -> int:
 
 @instruction("min{.ftz}{.NaN}{.abs}.type", "d, a, b, c", section="9.7.3.11", type=".f32", requires=100)
 def min_of_three(a: int, b: int, c: int, ftz: int, NaN: int, abs: int, type: int) -> int:
-    """The smallest, with .abs of the magnitudes; NaN gives way unless .NaN is written or all three are."""
+    """The smallest, with .abs of the magnitudes; NaN operands are ignored unless .NaN is written or all three are
+    NaN."""
     a, b, c = flush(a, type, ftz), flush(b, type, ftz), flush(c, type, ftz)
     if abs:
         a, b, c = magnitude(a, type), magnitude(b, type), magnitude(c, type)
@@ -86,14 +88,15 @@ def min_of_three(a: int, b: int, c: int, ftz: int, NaN: int, abs: int, type: int
 
 @instruction("max{.ftz}{.NaN}{.abs}.type", "d, a, b, c", section="9.7.3.12", type=".f32", requires=100)
 def max_of_three(a: int, b: int, c: int, ftz: int, NaN: int, abs: int, type: int) -> int:
-    """The largest, with .abs of the magnitudes; NaN gives way unless .NaN is written or all three are."""
+    """The largest, with .abs of the magnitudes; NaN operands are ignored unless .NaN is written or all three are
+    NaN."""
     a, b, c = flush(a, type, ftz), flush(b, type, ftz), flush(c, type, ftz)
     if abs:
         a, b, c = magnitude(a, type), magnitude(b, type), magnitude(c, type)
     return greater(greater(a, b, NaN, type), c, NaN, type)
 
 
-# Two values a register: each half by itself.
+# Two values in a register; each half is computed separately.
 
 
 @instruction("min{.ftz}{.NaN}.type", "d, a, b", section="9.7.4.7", type=".f16x2", requires=80, undefined="halves")

@@ -1,11 +1,12 @@
-"""Arithmetic on operands of two floating-point formats: mixed precision (ISA 9.7.5; two values a register from 9.4 on).
+"""Arithmetic on operands of two floating-point formats: mixed precision (ISA 9.7.5; two values in a register from 9.4
+on).
 
-Results of float32 are those of float32 arithmetic on the widened operands, rounded once. Those of float16 and bfloat16
-are the exact sums and products of float32, rounded once, towards zero. What their .ftz does the section does not say:
-float32 subnormals that come in and float16 subnormals that go out are zeros of their sign, as everywhere else, and as
-in another public model, whose author had no such GPU either.
+float32 results are those of float32 arithmetic on the widened operands, rounded once. float16 and bfloat16 results are
+exact sums and products of float32, rounded once towards zero. The section does not define their .ftz: here float32
+subnormal operands and float16 subnormal results become zeros of their sign, as elsewhere in the ISA and as in another
+public model (not confirmed on hardware either).
 
-Specification only: an H200 has nothing of this.
+Specification only: an H200 does not have these instructions.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def fma_mixed(a: int, b: int, c: int, rnd: int, sat: int, atype: int) -> int:
     return fma_f32(_widened(a, atype), _widened(b, atype), c, rnd, 0, sat)
 
 
-# Two values a register, to float32.
+# Two values in a register, to float32.
 
 
 @instruction(
@@ -100,23 +101,24 @@ def sub_mixed_pair(a: int, c: int, rnd: int, atype: int) -> int:
     atype=_PAIRS,
 )
 def fma_mixed_pair(a: int, b: int, c: int, rnd: int, atype: int) -> int:
-    """Two fused multiply-adds of `a` widened, `b` and `c`. (The section's formula widens `b`, which is float32.)"""
+    """Two fused multiply-adds of `a` widened, `b` and `c`. (The section's formula also widens `b`, which is float32
+    already.)"""
     low = fma_f32(_widened(a & 0xFFFF, atype), b & 0xFFFFFFFF, c & 0xFFFFFFFF, rnd, 0, 0)
     return low | shl64(fma_f32(_widened(a >> 16, atype), shr64(b, 32), shr64(c, 32), rnd, 0, 0), 32)
 
 
-# Two values a register, from float32.
+# Two values in a register, from float32.
 
 
 @scalar
 def _source(a: int, number: int, dtype: int) -> float:
-    """The value of one of two float32, flushed where the result is float16."""
+    """The value of one of two float32, flushed if the result is float16."""
     return f32_value(f32_flush(shr64(a, 32) if number else a & 0xFFFFFFFF, 1 if dtype == F16 else 0))
 
 
 @scalar
 def _cut(x: float, dtype: int) -> int:
-    """A float64 (exact or rounded to odd) towards zero: float16, flushed, or bfloat16; NaN is 0x7fff."""
+    """A float64 (exact or rounded to odd) rounded towards zero to float16 (flushed) or bfloat16; NaN is 0x7fff."""
     return bf16_from_f64(x, RZ) if dtype == BF16 else flush(f16_from_f64(x, RZ), F16, 1)
 
 
@@ -197,7 +199,7 @@ def mul_cut(a: int, c: int, dtype: int) -> int:
 
 @scalar
 def _converted(c: int, type: int) -> int:
-    """A half of the other format in this one, to nearest even; NaN is 0x7fff."""
+    """A half of the other format converted to this one, rounded to nearest even; NaN is 0x7fff."""
     return bf16_from_f64(f16_value(c), 0) if type == BF16 else f16_from_f64(bf16_value(c), 0)
 
 
@@ -222,10 +224,10 @@ def _converted(c: int, type: int) -> int:
 def mul_other_half(a: int, c: int, type: int) -> int:
     """Two products of `a` and `c` converted to the format of `a`, each product rounded to nearest even.
 
-    The section converts first and does not say how; here it is to nearest even too (another public model reads it so),
-    so that a product is rounded twice, and a large bfloat16 is an infinity before it is multiplied. One instruction
-    (HMUL2) does it, which may round once. Where ptxas 13.4 fuses the product with a sum it drops the conversion: a
-    fused multiply-add on `c` read as of the other format, by its machine code.
+    The section converts first and does not say how. Here the conversion also rounds to nearest even (as in another
+    public model). So a product is rounded twice, and a large bfloat16 becomes infinity before the multiplication.
+    Hardware has one instruction (HMUL2), which may round once. If ptxas 13.4 fuses the product with a sum, its machine
+    code has no conversion: the fused multiply-add reads `c` as of the other format.
     """
     low = mul_half(a & 0xFFFF, _converted(c & 0xFFFF, type), type, 0, 0)
     return low | mul_half(a >> 16, _converted(c >> 16, type), type, 0, 0) << 16

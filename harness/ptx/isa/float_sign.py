@@ -1,7 +1,7 @@
 """Sign and class of floating-point values (ISA 9.7.3.1, 9.7.3.2, 9.7.3.9, 9.7.3.10, 9.7.4.5, 9.7.4.6).
 
-`abs` and `neg` are additions of zero in the hardware, and so give a canonical NaN. float64's keeps sign and payload and
-becomes quiet, where the ISA has abs.f64 pass it unchanged and leaves neg.f64 open (an H200).
+On hardware `abs` and `neg` are additions of zero, and so give a canonical NaN. A float64 NaN keeps sign and payload and
+becomes quiet (an H200); by the ISA abs.f64 returns it unchanged, and neg.f64 is not defined.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROPERTIES = ".finite .infinite .number .notanumber .normal .subnormal"
 
 @scalar
 def _settle(a: int, result: int, type: int, ftz: int) -> int:
-    """`result`, subnormals flushed if `ftz`; of a NaN `a` the canonical one, in float64 `a` itself, quiet."""
+    """`result`, with subnormals flushed if `ftz`. If `a` is NaN: the canonical NaN, or in float64 `a` made quiet."""
     if is_nan(a, type):
         return a | 0x0008000000000000 if type == F64 else canonical_nan(type)
     return flush(result, type, ftz)
@@ -87,5 +87,5 @@ def testp(a: int, op: int, type: int) -> int:
     return 1 if 0 < size < least else 0
 
 
-# Without a class ptxas (12.9, 13.4) checks the operands and makes no code, so that the predicate keeps its value.
+# Without a class ptxas (12.9, 13.4) checks the operands and generates no code, so the predicate keeps its value.
 operation("testp.type", "kept", operands="p:pred, a:type", section="9.7.3.1", type=".f32 .f64")

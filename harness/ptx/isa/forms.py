@@ -1,4 +1,4 @@
-"""What an instruction form is, and which forms an opcode with modifiers can mean."""
+"""Instruction forms, and the look-up of forms by opcode and modifiers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from harness.ptx.targets import AnyTarget, Requirement
 from harness.ptx.text.types import TYPES, ScalarType
 
 Undefined = Callable[[list[Array], list[Array]], Array]
-"""From argument values and the masks of their undefined bits to the result's mask."""
+"""Computes the result's mask of undefined bits from the sources' values and masks."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
     """One operand of a form: its name in the scalar definition, its type, and how it may be written.
 
-    `vector`: one of the elements between braces, which are one operand of the instruction. `selector`: the kind of
-    selector it takes (see `selectors`). `negatable`: a register may be written `-a`.
+    `vector`: it is an element between braces; all such elements form one operand of the instruction. `selector`: the
+    kind of selector that it takes (see `selectors`). `negatable`: a register may be written `-a`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class OperandSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModifierGroup:
-    """A place in the spelling: the alternatives, and whether it may be left out."""
+    """A modifier's place in the spelling: the alternatives, and whether it is optional."""
 
     name: str
     choices: tuple[str, ...]
@@ -48,7 +48,7 @@ class ModifierGroup:
 
 @dataclass(eq=False)
 class Form:
-    """A declared instruction form: one row of the ISA's syntax box, with the definition behind it."""
+    """A declared instruction form: one row of the ISA's syntax box, with its definition."""
 
     pattern: str
     opcode: str
@@ -85,13 +85,13 @@ class Form:
 
     @cached_property
     def selections(self) -> dict[str, int]:
-        """Parameters that tell what is written at an operand, with what they are where nothing is."""
+        """Parameters for selectors and signs of operands, each with its value if none is written."""
         codes = {o.name + "sel": selectors.default(o.selector, o.name) for o in self.operands if o.selector}
         return codes | {o.name + "neg": 0 for o in self.operands if o.negatable}
 
     @cached_property
     def defaults(self) -> dict[str, int]:
-        """Parameters that neither operands nor modifiers set: what the row gives them, or the definition's default."""
+        """Parameters that neither operands nor modifiers set, each with the row's value or the definition's default."""
         names, values = parameters(self.function) if self.function else ((), ())
         return dict(zip(names[len(names) - len(values) :], values, strict=True)) | self.given
 
@@ -113,7 +113,7 @@ class Form:
 class Bound:
     """A form with its modifiers chosen: `chosen[i]` is the spelling at `form.groups[i]`, None if left out.
 
-    `selected` holds what was written at operands, by parameter: the codes of selectors (`asel`), 1 for `-a` (`aneg`).
+    `selected`: by parameter, the codes of written selectors (`asel`), and 1 for `-a` (`aneg`).
     """
 
     form: Form
@@ -127,12 +127,12 @@ class Bound:
 
     @cached_property
     def spelling(self) -> str:
-        """The instruction as the ISA orders it: `add.rn.ftz.f32`."""
+        """The instruction with its modifiers in the ISA's order: `add.rn.ftz.f32`."""
         return ".".join([self.form.opcode, *(c for c in self.chosen if c)])
 
     @cached_property
     def name(self) -> str:
-        """The spelling; with the operands where an earlier row is spelled alike, `min.f32 d, a, b, c`."""
+        """The spelling; with operands if an earlier row has the same spelling: `min.f32 d, a, b, c`."""
         found = find(self.form.opcode, tuple(c for c in self.chosen if c))
         if found[0].form is self.form:
             return self.spelling
@@ -140,7 +140,7 @@ class Bound:
 
     @property
     def excluded(self) -> bool:
-        """Whether the modifiers chosen cannot stand together."""
+        """Whether the chosen modifiers exclude each other."""
         have = {c for c in self.chosen if c}
         return any(have.issuperset(e) for e in self.form.excludes)
 
@@ -150,7 +150,7 @@ class Bound:
         return TYPES[f"b{kind.width}"] if spec.type.startswith("bits ") else kind
 
     def _read_as(self, spec: OperandSpec) -> ScalarType:
-        """The type as which the definition reads the operand."""
+        """The type with which the definition reads the operand."""
         return self._type(spec.type.removeprefix("bits "))
 
     def _type(self, name: str) -> ScalarType:
@@ -161,7 +161,7 @@ class Bound:
         return TYPES[chosen if chosen else name]
 
     def requirement_unmet(self, target: AnyTarget) -> Requirement | None:
-        """What the target lacks of this spelling, or None."""
+        """The requirement of this spelling that the target does not meet, or None."""
         wanted = [self.form.requires] + [self.form.needs[c] for c in self.chosen if c in self.form.needs]
         return next((r for r in wanted if not target.has(r)), None)
 
@@ -189,9 +189,9 @@ class Bound:
         return CODES[chosen or group.choices[0]]
 
     def array_function(self, result: int = 0, rounded: bool = False) -> ArrayFunction:
-        """The definition over arrays, for destination number `result` (implicit ones after the written).
+        """The definition over arrays, for destination number `result` (implicit destinations come last).
 
-        `rounded`: of an approximate form, the model that rounds to nearest.
+        `rounded`: for an approximate form, the model that rounds to nearest.
         """
         return _array_function(self, result, rounded)
 
@@ -214,11 +214,14 @@ def _array_function(bound: Bound, result: int, rounded: bool) -> ArrayFunction:
 
 
 FORMS: dict[str, list[Form]] = {}
-"""Every form by opcode, in the order of declaration."""
+"""All forms by opcode, in the order of declaration."""
 
 
 def parameters(function: Callable[..., int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """A definition's parameters, and the defaults of the last ones; hundreds are asked, so without `inspect`."""
+    """A definition's parameters, and the defaults of the last ones.
+
+    Does not use `inspect`, which is slow for hundreds of definitions.
+    """
     return function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
 
 
@@ -245,7 +248,7 @@ def _match(form: Form, plain: tuple[str, ...], types: tuple[str, ...]) -> Bound 
 
 
 _REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shiftamt"})
-"""Modifiers that ptxas takes more than once."""
+"""Modifiers that ptxas accepts more than once."""
 
 
 _FUSED = {
@@ -255,7 +258,7 @@ _FUSED = {
     "cvt": frozenset({"pack"}),
     "shf": frozenset({"l", "r"}),
 }
-"""Modifiers that ptxas reads as part of the opcode's name: nothing may stand between."""
+"""Modifiers that ptxas reads as part of the opcode's name, so they must follow it directly."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
-"""float16 and bfloat16 arithmetic, one or two values a register (ISA 9.7.4).
+"""float16 and bfloat16 arithmetic, with one or two values in a register (ISA 9.7.4).
 
 NaN results are 0x7fff. With .ftz (float16 only) subnormal operands and results are zeros of their sign; .sat clamps
-to [0, 1] with NaN as +0; .relu turns what is negative, -0 included, into +0.
+to [0, 1] with NaN as +0; .relu turns negative results, including -0, into +0.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from harness.ptx.numeric.floatbits import BF16, flush, value_of
 from harness.ptx.numeric.softfloat import add_odd, f16_from_f64, f16_value, narrow
 
 OOB_NAN = 0x7FF7
-"""The NaN, of either sign, that stands for an element outside a tensor, in both formats.
+"""The NaN (of either sign, in both formats) that marks an element outside a tensor.
 
-The ISA does not print it; an H200 gives 0 for this one alone, and only where it is a factor.
+The ISA does not state it. On an H200 only this NaN gives 0, and only as a factor.
 """
 
 
 @scalar
 def half_round(x: float, type: int, ftz: int) -> int:
-    """A float64 (exact or rounded to odd) rounded to nearest even, and flushed as `softfloat.f32_finish` does it."""
+    """A float64 (exact or rounded to odd) rounded to nearest even, and flushed as in `softfloat.f32_finish`."""
     if x != x:
         return 0x7FFF
     if type == BF16:
         return narrow(x, 8, 7, 0)
     y = narrow(x, 5, 10, 0)
     if ftz and abs(x) < 0.00006103515625:
-        # 2**-14 becomes 2**-4, so that it is rounded as if the exponent had no end.
+        # Scaling 2**-14 to 2**-4 rounds as with an unbounded exponent.
         wide = narrow(x * 1024.0, 5, 10, 0) & 0x7FFF
         y = (y & 0x8000) | (0x0400 if wide >= 0x2C00 else 0)
     return y
@@ -47,7 +47,7 @@ def _finish(x: float, type: int, ftz: int, sat: int, relu: int) -> int:
 
 @scalar
 def _clear_oob(found: int, a: int, b: int, oob: int) -> int:
-    """`found`, or +0 with .oob where a factor is the out-of-bounds NaN."""
+    """`found`, or with .oob +0 if a factor is the out-of-bounds NaN."""
     return 0 if oob and ((a & 0x7FFF) == OOB_NAN or (b & 0x7FFF) == OOB_NAN) else found
 
 
@@ -89,7 +89,7 @@ _F16_CLASHES = [".sat .relu", ".ftz .oob"]
     "fma.rnd{.relu}{.oob}.type", "d, a, b, c", section="9.7.4.4", type=".bf16", requires=80, rnd=".rn", needs=_RELU
 )
 def fma_half(a: int, b: int, c: int, type: int, relu: int, oob: int, ftz: int = 0, sat: int = 0) -> int:
-    """a * b + c, rounded once to nearest even; with .oob, +0 where a factor is the out-of-bounds NaN."""
+    """a * b + c, rounded once to nearest even; with .oob, +0 if a factor is the out-of-bounds NaN."""
     p = value_of(flush(a, type, ftz), type) * value_of(flush(b, type, ftz), type)
     found = _finish(add_odd(p, value_of(flush(c, type, ftz), type)), type, ftz, sat, relu)
     return _clear_oob(found, a, b, oob)
@@ -104,16 +104,16 @@ def fma_half(a: int, b: int, c: int, type: int, relu: int, oob: int, ftz: int = 
     needs=_RELU,
 )
 def fma_bf16_directed(a: int, b: int, c: int, rnd: int) -> int:
-    """No form of the ISA: what ptxas 12.9 and 13.4 make of it on every target works on float16 values.
+    """Not in the ISA. The code of ptxas 12.9 and 13.4 on every target computes with float16 values.
 
-    A float32 fma in the mode written, on the operands read as float16, rounded to nearest float16; .relu and .oob
-    are dropped. By reading the machine code.
+    By its machine code, it is a float32 fma with the written rounding mode on the operands read as float16, rounded to
+    the nearest float16; .relu and .oob have no effect.
     """
     x, y, z = f32_round(f16_value(a)), f32_round(f16_value(b)), f32_round(f16_value(c))
     return f16_from_f64(f32_value(fma_f32(x, y, z, rnd, 0, 0)), 0)
 
 
-# Two values a register: each half by itself.
+# Two values in a register; each half is computed separately.
 
 
 @instruction(

@@ -114,20 +114,20 @@ def mul24(a: int, b: int, mode: int, signed: int) -> int:
 
 @instruction("mad24.mode.type", "d, a, b, c", section="9.7.1.6", mode=_MODE, type=".u32 .s32")
 def mad24(a: int, b: int, c: int, mode: int, signed: int) -> int:
-    """As mul24, plus c, wrapping."""
+    """Like mul24, plus c, wrapping."""
     return product24(a, b, mode, signed) + c
 
 
 @instruction("mad24.hi.sat.s32", "d, a, b, c", section="9.7.1.6")
 def mad24_sat(a: int, b: int, c: int) -> int:
-    """As mul24.hi, plus c, clamped to the range of s32."""
+    """Like mul24.hi, plus c, clamped to the range of s32."""
     product = product24(a, b, HI, 1) & 0xFFFFFFFF
     return saturate(((product ^ 0x80000000) - 0x80000000) + c, 32, 1)
 
 
 @instruction("sad.type", "d, a, b, c", section="9.7.1.7", type=_INT)
 def sad(a: int, b: int, c: int, width: int, signed: int) -> int:
-    """c plus the distance of a and b, wrapping."""
+    """c plus |a - b|, wrapping."""
     less = a < b if signed or width < 64 else below64(a, b)
     return c + (b - a if less else a - b)
 
@@ -140,7 +140,7 @@ def magnitude(a: int) -> int:
 
 @instruction("div.type", "d, a, b", section="9.7.1.8", type=_INT)
 def div(a: int, b: int, width: int, signed: int) -> int:
-    """Quotient, rounded towards zero; the most negative value by -1 gives itself. By zero: see `by_zero`."""
+    """Quotient, rounded towards zero; the most negative value divided by -1 gives itself. By zero: see `by_zero`."""
     if b == 0:
         return by_zero(a, width, signed)
     if not signed:
@@ -151,7 +151,7 @@ def div(a: int, b: int, width: int, signed: int) -> int:
 
 @instruction("rem.type", "d, a, b", section="9.7.1.9", type=_INT)
 def rem(a: int, b: int, width: int, signed: int) -> int:
-    """What div leaves: a - (a div b) * b, of the sign of a. By zero: see `by_zero`."""
+    """Remainder of div: a - (a div b) * b, with the sign of a. By zero: see `by_zero`."""
     if b == 0:
         return by_zero(a, width, signed)
     if not signed:
@@ -162,7 +162,7 @@ def rem(a: int, b: int, width: int, signed: int) -> int:
 
 @scalar
 def by_zero(a: int, width: int, signed: int) -> int:
-    """Quotient and remainder by zero, which the ISA leaves to the machine: all ones."""
+    """Quotient and remainder by zero, which the ISA leaves unspecified: all ones."""
     return -1
 
 

@@ -21,7 +21,7 @@ _SET = "9.7.7.1 (ISA 9.4)"
 
 @scalar
 def element(x: int, i: int, type: int) -> int:
-    """Element `i` of a packed register, read as the type says."""
+    """Element `i` of a packed register, signed or unsigned according to the type."""
     bits = type & 31
     value = x >> (i * bits) & mask(bits)
     return sign_extend(value, bits) if type & 32 else value
@@ -29,7 +29,7 @@ def element(x: int, i: int, type: int) -> int:
 
 @scalar
 def placed(value: int, i: int, type: int) -> int:
-    """`value`, cut to an element, at place `i`."""
+    """`value`, truncated to an element and shifted to position `i`."""
     bits = type & 31
     return (value & mask(bits)) << (i * bits)
 
@@ -104,7 +104,7 @@ def max_packed(a: int, b: int, type: int, relu: int = 0) -> int:
 )
 @instruction("set.cmp.type", "d, a, b", section=_SET, cmp=_CMP, type=".s8x4", requires="107f", undefined="bytes")
 def set_packed(a: int, b: int, cmp: int, type: int) -> int:
-    """Compare each pair of elements: all ones in the element's place, or zeros."""
+    """Compare each pair of elements: all ones in the element, or zeros."""
     result = 0
     for i in range(32 // (type & 31)):
         x, y = element(a, i, type), element(b, i, type)

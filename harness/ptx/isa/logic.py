@@ -54,7 +54,7 @@ def by_table(a: int, b: int, c: int, table: int) -> int:
 
 @instruction("lop3.b32", "d?, a, b, c, immLut:const u32", section="9.7.8.6", undefined="logic")
 def lop3(a: int, b: int, c: int, immLut: int) -> int:
-    """Any function of three bits; of immLut the low 8 bits count."""
+    """Any function of three bits; only the low 8 bits of immLut count."""
     return by_table(a, b, c, immLut)
 
 
@@ -65,7 +65,7 @@ def lop3(a: int, b: int, c: int, immLut: int) -> int:
     bool=".or .and",
 )
 def lop3_bool(a: int, b: int, c: int, immLut: int, q: int, bool: int, result: int) -> int:
-    """As lop3; the predicate is whether the result is not 0, joined with q."""
+    """Like lop3; the predicate is (result != 0), combined with q."""
     value = by_table(a, b, c, immLut)
     if result == 0:
         return value

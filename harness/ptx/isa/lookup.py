@@ -1,4 +1,4 @@
-"""The forms that a parsed instruction can mean on a target, and words for one that means none."""
+"""The forms that a parsed instruction can mean on a target, or an error that says why there are none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.ptx.text.nodes import Instruction, Source
 def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:
     """The forms a parsed instruction can mean on `target`.
 
-    Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
+    Raises UnknownInstruction with similar names, UnsupportedOnTarget, or NotElementwise.
     """
     found = find(node.opcode, node.modifiers)
     if target is not None and any(target.older_than(NEWER[m]) for m in node.modifiers if m in NEWER):

@@ -16,11 +16,11 @@ _HINTS = {"hint": ".L2::cache_hint", "prefetch": ".L2::64B .L2::128B .L2::256B"}
 
 
 def _move(pattern: str, name: str, section: str, cops: str, ordering: str) -> None:
-    """A load or store: of 128 bits at most, and since sm_100 of 256 bits of global memory, which alone may name an
-    eviction policy of the L2.
+    """Declare a load or store: of at most 128 bits, or since sm_100 of 256 bits of global memory. Only the latter may
+    name an eviction policy of the L2.
 
-    pattern: with `{.l2}{.vec}` where those stand. ptxas (13.4) refuses a cache operator beside eviction or ordering,
-    and eviction from the L1 of what is not in global memory.
+    pattern: contains `{.l2}{.vec}` at the places of these. ptxas (13.4) refuses a cache operator together with eviction
+    or ordering, and L1 eviction outside of global memory.
     """
     pairs = [
         *product(cops.split(), _L1.split()),
@@ -70,9 +70,9 @@ _UPDATE = {
 
 
 def _update(tail: str, types: str, requires: int = 0, *, returns: bool = False, **choices: str) -> None:
-    """An atomic update as `atom` and, unless it is for what it `returns`, as `red`.
+    """Declare an atomic update as `atom` and, unless only its result matters (`returns`), as `red`.
 
-    Of a `vec` each element is an update of its own, and in global memory alone.
+    A `vec` updates each element separately, only in global memory.
     """
     vector = "vec" in choices
     place, end = (".space", ".vec.type") if vector else ("{.space}", ".type")

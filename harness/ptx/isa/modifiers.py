@@ -1,7 +1,7 @@
-"""Numbers for modifiers, as scalar definitions receive them.
+"""The codes of modifiers that scalar definitions receive.
 
-A definition's parameter named like a modifier group gets the code of the modifier written, or of the group's
-first alternative when it was left out; a parameter named like a flag (`ftz`) gets 0 or 1.
+A parameter with the name of a modifier group gets the code of the written modifier, or of the group's first alternative
+if none was written. A parameter with the name of a flag (`ftz`) gets 0 or 1.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ CODES: dict[str, int] = {
     **{name: narrow.code for narrow in NARROW if narrow.code is not None for name in narrow.types},
     "finite": 0, "infinite": 1, "number": 2, "notanumber": 3, "normal": 4, "subnormal": 5,
 }  # fmt: skip
-"""Modifier to code. Add a row for a new modifier; codes need only differ within one group."""
+"""The code of each modifier. Add a row for a new modifier; codes must differ only within one group."""
 
 VECTORS = frozenset({"v2", "v4", "v8"})
-"""Vector sizes; their order against types matters as that of types does."""
+"""Vector sizes. As for types, their order in the spelling matters."""
 
 _IGNORED = (
     frozenset({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}),
@@ -51,7 +51,7 @@ _IGNORED = (
     | {"interleave_layout", "rank", "swizzle_atomicity", "swizzle_mode"},
 )
 NEWER = {"assume_large": 90}
-"""Modifiers that are none for the assembler of targets below a number."""
+"""Modifiers that the assembler for targets below a number does not have."""
 _NO_NUMBERS = frozenset({"pred", "texref", "samplerref", "surfref"})
 _WITH_FLOATS = frozenset(
     {"abs", "add", "cos", "cvt", "ex2", "fma", "lg2", "max", "min", "mul", "neg", "rcp", "rsqrt", "set", "setp", "sin"}
@@ -60,10 +60,10 @@ _WITH_FLOATS = frozenset(
 
 
 def heeded(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
-    """The modifiers without those that ptxas (12.9, 13.4) takes and ignores; the code is the same without them.
+    """The modifiers without those that ptxas (12.9, 13.4) accepts and ignores: the code is the same without them.
 
-    Those are one of each group that some other instruction has (classes of testp, fields of a tensor map), and types
-    of no number on instructions that may have float operands, but for products of integers.
+    Ignored are one modifier of each group that some other instruction has (classes of testp, fields of a tensor map),
+    and types that are no numbers on instructions that may have float operands, except products of integers.
     """
     for group in _IGNORED[opcode == "testp" : 3 if opcode == "tensormap" else None]:
         if sum(m in group for m in modifiers) == 1:

@@ -1,4 +1,4 @@
-"""Moves, branches and what has no effect on values (ISA 9.7.9 data movement, 9.7.12 control flow)."""
+"""Moves, branches, and instructions without effect on values (ISA 9.7.9 data movement, 9.7.12 control flow)."""
 
 from __future__ import annotations
 

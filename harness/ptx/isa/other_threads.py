@@ -1,6 +1,6 @@
-"""What has no meaning for one element alone: declared so that snippets refuse it in words.
+"""Instructions without a meaning for a single element, declared so that asm blocks refuse them with a clear message.
 
-These patterns only name instructions; those that the kernel machine runs are declared in modules of their own.
+These patterns only name instructions; other modules declare those that the kernel machine runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a form is declared: the decorator `instruction`, and `operation` and `refuse` for what has no definition.
+"""Declare forms: the decorator `instruction`, and `operation` and `refuse` for instructions without a definition.
 
 See the package's docstring for how to add an instruction.
 """
@@ -76,10 +76,10 @@ def instruction(
     braces: str = "",
     **choices: str,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Declare a form and the scalar definition under it; see `harness.ptx.isa` for the whole story.
+    """Declare a form with the decorated function as its scalar definition; see the docstring of `harness.ptx.isa`.
 
-    Stacked decorators declare several forms of one definition. Raises ValueError when the definition's
-    parameters do not fit the operands and modifiers.
+    Stacked decorators declare several forms with one definition. Raises ValueError if the definition's parameters do
+    not match the operands and modifiers.
     """
 
     def declare(function: Callable[..., int]) -> Callable[..., int]:
@@ -144,10 +144,10 @@ def operation(
     excludes: Iterable[str] = (),
     **choices: str,
 ) -> Form:
-    """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
+    """Declare an instruction that the machine itself executes (moves of vectors, branches, memory).
 
-    `name` is its handler in the machine, which looks at the operands as it likes or has those that are declared
-    checked; see `refuse` for what means nothing for one element alone.
+    `name`: its binder and runner. The binder checks the operands itself, or has the declared ones checked. For
+    instructions without a meaning for a single element see `refuse`.
     """
     opcode, groups = _groups(pattern, choices)
     form = Form(
@@ -173,16 +173,16 @@ def operation(
 
 
 REFUSED: dict[str, str] = {}
-"""Opcodes that a snippet cannot use, and what they are."""
+"""Opcodes that an asm block cannot use, each with a description for the message."""
 
 
 def refuse(opcode: str, what: str) -> None:
-    """Say that all of an opcode's forms mean nothing for one element alone; `what` it is, for the message."""
+    """Declare that no form of an opcode has a meaning for a single element; `what`: a description for the message."""
     REFUSED[opcode] = what
 
 
 def _display(pattern: str, choices: dict[str, str]) -> str:
-    """The pattern for messages, small groups spelled out."""
+    """The pattern for messages, with the alternatives of small groups."""
     text = pattern
     for name, value in choices.items():
         names = value.split()

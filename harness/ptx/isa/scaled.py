@@ -1,7 +1,7 @@
 """Products of block-scaled matrices by a warp's tensor cores: MXFP8, 6 and 4 and NVFP4 (ISA 9.7.14.3, 9.7.14.5.14).
 
-`harness.ptx.kernel.scaled` runs them, and `sparsescaled` beside it those of a sparse matrix (9.7.14.6.3). ptxas (13.4)
-takes scales of ue8m0 for sixteen elements too, which the ISA's table does not have.
+`harness.ptx.kernel.scaled` runs them; `harness.ptx.kernel.sparsescaled` runs those of a sparse matrix (9.7.14.6.3).
+ptxas (13.4) also accepts ue8m0 scales for sixteen elements, which are not in the ISA's table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Selectors that video instructions write behind an operand: `r1.b3`, `r2.h10` (ISA 9.7.18).
+"""Selectors of video instructions, written after an operand: `r1.b3`, `r2.h10` (ISA 9.7.18).
 
 A form declares the kind of selector that an operand takes (`a.part`); its definition receives the code here as the
 parameter `asel`.
@@ -18,14 +18,14 @@ def _mask(digits: str) -> int:
 SELECTORS: dict[str, dict[str, int]] = {
     # A byte or half of a word: its first bit, and 256 times its size.
     "part": {f"b{i}": 8 << 8 | 8 * i for i in range(4)} | {f"h{i}": 16 << 8 | 16 * i for i in range(2)},
-    # Halves or bytes of b:a, the element's number counted from the right as the digit's.
+    # Halves or bytes of b:a; both elements and digits are counted from the right.
     "pair": {f"h{x}{y}": x << 4 | y for x, y in product(range(4), repeat=2)},
     "quad": {"b" + "".join(d): int("".join(d), 16) for d in product("01234567", repeat=4)},
     # Which elements of the destination are written, one bit each.
     "halves": {f"h{d}": _mask(d) for d in ("0", "1", "10")},
     "bytes": {"b" + "".join(d): _mask("".join(d)) for n in range(1, 5) for d in combinations("3210", n)},
 }
-"""Kind of selector, spelling, code."""
+"""By kind of selector and spelling, the code."""
 
 _DEFAULTS = {
     "part": (_WORD, _WORD),
@@ -37,12 +37,12 @@ _DEFAULTS = {
 
 
 def default(kind: str, operand: str) -> int:
-    """The code where no selector is written; that of operand `b` differs for pairs and quads."""
+    """The code if no selector is written; for pairs and quads that of operand `b` differs."""
     return _DEFAULTS[kind][operand == "b"]
 
 
 def spellings(kind: str) -> str:
-    """What may be written, for messages."""
+    """The valid spellings, for messages."""
     if kind == "quad":
         return ".b followed by four digits from 0 to 7"
     return " ".join(f".{s}" for s in SELECTORS[kind])

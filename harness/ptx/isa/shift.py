@@ -13,7 +13,8 @@ _BITS = ".b16 .b32 .b64"
     "shf.dir.mode.b32", "d, a, b, c:u32", section="9.7.8.7", dir=".l .r", mode=".wrap .clamp", undefined="moves a b"
 )
 def shf(a: int, b: int, c: int, dir: int, mode: int) -> int:
-    """The upper (.l) or lower (.r) word of b:a shifted by c, which is at most 32 (.clamp) or modulo 32 (.wrap)."""
+    """The upper (.l) or lower (.r) word of b:a shifted by c, where c is clamped to 32 (.clamp) or taken modulo 32
+    (.wrap)."""
     amount = min(c, 32) if mode == CLAMP else c & 31
     pair = shl64(b, 32) | a
     return shr64(shl64(pair, amount), 32) if dir == LEFT else shr64(pair, amount)
@@ -47,7 +48,7 @@ def picked(a: int, b: int, place: int) -> int:
 
 @instruction("prmt.b32", "d, a, b, c", section="9.7.9.7", undefined="moves a b")
 def prmt(a: int, b: int, c: int) -> int:
-    """Four bytes picked from b:a: each selector digit names a byte, its top bit spreads that byte's sign."""
+    """Four bytes of b:a. Each selector digit names a byte; its top bit replicates that byte's sign instead."""
     result = 0
     for i in range(4):
         selector = c >> (4 * i)
@@ -62,7 +63,7 @@ def prmt(a: int, b: int, c: int) -> int:
     "prmt.b32.mode", "d, a, b, c", section="9.7.9.7", mode=".f4e .b4e .rc8 .ecl .ecr .rc16", undefined="moves a b"
 )
 def prmt_mode(a: int, b: int, c: int, mode: int) -> int:
-    """Four bytes of b:a in a pattern that the low two bits of c place.
+    """Four bytes of b:a in a pattern that starts at the byte in the low two bits of c.
 
     .f4e forwards from byte c, .b4e backwards from it, .rc8 byte c four times, .rc16 half c (modulo 2) twice,
     .ecl and .ecr bytes 0 to 3 with those below or above c replaced by it.

@@ -1,4 +1,4 @@
-"""Products of a sparse matrix by a dense one, by a warp's tensor cores (ISA 9.7.14.6).
+"""Products of a sparse matrix and a dense one on a warp's tensor cores (ISA 9.7.14.6).
 
 Half of a's elements are zero and not stored; a metadata operand says which. A form of mma.sp is a row of `ROWS`;
 `harness.ptx.kernel.sparse` runs them all.
@@ -18,7 +18,7 @@ _BYTES, _NIBBLES = ".u8 .s8", ".u4 .s4"
 
 @dataclass(frozen=True)
 class SparseRow:
-    """Forms of mma.sp: shapes, types of d (and c), of a, and of b where it is free to differ, and what they need."""
+    """Forms of mma.sp: shapes, types of d (and c) and a, the type of b if it may differ from a's, and requirements."""
 
     shapes: str
     d: str

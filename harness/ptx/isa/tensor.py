@@ -1,4 +1,4 @@
-"""Products of small matrices by a warp's tensor cores, and moves of their fragments (ISA 9.7.14.5).
+"""Products of small matrices on a warp's tensor cores, and moves of their fragments (ISA 9.7.14.5).
 
 A form of mma is a row of `ROWS`; `harness.ptx.kernel.tensor` runs them all, with `harness.ptx.numeric.tensorcore`.
 """
@@ -13,7 +13,7 @@ from harness.ptx.targets import Requirement
 
 @dataclass(frozen=True)
 class Row:
-    """Forms of mma: shapes, types of d, a, b and c, and what they need. `tail`: what stands behind the types."""
+    """Forms of mma: shapes, types of d, a, b and c, and requirements. `tail`: modifiers after the types."""
 
     shapes: str
     d: str
@@ -29,7 +29,7 @@ class Row:
 _F8, _F8F6F4 = ".e4m3 .e5m2", ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"
 _SAT = "{.satfinite}"
 
-# Forms that must have the same type twice (a and b of f16, c and d of f16) are rows of their own.
+# Forms in which two types must be equal (a and b of f16, c and d of f16) have their own rows.
 ROWS = (
     Row("m8n8k4", ".f16", ".f16", c=".f16", requires=70, layouts=".alayout.blayout"),
     Row("m8n8k4", ".f32", ".f16", c=".f16 .f32", requires=70, layouts=".alayout.blayout"),
@@ -66,7 +66,7 @@ def _declare(row: Row) -> None:
     choices |= {"btype": row.b or row.a, "ctype": row.c or row.d}
     if row.tail == "{.rnd}":
         choices["rnd"] = ".rn .rz .rm .rp"
-    # PTX writes .rnd and .satfinite before the types' end; the order of modifiers that are no types is free.
+    # The ISA puts .rnd and .satfinite between the types; the order of modifiers that are no types is free.
     operation(
         f"mma.sync.aligned.shape{row.layouts}{row.kind}{row.tail}.dtype.atype.btype.ctype",
         "mma",

@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
 An instruction is a row of `ROWS`. Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`).
-The reducing load (`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
+The reducing load (`ld.red`) and `.ashift` are declared, and refused with a message when a kernel is loaded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Scalar video instructions (ISA 9.7.18.1): on a byte, a half or the whole of each source.
 
-Each extends the selected parts, computes, clamps with .sat, and joins the result with c: by a secondary operation, or
-by putting it into the part of c that the destination's selector names.
+Each extends the selected parts, computes, clamps with .sat, and combines the result with c: by a secondary operation,
+or by replacing the part of c that the destination's selector names.
 
-In the ISA's text intermediate values are exact, and .sat clamps to the destination's type and size. From sm_75 on no
-GPU has these instructions: ptxas writes sequences on pairs of 32-bit registers, which depart from the text where values
-leave 32 bits, alike on every target. The definitions give what these sequences give, as read in the machine code
-of ptxas 12.9 and as an H200 computes it. ptxas 13.4 repairs one departure, that of `merged`.
+By the ISA intermediate values are exact, and .sat clamps to the destination's type and size. From sm_75 on no GPU has
+these instructions: ptxas writes sequences on pairs of 32-bit registers, which differ from the ISA for values beyond 32
+bits, in the same way on every target. The definitions follow these sequences, as read from the machine code of ptxas
+12.9 and measured on an H200. ptxas 13.4 corrects one difference, that of `merged`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def part(x: int, sel: int, signed: int) -> int:
 
 @scalar
 def clamped(value: int, dsel: int, signed: int) -> int:
-    """`.sat`: a whole u32 is clamped at zero only, and wraps above; a byte or half takes what is negative for huge."""
+    """`.sat`: a whole u32 is clamped only at zero, and wraps above; for a byte or half a negative value counts as
+    huge."""
     bits = dsel >> 8
     if bits == 32:
         return saturate(value, 32, 1) if signed else max(value, 0)
@@ -50,11 +51,11 @@ def clamped(value: int, dsel: int, signed: int) -> int:
 
 @scalar
 def joined(value: int, c: int, op2: int, dsel: int, dsigned: int) -> int:
-    """The secondary operation with c, or the merge into it, or neither."""
+    """The result combined with c: by the secondary operation, by a merge, or not at all."""
     if op2 == ADD:
         return value + c
     if op2 != _NONE:
-        # 64 bits are compared, as signed or unsigned as the destination: below zero is above every u32.
+        # The comparison has 64 bits and the destination's signedness: a negative value is above every u32.
         below = value < c if dsigned else below64(value, c)
         return value if below == (op2 == MIN) else c
     return value if dsel == _WORD else merged(value, c, dsel)
@@ -62,9 +63,9 @@ def joined(value: int, c: int, op2: int, dsel: int, dsigned: int) -> int:
 
 @scalar
 def merged(value: int, c: int, dsel: int) -> int:
-    """c with the selected part replaced: by the value's low bits, but .h1 by bits 16 to 31 where they stand.
+    """c with the selected part replaced by the value's low bits, except .h1, which is replaced by bits 16 to 31.
 
-    The ISA has the low half there too, and so has ptxas 13.4; ptxas 12.9 permutes the wrong bytes.
+    The ISA and ptxas 13.4 use the low half there too; ptxas 12.9 permutes the wrong bytes.
     """
     field = mask(dsel >> 8) << (dsel & 0xFF)
     moved = value if dsel == _UPPER_HALF else value << (dsel & 0xFF)
@@ -72,21 +73,21 @@ def merged(value: int, c: int, dsel: int) -> int:
 
 
 def _declare(function: Callable[..., int], pattern: str, b: str, d: str, c: str, **groups: str) -> None:
-    """The three rows of an instruction: alone, with a secondary operation, and merging into c."""
+    """Declare the three rows of an instruction: without c, with a secondary operation, and merging into c."""
     row: Declare = partial(_instruction, section="9.7.18.1", atype=_TYPE, **groups)
     row(pattern, f"d:{d}, a.part:atype, b.part:{b}")(function)
     row(f"{pattern}.op2", f"d:{d}, a.part:atype, b.part:{b}, c:{c}", op2=".add .min .max")(function)
     row(pattern, f"d.part:{d}, a.part:atype, b.part:{b}, c:{c}")(function)
 
 
-# The parameters after b that a row lacks have their defaults: no c, the whole word, no secondary operation.
+# Parameters after b that a row does not have keep their defaults: no c, the whole word, no secondary operation.
 
 
 def vadd(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Sum of the selected parts; cut to 32 bits with a sign before a secondary operation."""
+    """Sum of the selected parts; truncated to signed 32 bits before a secondary operation."""
     value = part(a, asel, asigned) + part(b, bsel, bsigned)
     value = clamped(value, dsel, dsigned) if sat else value
     return joined(sign_extend(value, 32), c, op2, dsel, dsigned)
@@ -96,7 +97,7 @@ def vsub(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Difference of the selected parts; cut as in `vadd`."""
+    """Difference of the selected parts; truncated as in `vadd`."""
     value = part(a, asel, asigned) - part(b, bsel, bsigned)
     value = clamped(value, dsel, dsigned) if sat else value
     return joined(sign_extend(value, 32), c, op2, dsel, dsigned)
@@ -106,7 +107,7 @@ def vabsdiff(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Distance of the selected parts."""
+    """Absolute difference of the selected parts."""
     value = abs(part(a, asel, asigned) - part(b, bsel, bsigned))
     value = clamped(value, dsel, dsigned) if sat else value
     return joined(value, c, op2, dsel, dsigned)
@@ -140,7 +141,7 @@ for _function in _ARITHMETIC:
 
 @scalar
 def amount(b: int, bsel: int, mode: int) -> int:
-    """How far vshl and vshr shift: at most 32 (.clamp) or modulo 32 (.wrap)."""
+    """The shift amount of vshl and vshr: clamped to 32 (.clamp) or modulo 32 (.wrap)."""
     wanted = part(b, bsel, 0)
     return min(wanted, 32) if mode == CLAMP else wanted & 31
 
@@ -149,7 +150,8 @@ def vshl(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, mode: int = 0,
     op2: int = _NONE, asigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """The selected part, shifted left; with .sat cut to 34 bits with a sign, and then clamped to 32, not to a part."""
+    """The selected part, shifted left; with .sat truncated to signed 34 bits, and then clamped to 32 bits (not to a
+    part)."""
     value = shl64(part(a, asel, asigned), amount(b, bsel, mode))
     if sat:
         value = sign_extend(saturate(sign_extend(value, 34), 32, dsigned), 32)
@@ -176,7 +178,7 @@ def vset(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, cmp: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Whether the selected parts compare so: 1 or 0. In a secondary .min or .max, c is signed if a is."""
+    """The comparison of the selected parts: 1 or 0. In a secondary .min or .max, c is signed if a is."""
     x, y = part(a, asel, asigned), part(b, bsel, bsigned)
     return joined(1 if ordered(cmp, x < y, x == y) else 0, c, op2, dsel, asigned)
 
@@ -188,11 +190,11 @@ def vmad(
     a: int, b: int, c: int, asel: int, bsel: int, aneg: int, bneg: int, cneg: int, po: int, sat: int, scale: int,
     asigned: int, bsigned: int,
 ) -> int:  # fmt: skip
-    """Product plus c, either negated, or both and one more (.po); shifted right, clamped with .sat.
+    """Product plus c, with one of them negated or one added (.po); shifted right, clamped with .sat.
 
     Factors and c are read as signed 32 bits whatever their types, and 64 bits are kept. If a and b are unsigned and
-    nothing is negated, these count as unsigned when shifted and as u32 with .sat; a negative sum clamps to 0 only if
-    the shift has left it negative.
+    nothing is negated, the 64 bits are shifted as unsigned and clamped as u32 with .sat; a negative sum clamps to 0
+    only if it is still negative after the shift.
     """
     product = sign_extend(part(a, asel, asigned), 32) * sign_extend(part(b, bsel, bsigned), 32)
     addend = sign_extend(c, 32)

@@ -1,10 +1,10 @@
 """Video instructions on two halves or four bytes at once (ISA 9.7.18.2).
 
-The elements of both sources are picked from the pool b:a. Without .add the results replace the elements of c that the
-destination's mask names; with it they are added to the whole of c.
+Selectors choose the elements of both sources from b:a. Without .add the results replace the elements of c in the
+destination's mask; with .add they are added to the whole of c.
 
-These follow the pseudocode of the ISA, and an H200 agrees (ptxas 12.9) on every input tried. (Of vset2 and vset4 the
-text says that other elements come from b.)
+The definitions follow the pseudocode of the ISA; an H200 agrees (ptxas 12.9) on every input tried. (The text on vset2
+and vset4 says that other elements come from b.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CMP = ".eq .ne .lt .le .gt .ge"
 
 @scalar
 def element(a: int, b: int, sel: int, i: int, bits: int, signed: int) -> int:
-    """Element `i` of a source: the one that digit `i` of the selector names in b:a."""
+    """Element `i` of a source: the element of b:a that digit `i` of the selector names."""
     pool = shl64(b, 32) | (a & 0xFFFFFFFF)
     value = shr64(pool, bits * (sel >> (4 * i) & 15)) & mask(bits)
     return sign_extend(value, bits) if signed else value
@@ -35,7 +35,7 @@ def element(a: int, b: int, sel: int, i: int, bits: int, signed: int) -> int:
 
 @scalar
 def joined(total: int, value: int, i: int, bits: int, dsel: int, add: int) -> int:
-    """`total`, which begins as c, with the result of element `i` added or put in place, if the mask names it."""
+    """`total` (initially c) with the result of element `i` added or inserted, if the mask contains i."""
     if not dsel >> i & 1:
         return total
     if add:
@@ -45,7 +45,7 @@ def joined(total: int, value: int, i: int, bits: int, dsel: int, add: int) -> in
 
 
 def _declare(function: Callable[..., int], pattern: str, c: str, sat: bool, **groups: str) -> None:
-    """The rows of an instruction: merging and adding, for halves (`pattern` with 2) and bytes (with 4)."""
+    """Declare the rows of an instruction: merging and adding, for halves (`pattern` with 2) and bytes (with 4)."""
     for count, kind, sel in ((2, "halves", "pair"), (4, "bytes", "quad")):
         operands = f"d.{kind}:{c}, a.{sel}:atype, b.{sel}:btype, c:{c}"
         opcode, _, rest = pattern.partition(".")
@@ -84,7 +84,7 @@ def vavrg(
     a: int, b: int, c: int, bits: int, asel: int, bsel: int, dsel: int, asigned: int, bsigned: int, dsigned: int,
     sat: int = 0, add: int = 0,
 ) -> int:  # fmt: skip
-    """Means of the elements, halves rounded away from zero."""
+    """Averages of the elements, with ties rounded away from zero."""
     total = c
     for i in range(32 // bits):
         value = element(a, b, asel, i, bits, asigned) + element(a, b, bsel, i, bits, bsigned)
@@ -97,7 +97,7 @@ def vabsdiff(
     a: int, b: int, c: int, bits: int, asel: int, bsel: int, dsel: int, asigned: int, bsigned: int, dsigned: int,
     sat: int = 0, add: int = 0,
 ) -> int:  # fmt: skip
-    """Distances of the elements."""
+    """Absolute differences of the elements."""
     total = c
     for i in range(32 // bits):
         value = abs(element(a, b, asel, i, bits, asigned) - element(a, b, bsel, i, bits, bsigned))
@@ -137,7 +137,7 @@ def vset(
     a: int, b: int, c: int, bits: int, asel: int, bsel: int, dsel: int, cmp: int, asigned: int, bsigned: int,
     add: int = 0,
 ) -> int:  # fmt: skip
-    """Whether each pair of elements compares so: 1 or 0."""
+    """The comparison of each pair of elements: 1 or 0."""
     total = c
     for i in range(32 // bits):
         x, y = element(a, b, asel, i, bits, asigned), element(a, b, bsel, i, bits, bsigned)

@@ -1,8 +1,8 @@
-"""Products of matrices by the four warps of a warpgroup, asynchronously (ISA 9.7.15).
+"""Asynchronous products of matrices on the four warps of a warpgroup (ISA 9.7.15).
 
 A form of wgmma is a row of `ROWS`; `harness.ptx.kernel.warpgroup` runs them all, with
-`harness.ptx.numeric.tensorcore`. All have 64 rows; ptxas (12.9, 13.4) takes every eighth number of columns, of integers
-and single bits fewer. Those with a sparse matrix a are rows of `SPARSE_ROWS`, with k as its dense form has it;
+`harness.ptx.numeric.tensorcore`. All have 64 rows. ptxas (12.9, 13.4) accepts every multiple of 8 columns, for integers
+and single bits fewer. Forms with a sparse matrix a are rows of `SPARSE_ROWS`, with the k of the dense form;
 `harness.ptx.kernel.sparsegroup` runs these.
 """
 
@@ -19,9 +19,9 @@ _F8 = ".e4m3 .e5m2"
 
 @dataclass(frozen=True)
 class GroupRow:
-    """Forms of wgmma: k, types of d, a and b (b's alone where they are free to differ), and the numbers of columns.
+    """Forms of wgmma: k, types of d, a and b (b's only if it may differ), and the numbers of columns.
 
-    `before`, `behind`: what stands before and behind the types.
+    `before`, `behind`: the modifiers before and after the types.
     """
 
     k: int

@@ -1,1 +1,1 @@
-"""Whole kernels: modules, grids, memory, calls, warps."""
+"""Run whole kernels: modules, grids, memory, calls, warps."""

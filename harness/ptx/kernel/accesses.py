@@ -1,4 +1,4 @@
-"""How loads, stores and their kin are bound and executed."""
+"""Bind and execute loads, stores, atomics and address conversions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Ve
 from harness.ptx.text.types import TYPES
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "param": 0}
-"""Where variables appear among generic addresses. Those in constant memory have none without `cvta.const`."""
+"""The base of each space among generic addresses. Variables in constant memory have a generic address only through
+`cvta.const`."""
 
 
 def address(builder: KernelBuilder, node: Operand, space: str, *, parameters: bool = False) -> tuple[ReadSlot, int]:
-    """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement.
+    """Bind `[base+displacement]`: a ReadSlot for the base (a constant for a variable) and the displacement.
 
-    parameters: whether a kernel's parameter may be named, as tensor maps are.
+    parameters: whether the base may be a kernel parameter, as for tensor maps.
     """
     if not isinstance(node, Address):
         raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
@@ -46,7 +47,10 @@ def address(builder: KernelBuilder, node: Operand, space: str, *, parameters: bo
 
 
 def _in_space(builder: KernelBuilder, name: Name, variable: ReadSlot, space: str, parameters: bool) -> ReadSlot:
-    """The address of a variable for an access to `space` (""; generic). Raises OperandError where it lies elsewhere."""
+    """The address of a variable for an access to `space` ("": generic).
+
+    Raises OperandError if it lies in another space.
+    """
     declared = builder.scope.variable(name.text)
     own = declared.space if declared is not None else "param"
     fits = own == space if space else own in _WINDOWS
@@ -105,14 +109,14 @@ def _hints(bound: Bound) -> int:
 
 
 def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
-    """`{ %r1 }` also stands for the register alone, as Triton writes it."""
+    """The elements of a vector operand; `{ %r1 }` means the register, as Triton writes it."""
     if count == 1:
         return list(node.elements) if isinstance(node, Vector) and len(node.elements) == 1 else [node]
     return builder.elements(node, count)
 
 
 def _refuse_unlike(builder: KernelBuilder, parts: Sequence[Operand]) -> None:
-    """Raise OperandError where the registers of a vector have several sizes."""
+    """Raise OperandError if the registers of a vector differ in size."""
     names = [p for p in parts if isinstance(p, Name) and not is_special(p)]
     if len(parts) > 1 and len({builder.resolve(n).type.width for n in names}) > 1:
         raise builder.error(OperandError, "the registers of a vector have different sizes", names[0].offset)
@@ -159,7 +163,7 @@ def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 @runs("ldu")
 def _run_ldu(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """A load for which a warp's threads have to agree on the address (ISA 9.7.9.10)."""
+    """ldu, for which all threads of a warp must give the same address (ISA 9.7.9.10)."""
     lanes = frame.locate(step, step.sources[0], step.detail, active)[0]
     addresses = np.zeros(frame.lanes, UNSIGNED[64])
     addresses[lanes] = np.broadcast_to(frame.read(step.sources[0])[0], frame.lanes)[lanes]
@@ -246,9 +250,9 @@ def update_of(bound: Bound) -> Callable[..., int]:
             return function(*patterns) & ones
 
         return integer
-    # The ISA: f32 addition on global memory flushes subnormals, on shared memory it does not; hardware of today
-    # keeps them in both cases for red and atom with .noftz types (f16, bf16). Of the smaller and larger of two halves,
-    # which only vectors have, the ISA says no more than the names; they are taken for those of min and max.
+    # ISA: f32 addition flushes subnormals on global memory, but not on shared memory. Current hardware keeps them in
+    # both for red and atom with .noftz types (f16, bf16). For min and max of halves, which only vectors have, the ISA
+    # gives no more than the names; here they are those of the instructions min and max.
     modifiers = ("rn", kind.name) if op == "add" else (kind.name,)
     return find(op, modifiers)[0].array_function().one
 
@@ -368,7 +372,7 @@ def _bind_cp_async(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
 
 
 def _source_size(builder: KernelBuilder, node: Operand) -> ReadSlot:
-    """The bytes to copy, or a predicate that says to copy none."""
+    """The number of bytes to copy, or a predicate that is true to copy none."""
     if isinstance(node, Name) and builder.address_of(node) is None and builder.resolve(node).type.kind == "pred":
         return builder.read(node, TYPES["pred"], False, "ignore-src of cp.async")
     return builder.read(node, TYPES["u32"], False, "source size of cp.async")

@@ -1,6 +1,6 @@
-"""Which instruction of inline asm left the bits undefined that a kernel stores, found by running its blocks again.
+"""Find the instruction of inline asm that left the bits undefined which a kernel stores, by running its blocks again.
 
-The store stands in Triton's code, or in the harness's own; its author can do nothing about it.
+The store itself is in code that Triton or the harness generated, which the author of the asm cannot change.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from harness.ptx.text.llvmtext import in_asm
 
 
 class _Origins:
-    """Observes one thread: for each register with undefined bits, the instruction that first had them.
+    """Observes one thread and records, for each register with undefined bits, the instruction that introduced them.
 
-    That is the one whose sources are defined and whose result is not, as a predicate that is false leaves it, or the
-    one that reads a register which nobody wrote. doubtful: the registers with undefined bits that the step reads.
+    This is an instruction with defined sources and an undefined result (as after a false predicate), or one that reads
+    a register never written. doubtful: the registers with undefined bits that the current step reads.
     """
 
     def __init__(self, lane: int) -> None:
@@ -29,12 +29,12 @@ class _Origins:
         self._of: dict[int, Step] = {}
 
     def enter(self, frame: Frame, step: Step) -> None:
-        """Note which sources have undefined bits."""
+        """Record which sources have undefined bits."""
         slots = [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
         self.doubtful = [s for s in slots if self._undefined(frame, s)]
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """Note where the result's undefined bits come from."""
+        """Record where the result's undefined bits come from."""
         for written in step.destinations:
             if written.slot < 0:
                 continue
@@ -45,7 +45,7 @@ class _Origins:
 
     @property
     def blamed(self) -> Step | None:
-        """Where the undefined bits that the last step reads come from."""
+        """The step that introduced the undefined bits which the last step reads."""
         return next((self._of[s] for s in self.doubtful if s in self._of), None)
 
     def _undefined(self, frame: Frame, slot: int) -> bool:
@@ -56,9 +56,9 @@ class _Origins:
 
 
 def at_the_asm(error: UndefinedBits, grid: KernelGrid, first: int, blocks: int) -> UndefinedBits:
-    """The error at the asm's instruction that its bits come from; as it is where they come from elsewhere.
+    """The error, moved to the instruction of asm that introduced the bits; unchanged if other code introduced them.
 
-    first, blocks: the blocks that ran together. A kernel that prints does not run again.
+    first, blocks: the first of the blocks that ran together, and their number. A kernel that prints is not run again.
     """
     steps = grid.program.steps
     if error.lane is None or not any(in_asm(grid.program.source, s.node.offset) for s in steps):
@@ -79,6 +79,6 @@ def at_the_asm(error: UndefinedBits, grid: KernelGrid, first: int, blocks: int) 
                 f"{error.reached} at line {error.line}; this instruction leaves them undefined, or reads a register "
                 "that holds nothing, as elements that fill up a pack do",
             )
-    except PtxError:  # what other threads stored meanwhile lets it end in another way
+    except PtxError:  # memory has changed since, so the second run may fail differently
         pass
     return error

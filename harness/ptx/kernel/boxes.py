@@ -1,4 +1,4 @@
-"""How tensor maps are changed, and bulk copies of boxes bound and executed (ISA 9.7.9.25 to 9.7.9.28)."""
+"""Bind and execute bulk copies of boxes and changes of tensor maps (ISA 9.7.9.25 to 9.7.9.28)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _bind_copy(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("tensormap_copy")
 def _run_copy(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """A warp copies one map: its first thread does."""
+    """Copy one map for a warp; its first thread's addresses count."""
     warps, _ = active_warps(frame, step, active)
     first = warps * 32
     to, what = step.detail
@@ -161,9 +161,9 @@ def _bind_store(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step
 def _boxes(
     frame: KernelFrame, step: Step, lanes: Array, at: int, end: int | None = None
 ) -> list[tuple[int, TensorMap, list[int], int]]:
-    """Of each lane: its number, the map, the corner, and the address in shared memory.
+    """For each lane: its number, the map, the box's corner, and the address in shared memory.
 
-    at: which source is the map. end: which is the first behind the coordinates.
+    at: the index of the source that is the map. end: the index of the first source after the coordinates.
     """
     here = _numbers(frame, step, step.sources[0], lanes, "an address") + step.detail[0]
     maps = _numbers(frame, step, step.sources[at], lanes, "an address") + step.detail[1]
@@ -195,7 +195,7 @@ def _run_load(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:
-    """The mask of a multicast, the last source, in each lane. Raises ExecutionError where it names no block."""
+    """The multicast mask (the last source) of each lane. Raises ExecutionError if a mask names no block."""
     masks = [int(m) for m in _numbers(frame, step, step.sources[-1], lanes, "the mask of a multicast")]
     if 0 in masks:
         text = f"{frame.who(int(lanes[masks.index(0)]))} copies to the blocks of mask 0x0, which names none"
@@ -238,6 +238,6 @@ def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 @binds("proxy_nothing")
 def _bind_proxy_nothing(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """Fences whose absence the emulator does not see: maps and barriers are known to all at once."""
+    """Bind fences that have no effect here: changes of maps and barriers are visible to all threads at once."""
     expect(builder, node, 0, 2)
     return Step("nothing", node, bound)

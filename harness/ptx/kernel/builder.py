@@ -1,7 +1,7 @@
-"""From a module to the program of one of its kernels: variables in memory, parameters, and functions that it calls.
+"""Build the program of one kernel of a module: variables in memory, parameters, and functions that it calls.
 
-The body of a function that is called is put in the place of the call. PTX passes arguments through variables in .param
-memory; a register stands for each byte range that is stored, and a load takes it, a part of it, or several.
+The body of a called function replaces the call. PTX passes arguments through variables in .param memory; a register
+replaces each byte range that is stored. A load reads this register, a part of it, or several registers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, 
 from harness.ptx.text.types import TYPES
 
 END = "\x02end"
-"""The label behind an inlined body; no PTX text can spell it."""
+"""The label after an inlined body; no PTX text can contain it."""
 
 
 def called(node: Instruction) -> Name | None:
-    """The name that a call goes to; None for a call through a register."""
+    """The name of the called function; None for a call through a register."""
     return next((o for o in node.operands if isinstance(o, Name)), None)
 
 
 def passed_names(node: Instruction) -> list[list[Name]]:
-    """What a call passes: the results and the arguments, each a list of names."""
+    """The names that a call passes: the list of results and the list of arguments."""
     if called(node) is None:
         return [[], []]
     at = next(i for i, o in enumerate(node.operands) if isinstance(o, Name))
@@ -52,7 +52,7 @@ class PassedPart:
 
 
 class KernelBuilder(Builder):
-    """A builder that knows variables in memory, kernel parameters, and the functions that a kernel calls.
+    """A builder for kernels, with variables in memory, parameters, and calls of functions.
 
     `passed`: the registers that stand for .param variables, by declaration, offset and width; `stored`: those of them
     that are written; `calling`: the functions
@@ -92,13 +92,13 @@ class KernelBuilder(Builder):
         return self._returning(step) if step.kind == "exit" else step
 
     def place(self, node: Declaration) -> None:
-        """Give a variable its offset in its space."""
+        """Assign a variable its offset in its space."""
         space = "global" if node.space == "const" else node.space
         if space not in self.sizes or id(node) in self.offsets:
             return
         width = TYPES[node.type].width // 8
         align = max(node.align, width)
-        elements = node.size  # the tree is shared by the kernels of all targets, and stays as it is
+        elements = node.size  # do not change the tree: kernels of all targets share it
         if elements is None and node.values:
             elements = -(-len(node.values) // node.vector)
         if elements is None:
@@ -133,13 +133,13 @@ class KernelBuilder(Builder):
             message = f"{node.text} lies in .{variable.space} memory, whose variables have no address here"
             raise self.error(OperandError, message, node.offset)
         if offset < 0:
-            # Dynamic shared memory begins behind the static variables, which Triton has none of.
+            # Dynamic shared memory begins after the static variables, which Triton does not use.
             offset = -(-self.sizes["shared"] // -offset) * -offset
         base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
         return ReadSlot(-1, 64, base + offset, shared=variable.space == "shared")
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
-        """The parameter and the offset in it that `[name+offset]` means."""
+        """The parameter, and the offset in it, for `[name+offset]`."""
         if not isinstance(node, Address) or node.base is None or node.base.text not in self.parameters:
             raise self.error(OperandError, "no parameter of this kernel has this name", node.offset)
         declared = self.parameters[node.base.text]
@@ -151,9 +151,9 @@ class KernelBuilder(Builder):
     # calls -----------------------------------------------------------------------------------------------
 
     def param_register(self, node: Operand, number: int, width: int) -> Register | None:
-        """The register that is element `number` of an access to a .param variable; None for a kernel's parameter.
+        """The register for element `number` of an access to a .param variable; None for a kernel's parameter.
 
-        Raises OperandError where the access lies outside the variable.
+        Raises OperandError if the access lies outside the variable.
         """
         if not isinstance(node, Address) or node.base is None:
             raise self.error(OperandError, "an argument of a call is named in brackets", node.offset)
@@ -195,20 +195,22 @@ class KernelBuilder(Builder):
             self.stored.add((variable, first, width))
 
     def slot_of(self, declared: Declaration, offset: int, width: int) -> Register:
-        """The register that stands for a byte range of a .param variable."""
+        """The register that replaces a byte range of a .param variable."""
         key = (id(declared), offset, width)
         if key not in self.passed:
             self.passed[key] = self.new_register(f"{declared.name}+{offset}", TYPES[f"b{width}"])
         return self.passed[key]
 
     def _inline(self, node: Instruction, function: Function) -> None:
-        """Put a function's body in the place of a call. Raises NotElementwise for a recursive or a guarded call."""
+        """Replace a call by the function's body. Raises NotElementwise for a recursive or predicated call."""
         if function.name in self.calling:
             raise self.error(
                 NotElementwise, f"{function.name} calls itself, which the emulator does not run", node.offset
             )
         if node.guard is not None:
-            raise self.error(NotElementwise, "the emulator runs no call under a predicate", node.offset)
+            raise self.error(
+                NotElementwise, "the emulator runs no call under a predicate; branch around it", node.offset
+            )
         assert function.body is not None
         inner = Scope()
         inner.variables |= {v.name: v for v in self.module.variables}
@@ -230,7 +232,7 @@ class KernelBuilder(Builder):
         self.scope = outer
 
     def _returning(self, step: Step) -> Step:
-        """`ret` in an inlined body goes to its end; in the kernel it ends the thread."""
+        """`ret` in an inlined body jumps to the body's end; in the kernel it ends the thread."""
         if not self.calling or step.node.opcode != "ret":
             return step
         there = Step("branch", step.node, step.bound, guard=step.guard, guard_negated=step.guard_negated)

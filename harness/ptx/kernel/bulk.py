@@ -1,9 +1,9 @@
-"""Bulk copies of boxes between tensors and shared memory (TMA): what is under way, and what makes it land.
+"""Bulk copies of boxes between tensors and shared memory (TMA): copies under way, and when they complete ("land").
 
-A copy to shared memory reads the tensor when it is issued, and lands when nothing else can run or an mbarrier is
-asked: it then tells its mbarrier how many bytes have come. Until then an access to its bytes is an error. A copy from
-shared memory writes the tensor when it is issued; until its thread waits for its group nobody may write to its source.
-That other threads read the tensor before then is not checked, nor are races on the tensor.
+A copy to shared memory reads the tensor when it is issued. It lands when no thread can run or a thread tests an
+mbarrier; it then reports its bytes to its mbarrier. Until then an access to its destination is an error. A copy from
+shared memory writes the tensor when it is issued; until its thread waits for its group, a write to its source is an
+error. Reads of the tensor before that wait are not checked, nor are races on the tensor.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 @dataclass
 class Coming:
-    """Bytes on their way to shared memory: who sent them, where each piece of `size` goes, and the mbarrier to tell.
+    """Bytes under way to shared memory: the issuing lane, the offset of each piece of `size` bytes, and the mbarrier.
 
-    data, undefined: bytes, a row for each piece. `source`: pieces of 16 bytes of shared memory that they are read
-    from. `update`: what a reduction makes of an old and a new code, of `width` bits.
+    data, undefined: bytes, one row for each piece. `source`: the 16-byte pieces of shared memory from which they are
+    read. `update`: for a reduction, the function of an old and a new code of `width` bits.
     """
 
     step: Step
@@ -44,7 +44,7 @@ class Coming:
 
 @dataclass
 class Leaving:
-    """A box whose chunks in shared memory are being read: who issued it, and in which of its groups."""
+    """A box whose chunks in shared memory are still being read: the lane that issued the copy, and its group."""
 
     step: Step
     lane: int
@@ -53,7 +53,7 @@ class Leaving:
 
 
 class Bulk:
-    """The bulk copies of a frame. `committed` counts the groups that each lane has closed."""
+    """The bulk copies of a frame. `committed`: how many groups each lane has closed."""
 
     def __init__(self, frame: Reaching) -> None:
         self.frame = frame
@@ -62,7 +62,8 @@ class Bulk:
         self.committed = np.zeros(frame.lanes, np.int64)
 
     def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
-        """The bytes of shared memory, over all blocks, at which a box's chunks lie. start: an offset in the block's."""
+        """The offsets of a box's chunks in the shared memory of all blocks. start: the box's offset in its own
+        block."""
         frame, shared = self.frame, self.frame.shared
         if start % 128:
             text = f"{frame.who(lane)}: a box in shared memory begins at a multiple of 128 bytes, not at offset"
@@ -84,7 +85,8 @@ class Bulk:
     ) -> None:  # fmt: skip
         """Issue a copy of the box at a corner to an address of shared memory.
 
-        ranks: a bit for each block of the cluster that gets the box, at the same offset; 0: that of the address.
+        ranks: a bit for each block of the cluster that receives the box, at the same offset; 0: the block of the
+        address.
         group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty where there is none.
         """
         frame, shared = self.frame, self.frame.shared
@@ -128,7 +130,10 @@ class Bulk:
         return barrier % size + block * size
 
     def issue(self, coming: Coming) -> None:
-        """Bytes begin their way to shared memory. Raises MemoryFault where others use their places."""
+        """Start a copy of bytes to shared memory.
+
+        Raises MemoryFault if another access to the destination is not ordered before it.
+        """
         frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
         offsets, size = coming.offsets, coming.size
         frame.refuse_unmade(step, coming.barrier, lane)
@@ -171,7 +176,7 @@ class Bulk:
     def _where(
         self, step: Step, found: TensorMap, lane: int, address: Array, low: int, high: int
     ) -> tuple[Buffer, Array]:
-        """The buffer of a tensor, and the place in it of each byte of some rows' elements low to high."""
+        """The buffer of a tensor, and the offset in it of each byte of some rows' elements `low` to `high`."""
         memory = self.frame.grid.memory
         first, last = int(address.min()) + low * found.size, int(address.max()) + high * found.size
         buffer = memory.find(first)
@@ -182,7 +187,7 @@ class Bulk:
         return buffer, address[:, None] - buffer.base + np.arange(low * found.size, high * found.size)
 
     def land(self) -> bool:
-        """All copies to shared memory arrive; whether there were any."""
+        """Complete all copies to shared memory; returns whether there were any."""
         frame, shared = self.frame, self.frame.shared
         coming, self.flying = self.flying, []
         for one in coming:
@@ -202,7 +207,10 @@ class Bulk:
         return bool(coming)
 
     def _write(self, one: Coming) -> None:
-        """Write what has come, or what it makes of the bytes there. Raises UndefinedBits for a reduction of some."""
+        """Write the bytes of a copy, or their reduction with the bytes there.
+
+        Raises UndefinedBits if a reduction has any.
+        """
         shared, index = self.frame.shared, one.offsets // one.size
         bytes_there = shared.bytes.reshape(-1, one.size)
         undefined_there = shared.undefined.reshape(-1, one.size)
@@ -220,7 +228,7 @@ class Bulk:
             ]
 
     def refuse(self, step: Step, lane: int, offsets: Array, units: Array, verb: str) -> None:
-        """Raise MemoryFault for an access to chunks to which a bulk copy is under way; return where none is."""
+        """Raise MemoryFault if a bulk copy to some of the chunks is under way."""
         for one in self.flying:
             hit = np.isin(self.frame.shared.units(one.offsets, one.size), units)
             if hit.any():
@@ -234,16 +242,14 @@ class Bulk:
                 raise frame.fault(MemoryFault, step, f"{text}: {rest}")
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
-        """Raise ExecutionError where a copy is still to tell an mbarrier that a thread takes away."""
+        """Raise ExecutionError if a thread invalidates an mbarrier to which a copy under way will report."""
         for one in self.flying:
             if one.barrier == barrier:
-                text = (
-                    f"{self.frame.who(lane)} takes away the mbarrier that the bulk copy in line {self._line(one.step)}"
-                )
-                raise self.frame.fault(ExecutionError, step, f"{text} is still to tell")
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the bulk copy in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self._line(one.step)} has yet to report")
 
     def refuse_ended(self, block: int, name: str) -> None:
-        """Raise MemoryFault where a copy from another block is under way to a block of this frame that has ended."""
+        """Raise MemoryFault if a block of this frame has ended while a copy from another block to it is under way."""
         for one in self.flying:
             if int(one.offsets[0]) // self.frame.shared.size == block != int(self.frame.block[one.lane]):
                 text = (
@@ -254,7 +260,7 @@ class Bulk:
     # from shared memory ----------------------------------------------------------------------------------
 
     def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
-        """Issue a copy of the box at an address of shared memory to a corner of the tensor."""
+        """Issue a copy of the box from an address of shared memory to a corner of the tensor."""
         frame, shared = self.frame, self.frame.shared
         block, offset = frame.destination(step, lane, start)
         offsets = self._chunks(step, found, lane, offset, block)
@@ -277,12 +283,15 @@ class Bulk:
         self.leave(step, lane, offsets)
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
-        """Chunks of shared memory are being read until their thread has waited for its group."""
+        """Record that chunks of shared memory are being read until their thread has waited for its group."""
         tally(self.frame.shared.taken, self.frame.shared.units(offsets, 16), 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
-        """Record that a copy reads chunks of shared memory. Raises MemoryFault where nothing orders what wrote them."""
+        """Record that a copy reads chunks of shared memory.
+
+        Raises MemoryFault if earlier writes to them are not ordered before it.
+        """
         frame, shared = self.frame, self.frame.shared
         units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
         if (shared.under_way[units] > 0).any():
@@ -304,7 +313,7 @@ class Bulk:
         self.committed[lanes] += 1
 
     def wait(self, left: int, lanes: Array) -> None:
-        """All groups of each thread but its last `left` have been read."""
+        """Wait until at most the last `left` groups of each thread are still being read."""
         mine = set(lanes.tolist())
         staying = []
         for one in self.leaving:
@@ -315,7 +324,7 @@ class Bulk:
         self.leaving = staying
 
     def reader(self, units: Array) -> str:
-        """Which copy from shared memory still reads some units, in words; "": none."""
+        """A description of the copy that still reads some units of shared memory; "" if there is none."""
         for one in self.leaving:
             if np.isin(self.frame.shared.units(one.offsets, 16), units).any():
                 missing = "cp.async.bulk.commit_group and " if one.group >= self.committed[one.lane] else ""
@@ -324,5 +333,5 @@ class Bulk:
         for coming in self.flying:
             if coming.source is not None and np.isin(self.frame.shared.units(coming.source, 16), units).any():
                 text = f"the bulk copy in line {self._line(coming.step)} still reads"
-                return f"{text}: a wait for the mbarrier that it tells must come first"
+                return f"{text}: a wait for its mbarrier must come first"
         return ""

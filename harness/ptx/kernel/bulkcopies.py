@@ -1,7 +1,8 @@
 """Bulk copies of bytes between global and shared memory, and reductions with them (ISA 9.7.9.25.4, 9.7.9.25.5).
 
-They are bound by the rules of `bulk`: what goes to shared memory lands when its mbarrier is waited for, what leaves it
-is written at once and still read until its thread waits for its group. Addresses and sizes are multiples of 16 bytes.
+They follow the rules of `bulk`: a copy to shared memory lands when a thread waits for its mbarrier. A copy from shared
+memory writes its destination at once, and counts as reading its source until its thread waits for its group. Addresses
+and sizes are multiples of 16 bytes.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ _PIECE = 16
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a bulk copy of bytes is: displacements of its two addresses, its mbarrier, and what a reduction does.
+    """The parts of a bulk copy of bytes: displacements of its two addresses, its mbarrier, and its reduction.
 
-    `several`: it goes to the blocks of a mask. `masked`: a mask chooses bytes of every 16. `width`: bits of an element.
+    `several`: the destination is the blocks in a mask. `masked`: a mask selects bytes of every 16. `width`: bits of an
+    element.
     """
 
     to: int
@@ -56,7 +58,7 @@ def _size(builder: KernelBuilder, node: Instruction, operand: Operand) -> ReadSl
 def _bind_to_shared(kind: str, space: str) -> None:
     @binds(kind)
     def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-        """`[to], [what], bytes, [mbarrier]{, mask}{, policy}`."""
+        """Bind `[to], [from], bytes, [mbarrier]{, mask}{, policy}`."""
         several = "multicast::cluster" in node.modifiers
         expect(builder, node, 4 + several + (bound.modifiers.get("hint") is not None))
         to, at_to = address(builder, node.operands[0], "shared")
@@ -81,7 +83,7 @@ _bind_to_shared("bulk_move", "shared")
 
 @binds("bulk_store")
 def _bind_store(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`[to], [what], bytes{, policy}{, mask}`."""
+    """Bind `[to], [from], bytes{, policy}{, mask}`."""
     masked = "cp_mask" in node.modifiers
     expect(builder, node, 3 + masked + (bound.modifiers["hint"] is not None))
     to, at_to = address(builder, node.operands[0], "global")
@@ -104,7 +106,10 @@ def _numbers(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, wha
 
 
 def _copies(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, list[tuple[int, int, int, int]]]:
-    """The lanes; of each its number, both addresses, and the bytes. Raises ExecutionError and MemoryFault."""
+    """The lanes; for each its number, both addresses, and the number of bytes.
+
+    Raises ExecutionError and MemoryFault.
+    """
     lanes = frame.every if active is None else np.flatnonzero(active)
     if not len(lanes):
         return lanes, []
@@ -126,7 +131,8 @@ def _copies(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array
 
 
 def _shared(frame: KernelFrame, step: Step, lane: int, start: int, size: int, own: bool) -> Array:
-    """The pieces of shared memory, over all blocks of the frame, from an address on. own: of the lane's block alone."""
+    """The 16-byte pieces from an address on, in the shared memory of all blocks of the frame. own: only the lane's
+    block is allowed."""
     block, offset = frame.destination(step, lane, start)
     if own and block != frame.block[lane]:
         text = f"{frame.who(lane)} copies from the shared memory of another block; .shared::cta is its own"
@@ -217,7 +223,7 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _reduced(frame: KernelFrame, step: Step, lane: int, buffer: Buffer, where: slice, data: Array) -> Array:
-    """What a reduction leaves in global memory."""
+    """The bytes that a reduction writes to global memory."""
     if buffer.undefined is not None and buffer.undefined[where].any():
         name = f"a reduction in {buffer.name or 'global memory'}"
         frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)

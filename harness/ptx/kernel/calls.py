@@ -1,4 +1,4 @@
-"""Calls of what the CUDA runtime does: prints and failed assertions, which are built in."""
+"""Calls of CUDA runtime functions for prints and failed assertions, which the emulator implements itself."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _run_param_parts(frame: KernelFrame, step: Step, active: Array | None) -> No
 
 @binds("call")
 def _bind_call(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """A call that has no body in the module."""
+    """Bind a call of a function without a body in the module."""
     name = called(node)
     if name is None or name.text not in RUNTIME:
         text = name.text if name else "an address"
@@ -70,7 +70,7 @@ def _bind_call(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("call")
 def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """A print goes to standard output; a failed assertion stops the kernel."""
+    """Print to standard output, or stop the kernel at a failed assertion."""
     lanes = frame.every if active is None else np.flatnonzero(active)
     if step.detail == "vprintf":
         _print(frame, step, lanes, active)
@@ -87,7 +87,7 @@ def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _passed(frame: KernelFrame, reader: ReadSlot, lane: int) -> int | None:
-    """What one thread passes; None where nobody defined it."""
+    """The value that one thread passes; None if it is undefined."""
     value, undefined = frame.read(reader)
     if undefined is not None and np.broadcast_to(undefined, value.shape)[lane]:
         return None
@@ -95,7 +95,7 @@ def _passed(frame: KernelFrame, reader: ReadSlot, lane: int) -> int | None:
 
 
 def _print(frame: KernelFrame, step: Step, lanes: Array, active: Array | None) -> None:
-    """Print for each thread, in their order. Threads with the same format load their arguments together."""
+    """Print for each thread in order. Arguments of threads with the same format are loaded together."""
     forms, undefined = frame.read(step.sources[0])
     if undefined is not None:
         frame.refuse_undefined(step, np.broadcast_to(undefined, forms.shape)[lanes], lanes, "the format of a print")

@@ -1,4 +1,4 @@
-"""Instructions about blocks of a cluster: addresses, barriers, and asynchronous stores to their shared memory."""
+"""Instructions on the blocks of a cluster: addresses, barriers, and asynchronous stores to their shared memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _in_cluster(frame: KernelFrame) -> ClusterFrame:
 
 
 def _place(builder: KernelBuilder, node: Operand, bound: Bound) -> ReadSlot:
-    """An address in a register, or that of a shared variable."""
+    """The address in a register, or the address of a shared variable."""
     kind = TYPES[(bound.modifiers["type"] or "").replace("s", "u")]
     variable = builder.address_of(node) if isinstance(node, Name) else None
     if variable is not None:
@@ -58,7 +58,7 @@ def _bind_mapa(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("cluster_mapa")
 def _run_mapa(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """The address with another rank. One that no block has is refused where the memory is reached."""
+    """Replace the rank in an address. A rank that no block has is refused at the memory access."""
     (value, mask), (rank, doubt) = frame.read(step.sources[0]), frame.read(step.sources[1])
     moved = (value & ~value.dtype.type(_RANKS)) | ((rank.astype(value.dtype) << RANK_BITS) & _RANKS)
     if doubt is not None:
@@ -138,7 +138,7 @@ def _bind_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step
 
 @runs("mbarrier_fence")
 def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """What its threads made so far is known to the cluster behind the next barrier of the cluster."""
+    """Make mbarriers that the threads have initialised visible to the cluster after its next barrier."""
     makers = set(_lanes(frame, active).tolist())
     for barrier in frame.barriers.values():
         barrier.fenced |= barrier.maker in makers
@@ -150,7 +150,7 @@ def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
 def _bind_async(kind: str) -> None:
     @binds(kind)
     def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-        """`[where], value, [mbarrier]`."""
+        """Bind `[to], value, [mbarrier]`."""
         expect(builder, node, 3)
         space = (bound.modifiers["space"] or "").partition("::")[0]
         count = int((bound.modifiers.get("vec") or "v1")[1:])

@@ -1,9 +1,10 @@
-"""Blocks of a cluster: they run together, reach each other's shared memory, and meet at barriers of their own.
+"""Blocks of a cluster: they run together, access each other's shared memory, and synchronise at cluster barriers.
 
-What a thread knows of the other blocks of its cluster is a time for each: what the block did before then comes before
-what the thread does now. Threads hear of other blocks at barriers of the cluster, from mbarriers on which those
-arrived, and from threads of their own block at its barriers. An access that meets another block's access of which its
-thread has not heard is a race, and so is one to the memory of a block that may not have begun, or may have ended.
+The order between blocks is a time for each pair of a thread and another block of its cluster: everything that the block
+did before this time happens before the thread's next instruction. In this module a thread "hears" of the block up to
+this time. The time advances at barriers of the cluster, at mbarriers on which the block's threads arrived, and at
+barriers of the thread's own block. An access is a race if it conflicts with an access of another block after that time.
+It is also a race if the accessed block may not have begun, or may have ended.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 _BELOW = (1 << RANK_BITS) - 1
 _SEVERAL = 1 << 20
-"""Added to a block's rank, negated: the reader that stands for several warps of the block."""
+"""The number -(this + rank) as a reader stands for several warps of the block of that rank."""
 _SEVERAL_BLOCKS = -(1 << 21)
 NOTHING = -1
-"""The time until which a thread knows what a block did that it has not heard of."""
+"""The time for a block of which a thread has not heard."""
 
 
 class ClusterShared(Shared):
-    """The shared memory of the blocks of clusters. Threads are numbered within the cluster."""
+    """The shared memory of the blocks of clusters. Threads have numbers within the cluster."""
 
     compiled = False
 
@@ -39,7 +40,7 @@ class ClusterShared(Shared):
         self.warps = grid.threads // 32
 
     def rank_of(self, who: Array) -> Array:
-        """The rank of the block of a thread, or of several threads of a warp or a block."""
+        """The rank of the block of a thread, or of a number that stands for several threads of a warp or block."""
         rank = np.where(who >= 0, (who >> 5) // self.warps, (-2 - who) // self.warps)
         return np.clip(np.where(who <= -_SEVERAL, -_SEVERAL - who, rank), 0, self.ranks - 1)
 
@@ -61,7 +62,7 @@ class ClusterShared(Shared):
         self.read[units] = now
 
     def fence(self, threads: Array, block: Array, since: Array) -> None:
-        """See `Shared`. A thread's fence also makes known what it wrote to other blocks of its cluster."""
+        """See `Shared`. The fence also covers what the thread wrote to other blocks of its cluster."""
         super().fence(threads, block, since)
         each = self.ranks * self.size // self.unit
         for number in np.unique(block // self.ranks).tolist():
@@ -70,16 +71,16 @@ class ClusterShared(Shared):
 
 
 def _warp(who: Array) -> Array:
-    """The warp of a thread, or of several threads of it; below zero: of several warps."""
+    """The warp of a thread, or of a number for several threads of a warp; below zero for several warps."""
     return np.where(who >= 0, who >> 5, np.where(who <= -_SEVERAL, who, -2 - who))
 
 
 class ClusterFrame(KernelFrame):
     """Threads of consecutive clusters.
 
-    `rank`: of each lane's block in its cluster. `heard[lane, rank]`: until when the lane knows what a block did; `met`:
-    when the lane's cluster last met at a barrier, whatever of memory that ordered. Of each cluster's barrier: its
-    `phase`; of each lane whether, when and for which phase it has arrived.
+    `rank`: the rank of each lane's block in its cluster. `heard[lane, rank]`: the time up to which the lane has heard
+    of a block. `met`: when the lane's cluster last passed a barrier, relaxed ones included. For each cluster's barrier:
+    its `phase`. For each lane: whether, when and for which phase it has arrived.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -103,7 +104,7 @@ class ClusterFrame(KernelFrame):
     # registers and addresses -----------------------------------------------------------------------------
 
     def read(self, reader: ReadSlot) -> tuple[Array, Array | None]:
-        """See `Frame`; an address in the block's own shared memory has the block's rank in it."""
+        """See `Frame`; an address in the block's own shared memory contains the block's rank."""
         if reader.shared:
             kind = UNSIGNED[reader.width]
             return (reader.pattern + (self.rank << RANK_BITS)).astype(kind), None
@@ -130,13 +131,14 @@ class ClusterFrame(KernelFrame):
         if own_only:
             at = int(np.flatnonzero(rank != self.rank[lanes])[0])
             text = f"{self.who(int(lanes[at]))} names the shared memory of the block of rank {int(rank[at])}, and "
-            text += f"{step.bound.spelling} reaches its own block's only: that of others is .shared::cluster"
+            text += f"{step.bound.spelling} accesses only its own block's: use .shared::cluster for other blocks"
             raise self.fault(MemoryFault, step, text)
 
     def reach(self, step: Step, lanes: Array, rank: Array, *, waits: bool = True) -> None:
-        """Note that lanes reach memory of other blocks. Raises MemoryFault where those may not run yet, or no more.
+        """Record that lanes access memory of other blocks. Raises MemoryFault if those may not have begun, or may have
+        ended.
 
-        waits: whether the other block has to wait for it before it ends.
+        waits: whether the other block must wait for this access before it ends.
         """
         if not self.grid.races:
             return
@@ -160,7 +162,7 @@ class ClusterFrame(KernelFrame):
     # what is known ---------------------------------------------------------------------------------------
 
     def times(self, lanes: Array) -> Times:
-        """See `ThreadFrame`; third, until when lanes know what each block did."""
+        """See `ThreadFrame`; the third item is the time up to which lanes have heard of each block."""
         heard = self.heard[lanes]
         heard[np.arange(len(lanes)), self.rank[lanes]] = self.block_time[lanes]
         return self.block_time[lanes], self.warp_time[lanes], heard
@@ -170,33 +172,33 @@ class ClusterFrame(KernelFrame):
         return np.asarray(self.times(lanes)[2].max(axis=0))
 
     def learn(self, lanes: Array, told: Array) -> None:
-        """Lanes hear of each block until a time."""
+        """Advance the times up to which lanes have heard of each block."""
         self.heard[lanes] = np.maximum(self.heard[lanes], told)
         own = told[self.rank[lanes]] if told.ndim == 1 else told[np.arange(len(lanes)), self.rank[lanes]]
         self.block_time[lanes] = np.maximum(self.block_time[lanes], own)
         self.warp_time[lanes] = np.maximum(self.warp_time[lanes], own)
 
     def share(self, lanes: Array, group: int) -> None:
-        """Those of the lanes in the same run of `group` tell each other what they have heard."""
+        """Merge the `heard` times of the lanes in each group of `group` consecutive lanes."""
         masked = np.where(lanes[:, None], self.heard, NOTHING).reshape(-1, group, self.size).max(axis=1)
         self.heard = np.where(lanes[:, None], np.repeat(masked, group, axis=0), self.heard)
 
     def tell(self, barrier: Barrier, lane: int) -> None:
-        """A lane arrives on an mbarrier, and with it all that it knows."""
+        """Record in an mbarrier what the arriving lane has heard."""
         self.clock += 1
         told = self.heard[lane].copy()
         told[self.rank[lane]] = self.clock
         barrier.heard = told if barrier.heard is None else np.maximum(barrier.heard, told)
 
     def landed(self, barrier: Barrier, block: int) -> None:
-        """A copy to a block tells its mbarrier."""
+        """Record in an mbarrier that a copy to a block has landed."""
         self.clock += 1
         told = np.full(self.size, NOTHING, np.int32)
         told[block % self.size] = self.clock
         barrier.heard = told if barrier.heard is None else np.maximum(barrier.heard, told)
 
     def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
-        """See `KernelFrame`; of other blocks they hear what those who arrived knew."""
+        """See `KernelFrame`; the lanes also hear of other blocks what the arriving threads had heard."""
         asked = np.array(offsets)
         for offset in np.unique(asked).tolist():
             told = self.barriers[offset].told
@@ -224,7 +226,8 @@ class ClusterFrame(KernelFrame):
         return np.asarray(offsets // self.shared.size % self.size * self.grid.threads).astype(np.int32)
 
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+        it."""
         barrier, block = self.barriers.get(offset), offset // self.shared.size
         if barrier is None or block == self.block[lane] or not self.grid.races:
             return
@@ -251,7 +254,7 @@ class ClusterFrame(KernelFrame):
         self._complete(np.unique(self.block[lanes] // self.size))
 
     def _complete(self, clusters: Array) -> None:
-        """Begin the next phase of barriers at which all living threads of the cluster have arrived."""
+        """Begin the next phase of barriers at which all threads of the cluster that have not ended have arrived."""
         threads = self.size * self.grid.threads
         for number in clusters.tolist():
             mine = slice(number * threads, (number + 1) * threads)
@@ -260,7 +263,7 @@ class ClusterFrame(KernelFrame):
             if not here[alive].all() or not here.any():
                 continue
             self.phase[number] += 1
-            # What a block did before its first thread arrived; of one that has ended, all.
+            # Only what a block did before its first thread arrived is ordered; of an ended block, everything.
             when = np.where(here & alive, self.arrived_at[mine], self.clock)
             self.told_met[number] = when.min()
             told = np.where(here & alive & self.relaxed[mine], 0, when).reshape(self.size, -1).min(axis=1)
@@ -270,7 +273,7 @@ class ClusterFrame(KernelFrame):
             self.told[number] = told
 
     def ready(self, step: Step, lanes: Array) -> Array:
-        """Of lanes at barrier.cluster.wait, for which all others have arrived."""
+        """For each lane at barrier.cluster.wait, whether all others have arrived."""
         if (self.arrived_for[lanes] < 0).any():
             who = self.who(int(lanes[np.flatnonzero(self.arrived_for[lanes] < 0)[0]]))
             text = (
@@ -280,14 +283,14 @@ class ClusterFrame(KernelFrame):
         return np.asarray(self.arrived_for[lanes] < self.phase[self.block[lanes] // self.size])
 
     def passed(self, lanes: Array) -> None:
-        """Lanes go on behind barrier.cluster.wait, and know what came before it."""
+        """Let lanes go on after barrier.cluster.wait, ordered after everything before the barrier."""
         self.arrived_for[lanes] = -1
         clusters = self.block[lanes] // self.size
         self.met[lanes] = self.told_met[clusters]
         self.learn(lanes, self.told[clusters])
 
     def missing(self, lane: int) -> str:
-        """A thread for which a lane waits at the cluster's barrier, in words."""
+        """A description of a thread for which a lane waits at the cluster's barrier."""
         number = int(self.block[lane]) // self.size
         threads = self.size * self.grid.threads
         mine = slice(number * threads, (number + 1) * threads)
@@ -297,7 +300,7 @@ class ClusterFrame(KernelFrame):
     # the end of blocks -----------------------------------------------------------------------------------
 
     def ended(self, lanes: Array) -> None:
-        """Threads have ended. Raises MemoryFault where their block's memory may be reached after that."""
+        """End threads. Raises MemoryFault if their block's memory may be accessed after that."""
         self.alive = self.alive & ~lanes
         threads = self.grid.threads
         gone = ~self.alive.reshape(-1, threads).any(axis=1) & lanes.reshape(-1, threads).any(axis=1)
@@ -315,10 +318,11 @@ class ClusterFrame(KernelFrame):
 
 
 def frame_of(grid: KernelGrid, first: int, blocks: int) -> KernelFrame:
-    """The frame of some blocks: those of clusters, or of programs that name them, keep account of each other."""
+    """The frame for some blocks: a ClusterFrame if they form clusters or the program names clusters, else a
+    KernelFrame."""
     return (ClusterFrame if in_clusters(grid) else KernelFrame)(grid, first, blocks)
 
 
 def in_clusters(grid: KernelGrid) -> bool:
-    """Whether blocks are in clusters, or the program names these."""
+    """Whether the blocks form clusters, or the program names clusters."""
     return grid.in_clusters or any(s.kind.startswith("cluster") for s in grid.program.steps)

@@ -1,8 +1,8 @@
-"""Asynchronous copies of threads to shared memory (cp.async): what is under way, and whose wait makes it land.
+"""Asynchronous copies of threads to shared memory (cp.async): copies under way, and the waits that complete them.
 
-Every thread has groups of its own. A copy lands when its thread waits for its group, no earlier: until then the bytes
-that it goes to are neither the old ones nor the new. An access to them is an error, that of the thread itself included.
-Its source is read when it is issued: that nobody writes to the source before it lands is not checked.
+Every thread has its own groups. A copy completes ("lands") when its thread waits for its group, and no earlier. Until
+then any access to its destination is an error, also by the issuing thread. Its source is read when it is issued; later
+writes to the source before it lands are not checked.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from harness.ptx.numeric.vectorise import Array
 
 
 class Reaching(ThreadFrame):
-    """What copies need of the frame of a kernel: how its threads reach memory."""
+    """The methods of a kernel's frame that copies use to access memory."""
 
     shared: Shared
     barriers: dict[int, Barrier]
 
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
-        """Where the accesses of lanes go. Raises MemoryFault and UndefinedBits."""
+        """The places that lanes access. Raises MemoryFault and UndefinedBits."""
         raise NotImplementedError
 
     def load(
         self, step: Step, access: Access, lanes: Array, places: list[Place]
     ) -> tuple[list[Array], list[Array | None]]:
-        """The values, and masks of undefined bits, of each element of the access."""
+        """The values and masks of undefined bits of each element of the access."""
         raise NotImplementedError
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
-        """Record a write; raises MemoryFault where it races with another thread's access."""
+        """Record a write. Raises MemoryFault if it races with another thread's access."""
         raise NotImplementedError
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
@@ -44,7 +44,7 @@ class Reaching(ThreadFrame):
         raise NotImplementedError
 
     def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault for an access to shared memory to which a copy is under way."""
+        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
         raise NotImplementedError
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
@@ -52,45 +52,46 @@ class Reaching(ThreadFrame):
         raise NotImplementedError
 
     def reader(self, units: Array) -> str:
-        """Which bulk copy still reads some units of shared memory, in words."""
+        """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
         raise NotImplementedError
 
     def has_heard(self, lanes: Array) -> Array:
-        """Until when one of some lanes knows what each block of the cluster did, by rank."""
+        """By rank, the time up to which any of the lanes has heard of each block of the cluster."""
         raise NotImplementedError
 
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+        it."""
         raise NotImplementedError
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
-        """The block of this frame, and the offset in its shared memory, that a lane's bulk copy names."""
+        """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
         raise NotImplementedError
 
     def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
-        """The blocks of this frame that a mask of ranks names."""
+        """The blocks of this frame in a mask of ranks."""
         raise NotImplementedError
 
     def receiver(self, lane: int, offsets: Array) -> Array:
-        """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        """The threads that count as writers of the bytes that a lane's bulk copies bring to shared memory."""
         raise NotImplementedError
 
     def landed(self, barrier: Barrier, block: int) -> None:
-        """A copy to a block, or its tensor cores, tells its mbarrier."""
+        """Record in an mbarrier that a copy to a block has landed, or that its tensor cores have finished."""
         raise NotImplementedError
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
-        """A bulk copy tells an mbarrier that its bytes have come."""
+        """Report to an mbarrier that the bytes of a bulk copy have arrived."""
         raise NotImplementedError
 
     def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
-        """Write what an asynchronous copy to shared memory brings; other threads see it behind the next barrier."""
+        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
         raise NotImplementedError
 
 
 @dataclass
 class Flying:
-    """Copies of one step that have not landed: their lanes, places, data, and each lane's group."""
+    """Copies of one step that have not landed: lanes, places, data, and each lane's group."""
 
     step: Step
     access: Access
@@ -101,7 +102,7 @@ class Flying:
     group: Array
 
     def part(self, chosen: Array) -> Flying:
-        """Those of some of the lanes."""
+        """The copies of some of the lanes."""
         return replace(
             self,
             lanes=self.lanes[chosen],
@@ -113,7 +114,7 @@ class Flying:
 
 
 class Copies:
-    """The copies of a frame's threads. `committed` counts the groups that each lane has closed."""
+    """The copies of a frame's threads. `committed`: how many groups each lane has closed."""
 
     def __init__(self, frame: Reaching) -> None:
         self.frame = frame
@@ -121,7 +122,7 @@ class Copies:
         self.committed = np.zeros(frame.lanes, np.int64)
 
     def issue(self, step: Step, active: Array | None) -> None:
-        """Read the source, and mark the destination as under way. Raises MemoryFault and its kinds."""
+        """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""
         frame = self.frame
         to, what = step.detail
         lanes = frame.every if active is None else np.flatnonzero(active)
@@ -138,13 +139,14 @@ class Copies:
         frame.refuse_write(step, to, lanes, places[0])
         self._refuse_meeting(step, to, lanes, places[0], values)
         if frame.grid.races:
-            # The data may arrive from now on: what other threads did since the last barrier must not be there.
+            # The data may arrive from now on, so it must not conflict with accesses of other threads since the last
+            # barrier.
             frame.check_write(step, to, lanes, places[0], values)
         tally(shared.under_way, units, 1)
         self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes]))
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
-        """Raise MemoryFault where another copy brings other data to the same bytes, and nothing orders the two."""
+        """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
         shared = self.frame.shared
         units = shared.units(place.offsets, access.size)
         before = gather(shared.coming, place.offsets, access.width, access.count)
@@ -164,7 +166,7 @@ class Copies:
             raise self.frame.fault(MemoryFault, step, text)
 
     def refuse_access(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault where lanes access bytes to which a copy is under way."""
+        """Raise MemoryFault if lanes access bytes to which a copy is under way."""
         shared = self.frame.shared
         units = shared.units(place.offsets, access.size)
         bad = (shared.under_way[units] > 0).any(axis=1)
@@ -176,7 +178,7 @@ class Copies:
             raise self.frame.fault(MemoryFault, step, text + ": cp.async.wait_group or wait_all must come first")
 
     def origin(self, units: Array) -> str:
-        """Where a copy that is under way to some units was issued, in words."""
+        """A description of where a copy under way to some units was issued."""
         for flying in self.flying:
             mine = self.frame.shared.units(flying.place.offsets, flying.access.size)
             hit = np.isin(mine, units).any(axis=1)
@@ -187,7 +189,7 @@ class Copies:
         return ""
 
     def _read_partial(self, step: Step, lanes: Array) -> tuple[list[Array], list[Array | None]]:
-        """Copies of fewer bytes than the destination has; the rest is zero. Or of none, where a predicate says so."""
+        """Copies of fewer bytes than the destination has; the rest is zero. A predicate may make it zero bytes."""
         frame = self.frame
         _, what = step.detail
         given, mask = frame.read(step.sources[2])
@@ -221,7 +223,7 @@ class Copies:
         ]
 
     def _read_whole(self, step: Step, lanes: Array, whole: Array) -> tuple[list[Array], list[Array | None]]:
-        """Copies of all bytes for some of the lanes, and of none for the others."""
+        """Copies of all bytes for some lanes, and of no bytes for the others."""
         frame = self.frame
         _, what = step.detail
         _, places = frame.locate_lanes(step, step.sources[1], what, lanes[whole])
@@ -244,7 +246,7 @@ class Copies:
         self.committed = self.committed + (1 if active is None else active)
 
     def wait(self, left: int, active: Array | None) -> None:
-        """Let all groups of each active thread but its last `left` land; -1: all copies, in groups or not."""
+        """Complete all groups of each active thread except its last `left`; -1: all copies, in groups or not."""
         staying = []
         for flying in self.flying:
             ready = flying.group < self.committed[flying.lanes] - left if left >= 0 else np.ones_like(flying.lanes) > 0

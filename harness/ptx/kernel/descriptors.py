@@ -1,11 +1,11 @@
-"""Matrices in shared memory as a descriptor of wgmma lays them out (ISA 9.7.15.5.1).
+"""The layouts of matrices in shared memory that descriptors of wgmma state (ISA 9.7.15.5.1).
 
-Chunks of 16 bytes are the smallest part: neighbours along k (K-major, the only layout of types without 16 bits), or
-along the rows of `a`, the columns of `b` (MN-major). Eight chunks make a core matrix. Without a swizzle these eight lie
-one behind the other. With one of 32, 64 or 128 bytes, rows of so many bytes lie eight to a group, and bits of the
-address that count rows are added, without carry, to those that count chunks.
+The smallest part is a chunk of 16 bytes. It holds neighbours along k (K-major, the only layout of types that do not
+have 16 bits), or along the rows of `a` or columns of `b` (MN-major). Eight chunks make a core matrix. Without a swizzle
+these eight are consecutive. With a swizzle of 32, 64 or 128 bytes, a group has eight rows of that many bytes, and the
+row bits of the address are xored into its chunk bits.
 
-Distances between core matrices, or groups, are the descriptor's two offsets; which one is which depends on the layout:
+The descriptor's two offsets are distances between core matrices or groups. Their meaning depends on the layout:
 
     K-major, no swizzle    leading: chunks along k         stride: groups of eight rows
     K-major, swizzle       leading: not used               stride: groups of eight rows
@@ -23,14 +23,14 @@ import numpy as np
 from harness.ptx.numeric.vectorise import Array
 
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
-"""The bytes of a row by the swizzle mode in the two highest bits; 16: none."""
+"""For each swizzle mode (the two highest bits), the bytes of a row; 16: no swizzle."""
 _FIELD = (1 << 14) - 1
 _USED = _FIELD | _FIELD << 16 | _FIELD << 32 | 7 << 49 | 3 << 62
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Where a matrix begins (an address in shared memory), its two offsets, all in bytes, and the swizzle's bytes."""
+    """A matrix's address in shared memory, its two offsets, and its swizzle; all in bytes."""
 
     start: int
     leading: int
@@ -39,13 +39,13 @@ class Descriptor:
 
     @property
     def code(self) -> int:
-        """The 64 bits."""
+        """The descriptor's 64 bits."""
         mode = next(m for m, size in SWIZZLES.items() if size == self.swizzle)
         return self.start >> 4 & _FIELD | (self.leading >> 4) << 16 | (self.stride >> 4) << 32 | mode << 62
 
 
 def decoded(code: int) -> Descriptor | str:
-    """What 64 bits say; words where they say nothing that can be followed."""
+    """The descriptor that 64 bits encode, or an error message for bits that the emulator does not support."""
     if code & ~_USED:
         return f"bits that no field of it has are set (0x{code & ~_USED:x})"
     if code >> 49 & 7:
@@ -56,10 +56,10 @@ def decoded(code: int) -> Descriptor | str:
 
 @cache
 def _along(across: bool, swizzle: int, rows: int, depth: int) -> tuple[Array, Array, Array]:
-    """Of each chunk: bytes that the swizzle's rows give, times the leading, and times the stride offset.
+    """For each chunk: the bytes within the swizzle's rows, and the multiples of the leading and of the stride offset.
 
-    across: MN-major. rows: those of a, columns of b. depth: bytes of a row along k, or, where across, k itself. The
-    chunks come as rows x chunks along k; where across as k x chunks along the rows.
+    across: MN-major. rows: the number of rows of a, or columns of b. depth: bytes of a row along k; if across, k
+    itself. Shape of the results: rows x chunks along k; if across, k x chunks along the rows.
     """
     if across:
         k, chunk = np.meshgrid(np.arange(depth), np.arange(rows // 8), indexing="ij")
@@ -77,6 +77,6 @@ def addresses(found: Descriptor, across: bool, rows: int, depth: int) -> Array:
     """The address in shared memory of every chunk; see `_along`."""
     own, leading, stride = _along(across, found.swizzle, rows, depth)
     address = found.start + own + leading * found.leading + stride * found.stride
-    # Counted in chunks, three bits up: which of eight rows of 128 bytes the address lies in.
+    # Three bits above the chunk bits: the number (0 to 7) of the 128-byte row that holds the address.
     swizzled: Array = address ^ (address >> 7 & found.swizzle // 16 - 1) << 4
     return swizzled

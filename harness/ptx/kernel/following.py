@@ -1,7 +1,7 @@
-"""One thread of a kernel followed instruction by instruction: what each read, wrote and where its values came from.
+"""Follow one thread of a kernel instruction by instruction: what each reads and writes, and where its values come from.
 
-The kernel runs as always, one block after the other; what is noted changes nothing. Of each byte of memory is kept
-which thread made it, and when, so that a value can be followed to the instruction behind it.
+The kernel runs as usual, one block after the other; recording changes no result. For each byte of memory the record
+keeps which thread produced it, and when, so that a value can be traced to the instruction that produced it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.ptx.limits import KERNEL_SECONDS, Deadline
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch that can be run again: memory that no run has touched is in `parameters`, used once."""
+    """A launch that can be repeated. `parameters` hold buffers that no run has changed, so each run needs new ones."""
 
     kernel: Kernel
     parameters: Sequence[Any]
@@ -38,7 +38,10 @@ class Launched:
 
 
 def executed_steps(launch: Launched, limit: float | None = KERNEL_SECONDS) -> set[int]:
-    """The numbers of the program's steps that any thread executed, guard included. Raises PtxError."""
+    """The numbers of the steps that any thread executed with a true guard (branches and exits: any guard).
+
+    Raises PtxError.
+    """
     seen = ExecutedSteps()
     _run(launch, seen, limit)
     numbers = {id(s): n for n, s in enumerate(launch.kernel.program.steps)}
@@ -48,15 +51,15 @@ def executed_steps(launch: Launched, limit: float | None = KERNEL_SECONDS) -> se
 def storing_thread(
     launch: Launched, buffer: Buffer, first: int, size: int, limit: float | None = KERNEL_SECONDS
 ) -> Stored | None:
-    """Who stored the bytes of a buffer last, `first` counted from its begin; None where no thread did."""
+    """The last store to some bytes of a buffer, from offset `first` on; None if no thread stored them."""
     notes = Notes(-1)
-    with suppress(PtxError):  # what was stored until then counts
+    with suppress(PtxError):  # stores before the error count
         _run(launch, notes, limit)
     return notes.origins.last(buffer, buffer.residue + first + np.arange(size))
 
 
 def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS) -> ThreadTrace:
-    """What a thread of the grid does, until its end or until the run stops with a fault."""
+    """The instructions of a thread of the grid, up to its end or up to an error that stops the run."""
     notes = Notes(thread)
     trace = ThreadTrace(thread, steps=notes.steps)
     try:
@@ -70,7 +73,7 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
 
 
 def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
-    """All blocks, one cluster after the other: of blocks that know nothing of each other, what the notes are about."""
+    """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for."""
     cluster, deadline = launch.kernel.cluster, Deadline(limit)
     grid = KernelGrid(
         launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster

@@ -1,12 +1,13 @@
-"""Which element of a tile each lane holds where: the layouts of mma's fragments, as tables of positions.
+"""The layouts of mma's fragments: tables that give the lane, register and position of each element of a tile.
 
-A warp's registers for an operand are taken as one row of elements: register by register, of each the 32 lanes, of each
-lane the elements from the low bits up. A table has, for each element of a tile, the position in that row.
+The registers of a warp for an operand form one row of elements: register by register, within each the 32 lanes, within
+each lane the elements from the low bits up. A table holds the position in this row for each element of a tile.
 
-ISA 9.7.14.5.1 to 9.7.14.5.13. Four lanes have a row of `a`, a column of `b`, a row of the accumulator. Neighbouring
-elements along k fill a register. From register to register of `a` first the row goes up by 8, where the tile has 16,
-then k by four registers' worth; of `b` k alone. Accumulators have two neighbours of a row, then the row goes up by 8.
-Only m8n8k4 of float16 is different: its warp computes four tiles, each by two groups of four lanes.
+ISA 9.7.14.5.1 to 9.7.14.5.13. Four lanes hold a row of `a`, a column of `b`, or a row of the accumulator. A register
+holds neighbours along k. From one register of `a` to the next, the row first increases by 8 (if the tile has 16 rows),
+then k increases by four registers' worth of elements. For `b` only k increases. A lane holds two neighbours of an
+accumulator row, then those of the row 8 below. Only m8n8k4 of float16 differs: its warp computes four tiles, each with
+two groups of four lanes.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ import numpy as np
 from harness.ptx.numeric.vectorise import Array
 
 Place = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
-"""From lane, register and element within it to tile, row and column."""
+"""Maps lane, register and element in the register to tile, row and column."""
 
 
 def registers(rows: int, columns: int, bits: int) -> int:
-    """Registers of 32 bits (64 for float64) that each lane has of a tile."""
+    """How many registers of 32 bits (64 for float64) of a tile each lane has."""
     return rows * columns // (32 * per_register(bits)) or 1
 
 
 def per_register(bits: int) -> int:
-    """Elements in one register; one of 64 bits has one."""
+    """How many elements a register holds; 64-bit elements have one register each."""
     return max(32 // bits, 1)
 
 
 def _table(tiles: int, rows: int, columns: int, count: int, each: int, place: Place) -> Array:
-    """Positions by tile, row and column. Every element is in exactly one place, and every place has one."""
+    """Positions by tile, row and column. Elements and positions correspond one to one."""
     register, lane, element = np.meshgrid(np.arange(count), np.arange(32), np.arange(each), indexing="ij")
     tile, row, column = place(lane, register, element)
     table = np.full((tiles, rows, columns), -1)
@@ -45,7 +46,7 @@ def _table(tiles: int, rows: int, columns: int, count: int, each: int, place: Pl
 
 @cache
 def of_a(m: int, k: int, bits: int) -> Array:
-    """`a` (row): the lanes of a group have neighbouring elements of a row."""
+    """`a` (row): the lanes of a group hold neighbouring elements of a row."""
     each, halves = per_register(bits), m // 8
 
     def place(lane: Array, register: Array, element: Array) -> tuple[Array, Array, Array]:
@@ -57,7 +58,7 @@ def of_a(m: int, k: int, bits: int) -> Array:
 
 @cache
 def of_b(k: int, n: int, bits: int) -> Array:
-    """`b` (col): the lanes of a group have neighbouring elements of a column."""
+    """`b` (col): the lanes of a group hold neighbouring elements of a column."""
     each = per_register(bits)
 
     def place(lane: Array, register: Array, element: Array) -> tuple[Array, Array, Array]:
@@ -68,7 +69,7 @@ def of_b(k: int, n: int, bits: int) -> Array:
 
 @cache
 def of_c(m: int, n: int, bits: int) -> Array:
-    """The accumulator, `c` and `d`: two neighbours of a row to each lane, in one register or two."""
+    """The accumulator, `c` and `d`: each lane holds two neighbours of a row, in one register or two."""
     each = per_register(bits)
 
     def place(lane: Array, register: Array, element: Array) -> tuple[Array, Array, Array]:
@@ -104,7 +105,7 @@ def of_quads(operand: str, layout: str) -> Array:
         return _table(4, 8, 8, 4, 2, along)
     if operand == "c32":
         return _table(4, 8, 8, 8, 1, spread)
-    # b is laid out as a is, with rows and columns exchanged: its column layout is a's row layout.
+    # b has the layout of a transposed: its column layout is a's row layout.
     if operand == "a":
         return _table(4, 8, 4, 2, 2, along if layout == "row" else across)
     found = _table(4, 8, 4, 2, 2, along if layout == "col" else across)

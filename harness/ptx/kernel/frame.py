@@ -1,4 +1,4 @@
-"""How the threads of a kernel reach memory: addresses, loads, stores, atomics and asynchronous copies."""
+"""How the threads of a kernel access memory: addresses, loads, stores, atomics and asynchronous copies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from harness.ptx.kernel.memory import (
 )
 from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.promises import Promises
-from harness.ptx.kernel.races import note_read, note_write
+from harness.ptx.kernel.races import note_read, note_update, note_write
 from harness.ptx.kernel.tensorwaits import TensorWaits
 from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
 class KernelFrame(Reaching):
-    """Threads of consecutive blocks with the memory that they reach."""
+    """Threads of consecutive blocks and the memory that they access."""
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
@@ -49,33 +49,37 @@ class KernelFrame(Reaching):
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
 
     def tell(self, barrier: Barrier, lane: int) -> None:
-        """A lane arrives on an mbarrier, and with it what it knows of other blocks."""
+        """Record in an mbarrier what the arriving lane has heard of other blocks."""
 
     def landed(self, barrier: Barrier, block: int) -> None:
-        """A copy to a block tells its mbarrier."""
+        """Record in an mbarrier that a copy to a block has landed."""
 
     def has_heard(self, lanes: Array) -> Array:
-        """Until when one of some lanes knows what each block of the cluster did, by rank."""
+        """By rank, the time up to which any of the lanes has heard of each block of the cluster."""
         return np.asarray(self.block_time[lanes].max(keepdims=True))
 
     def reach(self, step: Step, lanes: Array, rank: Array, *, waits: bool = True) -> None:
-        """Lanes reach memory of other blocks. Raises MemoryFault where those may not run yet, or no more."""
+        """Record that lanes access memory of other blocks.
+
+        Raises MemoryFault if those may not have begun, or may have ended.
+        """
 
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+        it."""
 
     def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
-        """Lanes have found the phases of mbarriers at offsets complete, and are ordered behind them."""
+        """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
         since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
         self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
         self.warp_time[lanes] = np.maximum(self.warp_time[lanes], since)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
-        """The block of this frame, and the offset in its shared memory, to which a lane's bulk copy goes."""
+        """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
         return int(self.block[lane]), address - SHARED_BASE
 
     def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
-        """The blocks of this frame that a mask of ranks names. Raises ExecutionError for others."""
+        """The blocks of this frame in a mask of ranks. Raises ExecutionError for other ranks."""
         size, block = self.grid.cluster_size, int(self.block[lane])
         if ranks >> size or not ranks:
             text = f"{self.who(lane)} copies to the blocks of mask 0x{ranks:x}, and its cluster has {size}"
@@ -83,17 +87,17 @@ class KernelFrame(Reaching):
         return [block // size * size + rank for rank in range(size) if ranks >> rank & 1]
 
     def receiver(self, lane: int, offsets: Array) -> Array:
-        """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        """The threads that count as writers of the bytes that a lane's bulk copies bring to shared memory."""
         return np.asarray(self.member[np.full(len(offsets), lane)])
 
     # addresses -------------------------------------------------------------------------------------------
 
     def locate(self, step: Step, base: ReadSlot, access: Access, active: Array | None) -> tuple[Array, list[Place]]:
-        """The active lanes and where their accesses go. Raises MemoryFault and UndefinedBits."""
+        """The active lanes and the places that they access. Raises MemoryFault and UndefinedBits."""
         return self.locate_lanes(step, base, access, self.every if active is None else np.flatnonzero(active))
 
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
-        """As `locate`, for given lanes."""
+        """Like `locate`, for given lanes."""
         value, mask = self.read(base)
         if mask is not None:
             self.refuse_undefined(step, np.broadcast_to(mask, (self.lanes,))[lanes], lanes, "an address")
@@ -138,7 +142,7 @@ class KernelFrame(Reaching):
         return Place(self.local, offset + lanes * self.local.size)
 
     def _generic(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
-        """Generic addresses, of which some lie in the windows of shared or local memory."""
+        """The places for generic addresses, some of which lie in the windows of shared or local memory."""
         places = []
         window = np.where(address >= LOCAL_WINDOW, 2, np.where(address >= SHARED_WINDOW, 1, 0))
         for number in range(3):
@@ -181,7 +185,7 @@ class KernelFrame(Reaching):
     def load(
         self, step: Step, access: Access, lanes: Array, places: list[Place]
     ) -> tuple[list[Array], list[Array | None]]:
-        """The values (and masks of undefined bits) of each element of the access, over `lanes`."""
+        """The values and masks of undefined bits of each element of the access, over `lanes`."""
         if len(places) == 1 and places[0].part is None:
             return self._load(step, access, lanes, places[0])
         values = [np.zeros(len(lanes), UNSIGNED[access.width]) for _ in range(access.count)]
@@ -217,7 +221,10 @@ class KernelFrame(Reaching):
         values: Sequence[Array],
         masks: Sequence[Array | None],
     ) -> None:
-        """Write the elements of the access; undefined bits may go to shared and local memory only."""
+        """Write the elements of the access.
+
+        Raises UndefinedBits for undefined bits, except in shared and local memory.
+        """
         for place in places:
             part = place.part
             some = [v if part is None else v[part] for v in values]
@@ -245,7 +252,7 @@ class KernelFrame(Reaching):
             self._same_place(step, access, lanes, place, values)
 
     def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
-        """Write what an asynchronous copy to shared memory brings; other threads see it behind the next barrier."""
+        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
         shared = self.shared
         if self.grid.races:
             shared.note_landing(place.offsets, access.size, self.member[lanes], self.clock)
@@ -260,7 +267,7 @@ class KernelFrame(Reaching):
             self.promises.refuse_write(step, access, lanes, place)
 
     def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault for an access to shared memory to which a copy is under way."""
+        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
         if not (self.copies.flying or self.bulk.flying) or not isinstance(place.region, Shared):
             return
         if self.bulk.flying:
@@ -272,16 +279,16 @@ class KernelFrame(Reaching):
         self.copies.refuse_access(step, access, lanes, place, verb)
 
     def reader(self, units: Array) -> str:
-        """What still reads some units of shared memory, in words: a bulk copy, or the tensor cores."""
+        """A description of the bulk copy or tensor core operation that still reads some units of shared memory."""
         return self.bulk.reader(units) or self.tensor.reader(units)
 
     def asynchronous(self) -> bool:
-        """Let land what threads wait for: bulk copies, and commits of tensor cores; whether there was anything."""
+        """Complete bulk copies and commits of tensor cores under way; returns whether there were any."""
         copied = self.bulk.land()
         return self.tensor.land() or copied
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
-        """A bulk copy tells an mbarrier that its bytes have come."""
+        """Report to an mbarrier that the bytes of a bulk copy have arrived."""
         found = self.barriers.get(barrier)
         if found is None:
             text = f"the bulk copy of {self.who(lane)} tells an mbarrier at offset {barrier % self.shared.size}, where"
@@ -297,7 +304,8 @@ class KernelFrame(Reaching):
             raise self.fault(MemoryFault, step, f"{text}: pass a copy that can be written")
 
     def _same_place(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
-        """Two lanes of one instruction that write different values to one place: which wins is open."""
+        """Raise MemoryFault if two lanes of one instruction write different values to one place, as the winner is
+        undefined."""
         table = rows(place.region.bytes, access.width, access.count)
         index = place.offsets // access.size
         for number, value in enumerate(values):
@@ -320,7 +328,7 @@ class KernelFrame(Reaching):
         update: Callable[..., int],
         element: int = 0,
     ) -> list[int]:
-        """Update one element of each access, lane by lane in the order of lanes; the values found before."""
+        """Update one element of each access in the order of lanes; returns the previous values."""
         old = [0] * len(lanes)
         for place in places:
             region = place.region
@@ -329,6 +337,8 @@ class KernelFrame(Reaching):
             some = lanes if place.part is None else lanes[place.part]
             self.refuse_under_way(step, access, some, place, "updates")
             self.refuse_write(step, access, some, place)
+            if self.grid.races:
+                self._check_update(step, access, some, place)
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -348,7 +358,7 @@ class KernelFrame(Reaching):
     def write_lanes(
         self, writer: WriteSlot, values: Array, mask: Array | None, lanes: Array, active: Array | None
     ) -> None:
-        """Write a register in the lanes that `values` is for (all of the active ones)."""
+        """Write a register in `lanes`, to which `values` belong (all active lanes)."""
         if active is None:
             self.write(writer, values, mask, None)
             return
@@ -375,8 +385,22 @@ class KernelFrame(Reaching):
         elif isinstance(region, Buffer):
             note_read(self, step, access, lanes, place, region)
 
+    def _check_update(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
+        region = place.region
+        if isinstance(region, Buffer):
+            note_update(self, step, access, lanes, place, region)
+        elif type(region) is Shared:  # not that of a cluster, whose blocks hear of each other otherwise
+            times = self.times(lanes)
+            bad = region.note_update(place.offsets, access.size, self.member[lanes], self.clock, times)
+            if bad.any():
+                at = int(np.flatnonzero(bad)[0])
+                offset = int(place.offsets[at]) % region.size
+                text = f"race: {self.who(int(lanes[at]))} updates shared memory at offset {offset}, which another"
+                raise self.fault(MemoryFault, step, f"{text} thread wrote, and no barrier lies between")
+
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
-        """Record a write; raises MemoryFault where it races with another thread's access."""
+        """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
         changes = np.zeros(len(lanes), np.bool_)
         for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):

@@ -1,4 +1,4 @@
-"""A kernel with its parameters and its memory on a grid of blocks."""
+"""A launch: a kernel with its parameters and memory on a grid of blocks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ E = TypeVar("E", bound=PtxError)
 
 
 class KernelGrid:
-    """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share.
+    """A kernel on a grid of `sizes` blocks: its parameters, its memory, and the state that all frames of the run share.
 
-    `cluster`: the blocks of a cluster along x, y and z. Blocks are numbered cluster by cluster, by their rank in it.
-    `pointed`: buffers that no parameter is, and whose addresses the kernel finds in memory.
+    `cluster`: the blocks of a cluster along x, y and z. Block numbers go cluster by cluster, and by rank within one.
+    `pointed`: buffers that are no parameters; the kernel reads their addresses from memory.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class KernelGrid:
         self.instructions = 0
 
     def unit(self, space: str) -> int:
-        """The smallest access of the program to a space, in bytes."""
+        """The program's smallest access to a space, in bytes."""
         return self.kernel.units[space]
 
     def _bytes(self, values: Sequence[Any]) -> dict[str, bytes]:
@@ -86,7 +86,8 @@ class KernelGrid:
         return int.from_bytes(self._parameters[name][offset : offset + size], "little")
 
     def parameter_bytes(self, offset: int, size: int) -> bytes | None:
-        """Bytes of the parameters, from an offset behind the first one's begin; None where they lie in none of them."""
+        """`size` bytes of the parameters from an offset on, counted from the first; None if they are not inside one
+        parameter."""
         for name, start in places_of(self.kernel.parameters).items():
             data = self._parameters[name]
             if start <= offset and offset + size <= start + len(data):
@@ -94,11 +95,11 @@ class KernelGrid:
         return None
 
     def coordinates(self, block: int) -> str:
-        """A block's place in the grid."""
+        """A block's coordinates in the grid, in words."""
         return "({}, {}, {})".format(*(int(p[0]) for p in self.places(np.array([block]))))
 
     def places(self, blocks: Array) -> tuple[Array, Array, Array]:
-        """Where blocks lie along x, y and z, by their numbers."""
+        """The coordinates x, y and z of blocks, from their numbers."""
         x, y, _ = self.sizes
         if self.cluster_size == 1:
             return blocks % x, blocks // x % y, blocks // (x * y)
@@ -112,7 +113,7 @@ class KernelGrid:
         )
 
     def error(self, kind: type[E], step: Step, message: str) -> E:
-        """An error at a step, naming the line of the user's program too."""
+        """An error at a step that also names the line of the user's program."""
         if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
             message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know; "
             message += "only a GPU runs what stores values that depend on it)"
@@ -131,7 +132,7 @@ class KernelGrid:
 
 
 def parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
-    """The bytes of a parameter that is given a buffer, a number or bytes. Raises PtxError for what does not fit."""
+    """The bytes of a parameter from a buffer, a number or bytes. Raises PtxError for a value that does not fit."""
     if isinstance(value, (Buffer, BufferPointer)):
         value = value.address
     if isinstance(value, HostMap):
@@ -141,7 +142,7 @@ def parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
             raise PtxError(f"parameter {declared.name} has {size} bytes, {len(value)} were given")
         return bytes(value)
     if isinstance(value, (float, np.floating)):
-        # A float goes in as the type of the declared width has it: Triton declares f32 as .u32 or .f32.
+        # A float becomes a float of the declared width: Triton declares f32 as .u32 or .f32.
         pattern = f64_bits(float(value)) if size == 8 else f32_round(float(value))
         return (pattern & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     if not isinstance(value, (int, np.integer, np.bool_)):

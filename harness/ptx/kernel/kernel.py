@@ -1,4 +1,4 @@
-"""A checked kernel: what is known of it before it runs."""
+"""A checked kernel and its properties that are known before it runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.ptx.text.types import TYPES
 
 
 def size_of(parameter: Declaration) -> int:
-    """Bytes of a parameter."""
+    """The size of a parameter in bytes."""
     return TYPES[parameter.type].width // 8 * parameter.vector * (1 if parameter.size is None else parameter.size)
 
 
 def places_of(parameters: Iterable[Declaration]) -> dict[str, int]:
-    """Where each parameter begins, in bytes behind the first."""
+    """The offset of each parameter in bytes, counted from the first."""
     found, at = {}, 0
     for parameter in parameters:
         align = max(parameter.align, TYPES[parameter.type].width // 8)
@@ -31,11 +31,12 @@ def places_of(parameters: Iterable[Declaration]) -> dict[str, int]:
 class Kernel:
     """A checked kernel: its program, parameters, and the memory that it declares.
 
-    `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
-    access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
-    can order themselves. `bound`: a digest of what its program was made from, the text but for its header and what was
-    asked of the target; kernels with equal ones have equal programs. `cluster`: what `.reqnctapercluster` demands;
-    `explicit_cluster`, `max_rank`: `.explicitcluster`, and the most blocks of a cluster, of `.maxclusterrank` (0: any).
+    `threads`: the threads that `.reqntid` demands (0: not stated). `block`: the same along x, y and z. `units`: the
+    smallest access to shared and to global memory. `synchronises`: it has atomics, fences or acquiring loads, with
+    which blocks can order themselves. `bound`: a digest of the text without its header and of the answers about the
+    target; kernels with equal digests have equal programs. `cluster`: the blocks that `.reqnctapercluster` demands.
+    `explicit_cluster`: it has `.explicitcluster`. `max_rank`: the most blocks of a cluster, from `.maxclusterrank` (0:
+    any).
     """
 
     name: str
@@ -58,5 +59,5 @@ class Kernel:
 
     @property
     def analysis(self) -> Analysis:
-        """Its instruction forms, models among them, and whether ptxas may contract it."""
+        """Its instruction forms, which of them are models, and whether ptxas may contract it."""
         return describe(self.program)

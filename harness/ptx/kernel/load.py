@@ -1,4 +1,4 @@
-"""From the text of a module to a checked kernel."""
+"""Make a checked kernel from the text of a module."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ _LOADED = (
     control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, sparsescaled,
     tensor, tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
 )  # fmt: skip
-"""What registers the binders of all operations, and the runners of a kernel's own."""
+"""Modules that register the binders of all operations, and the runners of those that only kernels have."""
 
 
 @lru_cache(maxsize=128)
 @only_own("a module")
 def load_kernel(text: str, name: str | None = None, fuse: bool = False, approximate: str = HOPPER) -> Kernel:
-    """Parse and check a PTX module and pick the kernel `name` (None: the only one).
+    """Parse and check a PTX module, and return the kernel `name` (None: the only one).
 
-    `fuse`: evaluate open multiplications and additions as ptxas may, contracted. `approximate`: the bits of approximate
-    instructions, as `harness.emulate` has it. Raises PtxError.
+    `fuse`: evaluate multiplications and additions without rounding modifiers as fma, as ptxas may. `approximate`: the
+    bits of approximate instructions, as `harness.emulate` has it. Raises PtxError.
 
-    Modules that differ in their header alone are parsed once, and checked once for all targets that answer alike what
-    checking asks of a target.
+    Modules that differ only in their headers are parsed once. They are checked once for all targets that give the same
+    answers to the questions of the check.
     """
     common = without_header(text)
     module = _parsed(common.text)
-    module.kernel(name)  # which kernel is asked before which target
+    module.kernel(name)  # report a wrong kernel name before a wrong target
     target = common.target or module.target
     shared, answers = _checked.get(
         (common.text, name, fuse, approximate),
@@ -77,7 +77,7 @@ _checked: ByAnswers[Kernel] = ByAnswers(128)
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Module:
-    """See `parse_module`. Nothing changes the tree, so that all targets share it."""
+    """See `parse_module`. No later step changes the tree, so all targets share it."""
     return parse_module(text)
 
 
@@ -120,7 +120,8 @@ _CLUSTERS = ("reqnctapercluster", "explicitcluster", "maxclusterrank")
 
 
 def _clusters(module: Module, function: Function, target: AnyTarget) -> tuple[tuple[int, int, int] | None, bool, int]:
-    """What a kernel's directives say of its clusters (ISA 11.7): their blocks, whether a launch has to, and the most.
+    """The clusters that a kernel's directives state (ISA 11.7): the blocks, whether a launch must use clusters, the
+    most blocks.
 
     Raises UnsupportedOnTarget and OperandError.
     """
@@ -174,7 +175,7 @@ def _orders_blocks(step: Step) -> bool:
         "mbarrier_fence",
         "cluster_wait",
     ) or step.node.opcode in ("mbarrier", "tensormap"):
-        return False  # these order no blocks
+        return False  # these do not order blocks
     fences = step.node.opcode in ("fence", "membar")
     if step.kind == "bulk_store" and step.detail.update is not None:
         return True

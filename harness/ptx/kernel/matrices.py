@@ -1,6 +1,6 @@
 """8 x 8 matrices of 16 bits between shared memory and the registers of a warp: ldmatrix, stmatrix, movmatrix.
 
-Of a matrix each row is 16 bytes, whose address one lane has. Thread t holds two neighbours of row t / 4.
+Each row of a matrix is 16 bytes, whose address comes from one lane. Thread t holds two neighbours of row t / 4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.ptx.text.types import TYPES
 
 
 def active_warps(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, Array]:
-    """The warps that run a step, and their lanes. Raises ExecutionError where one runs it in part."""
+    """The warps that run a step, and their lanes. Raises ExecutionError if only part of a warp runs it."""
     frame.need_whole_warps(step, active)
     if active is None:
         return np.arange(frame.lanes // 32), frame.every
@@ -37,7 +37,7 @@ def _count(bound: Bound) -> int:
 
 
 def _address(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> tuple[ReadSlot, Access]:
-    """The operand with addresses of rows: generic ones, where no space is written."""
+    """The operand with the addresses of rows, which are generic if no space is written."""
     space = (bound.modifiers["space"] or "").partition("::")[0]
     base, displacement = address(builder, node.operands[at], space)
     return base, Access(space, displacement, 32, 4)
@@ -75,7 +75,7 @@ def _rows(frame: KernelFrame, step: Step, matrix: int, warps: Array) -> tuple[Ar
 def _run_ldmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     loaded = []
-    for number in range(len(step.destinations)):  # all addresses are read before anything is written
+    for number in range(len(step.destinations)):  # read all addresses before any write
         givers, place = _rows(frame, step, number, warps)
         values, masks = frame.load(step, step.detail, givers, place)
         data = np.stack(values, 1).view(np.uint16).reshape(-1, 8, 8)
@@ -123,7 +123,7 @@ def _bind_movmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> 
 
 @runs("movmatrix")
 def _run_movmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """The matrix that a warp holds, transposed."""
+    """Transpose the matrix that a warp holds."""
     frame.need_whole_warps(step, active)
     value, mask = frame.read(step.sources[0])
     doubt = None if mask is None else _transposed(np.broadcast_to(mask, (frame.lanes,)))

@@ -1,8 +1,9 @@
-"""Barriers in shared memory (mbarrier): arrivals, bytes that copies are to bring, phases, and who waits for them.
+"""Barriers in shared memory (mbarrier): arrivals, expected bytes of copies, phases, and waiting threads.
 
-A phase is complete when all arrivals and all expected bytes have come. A thread that waits stands still until then, so
-that `try_wait` gives true, as it may; `test_wait` tells how things stand. What copies bring lands when nothing else
-can run, or when `test_wait` looks, no earlier: a read that does not wait meets bytes that are under way.
+A phase is complete when all arrivals and all expected bytes have come. `try_wait` gives false once to a thread that
+asks early, or might have, because the ISA ends a try after a time of the system's choice; the next `try_wait` suspends
+the thread until the phase is complete. `test_wait` gives the current state. Copies land only when no other thread can
+run or when `test_wait` runs, so a read without a wait meets a copy under way, which is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ COUNT = (1 << 20) - 1
 
 
 def _bind(builder: KernelBuilder, node: Instruction, bound: Bound, at: int, more: int = 0) -> ReadSlot:
-    """The address of the barrier, operand `at`, without a displacement of its own: see `_places`."""
+    """The address of the barrier, operand `at`, without its displacement, which `places` adds."""
     expect(builder, node, at + 1 + more)
     return address(builder, node.operands[at], _space(bound))[0]
 
@@ -43,7 +44,7 @@ def _access(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) ->
 
 
 def places(frame: KernelFrame, step: Step, reader: ReadSlot, access: Access, lanes: Array) -> Array:
-    """The byte of shared memory at which each lane's barrier lies, over all blocks of the frame."""
+    """The offset of each lane's barrier in the shared memory of all blocks of the frame."""
     _, found = frame.locate_lanes(step, reader, access, lanes)
     if len(found) != 1 or found[0].region is not frame.shared:
         raise frame.fault(ExecutionError, step, f"{frame.who(int(lanes[0]))}: an mbarrier lies in shared memory")
@@ -51,7 +52,7 @@ def places(frame: KernelFrame, step: Step, reader: ReadSlot, access: Access, lan
 
 
 def barrier_at(frame: KernelFrame, step: Step, offset: int, lane: int) -> Barrier:
-    """The barrier at a byte of shared memory. Raises ExecutionError where none was made."""
+    """The barrier at an offset of shared memory. Raises ExecutionError if none was initialised there."""
     found = frame.barriers.get(offset)
     if found is None:
         text = f"{frame.who(lane)}: no mbarrier.init has made an mbarrier at offset {offset % frame.shared.size}"
@@ -99,11 +100,11 @@ def _run_init(frame: KernelFrame, step: Step, active: Array | None) -> None:
         if not 0 < count <= COUNT:
             raise frame.fault(ExecutionError, step, f"{frame.who(lane)} makes an mbarrier of {count} arrivals")
         old = frame.barriers.get(offset)
-        if old is not None and (old.pending != old.expected or old.bytes):  # Triton 3.6 makes idle ones anew
+        if old is not None and (old.pending != old.expected or old.bytes):  # Triton 3.6 initialises idle barriers again
             text = f"{frame.who(lane)} makes an mbarrier where one is in use, and no mbarrier.inval lies between"
             raise frame.fault(ExecutionError, step, text)
         frame.barriers[offset] = Barrier(count, count, made=frame.clock, maker=lane)
-        frame.shared.undefined[offset : offset + 8] = 0xFF  # its bits are nobody's to read
+        frame.shared.undefined[offset : offset + 8] = 0xFF  # the bits of a barrier are opaque
 
 
 @binds("mbarrier_inval")
@@ -138,7 +139,7 @@ def _run_expect(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 @binds("mbarrier_arrive")
 def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
+    """Bind `state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
     expecting = "expect_tx" in node.modifiers
     expect(builder, node, *((3,) if expecting else (2, 3)))
     base, displacement = address(builder, node.operands[1], _space(bound))
@@ -201,7 +202,7 @@ for _kind in ("test_wait", "try_wait"):
 
 
 def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
-    """Of lanes that ask a barrier, which find the phase that they name complete."""
+    """For each lane that tests a barrier, whether the phase that it names is complete."""
     offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
     asked = _values(frame, step, step.sources[1], lanes)
     parity = "parity" in step.node.modifiers
@@ -211,13 +212,20 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
         if offset // frame.shared.size != frame.block[lane]:
             text = f"{frame.who(lane)} asks an mbarrier of another block: only threads of its own may wait for it"
             raise frame.fault(ExecutionError, step, text)
-        # Triton gives a parity as 0 or -1: its lowest bit counts.
+        # Triton gives a parity as 0 or -1; only the lowest bit counts.
         found[number] = (barrier.phase & 1) != phase & 1 if parity else barrier.phase > phase
     return found
 
 
+def known(frame: KernelFrame, step: Step, lanes: Array) -> Array:
+    """Of lanes that ask a barrier, which have met others since its last phase ended, or asked before the first."""
+    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+    ended = np.array([frame.barriers[offset].completed for offset in offsets], np.int64)
+    return np.asarray(frame.block_time[lanes] >= ended)
+
+
 def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
-    """The predicates of lanes that asked; those whose phase is complete are ordered behind it."""
+    """Write the predicates of lanes that tested a phase, and order lanes whose phase is complete after it."""
     whole = np.zeros(frame.lanes, np.bool_)
     whole[lanes] = True
     frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
@@ -239,7 +247,7 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
 
 
 def awaited(frame: KernelFrame, step: Step, lane: int) -> str:
-    """What a thread that stands still waits for, in words."""
+    """A description of the phase for which a suspended thread waits."""
     offset = int(places(frame, step, step.sources[0], step.detail, np.array([lane]))[0])
     phase = _values(frame, step, step.sources[1], np.array([lane]))[0]
     named = f"the phase of parity {phase & 1}" if "parity" in step.node.modifiers else f"phase {phase}"

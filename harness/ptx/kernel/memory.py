@@ -1,7 +1,7 @@
-"""Memory of a running kernel: buffers, shared and local memory, with bounds, definedness and races.
+"""Memory of a running kernel: buffers, shared and local memory, with checks of bounds, undefined bits and races.
 
-Every region is an array of bytes with, where it matters, a mask of bits that nobody wrote. Addresses are virtual:
-buffers lie far apart, so that an access beyond one hits nothing.
+Every region is an array of bytes, with a mask of undefined bits where there may be any. Addresses are virtual: buffers
+are far apart, so an access beyond one does not hit another.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 GLOBAL_BASE = 0x7F00_0000_0000
 BUFFER_SPACING = 1 << 36
 VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
-"""Where the variables that a module declares in global and constant memory lie."""
+"""Base address of a module's variables in global and constant memory."""
 POINTED_BASE = GLOBAL_BASE + (1 << 48)
-"""Where buffers lie whose addresses the host was told before the launch; behind those of all other buffers."""
+"""Base address of buffers whose addresses are fixed before the launch; above those of all other buffers."""
 SHARED_WINDOW = 0x0100_0000_0000_0000
-"""Where shared memory appears among generic addresses."""
+"""Base of shared memory among generic addresses."""
 LOCAL_WINDOW = 0x0200_0000_0000_0000
 PARAMETER_WINDOW = 0x0080_0000_0000_0000
-"""Where a kernel's parameters appear among generic addresses: tensor maps of the host are found there."""
+"""Base of a kernel's parameters among generic addresses, at which tensor maps of the host lie."""
 SHARED_BASE = 1024
-"""Address of the first byte of shared, and of local, memory: an address near zero is a null pointer."""
+"""Address of the first byte of shared and of local memory. It is not zero, so that an address near zero is a null
+pointer."""
 RANK_BITS = 24
-"""An address in the shared memory of a cluster has the block's rank above so many bits, as on Hopper."""
+"""The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
 _TEXT_BYTES = 1 << 16
-"""Bytes of a string that a message shows at most."""
+"""The most bytes of a string that a message shows."""
 
 
 class Shadow:
-    """Who wrote and who read each unit of a buffer last; -1: nobody."""
+    """For each unit of a buffer, its last writer, reader and updater; -1: none. updaters: None before any atomic."""
 
     def __init__(self, size: int, unit: int) -> None:
         self.unit = unit
         self.writers = np.full(size // unit + 1, -1, np.int64)
         self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.updaters: Array | None = None
         self.written = False
 
     def units(self, offsets: Array, size: int) -> Array:
-        """The units that accesses of `size` bytes touch, one row each."""
+        """The units that accesses of `size` bytes touch, one row for each access."""
         first: Array = offsets // self.unit
         return first[:, None] + np.arange(max(size // self.unit, 1))
 
@@ -57,10 +59,9 @@ class Shadow:
 class Buffer:
     """Global memory that a kernel may touch: the bytes of one array.
 
-    `array` is C-contiguous and is changed in place when the kernel has run. `defined=False`: nobody has written it
-    yet, and reading it before the kernel writes it yields undefined bits. `residue`: the address modulo 256, for
-    views that are not aligned. `name` is for messages. `slot`: the number of the address that `pointed_address` gives;
-    None: any address.
+    `array` is C-contiguous and is changed in place after the kernel has run. `defined=False`: its contents are
+    undefined until the kernel writes them. `residue`: the address modulo 256, for views that are not aligned. `name` is
+    for messages. `slot`: the slot of an address from `pointed_address`; None: any address.
     """
 
     def __init__(
@@ -88,25 +89,25 @@ class Buffer:
 
     @property
     def unwritten(self) -> Array | None:
-        """For each byte of the array, whether it has bits that nobody wrote; None where all were given."""
+        """For each byte of the array, whether it has undefined bits; None if all bytes are defined."""
         if self.undefined is None:
             return None
         return np.asarray(self.undefined[self.residue : self.residue + self.size] != 0)
 
     @property
     def writable(self) -> bool:
-        """Whether a kernel may store to it: whether one of the arrays whose memory it is can be written."""
+        """Whether a kernel may store to it, because one of the arrays that use its memory is writable."""
         return any(a.flags.writeable for a in self.owners or [self.array])
 
     def save(self) -> None:
-        """Copy what the kernel wrote back to the array."""
+        """Copy the bytes that the kernel wrote back to the array."""
         if self.writable:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
 
 
 @dataclass(frozen=True)
 class BufferPointer:
-    """A kernel argument: an address within a buffer, `offset` bytes after its first."""
+    """A kernel argument: the address `offset` bytes after the beginning of a buffer."""
 
     buffer: Buffer
     offset: int = 0
@@ -118,10 +119,10 @@ class BufferPointer:
 
 
 def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferPointer]:
-    """A pointer for each array, for a run that works on the arrays' own memory.
+    """A pointer for each array, for a run that changes the arrays in place.
 
-    Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps
-    gives access to the gaps as well.
+    Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps also
+    gives access to the gaps.
     """
     spans = [byte_bounds(a) if a.size else (a.ctypes.data, a.ctypes.data) for a in arrays]
     groups: list[list[int]] = []
@@ -146,7 +147,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferP
 
 
 def pointed_address(slot: int, residue: int) -> int:
-    """The address of a buffer that is known before its launch, for pointers that a kernel finds in memory."""
+    """The address of a buffer that is fixed before the launch, for pointers that a kernel reads from memory."""
     return POINTED_BASE + slot * BUFFER_SPACING + residue % 256
 
 
@@ -164,7 +165,7 @@ class GlobalMemory:
         self.buffers = [own, *placed, *pointed]
 
     def text(self, address: int) -> str:
-        """The string that ends in a zero byte at an address among the module's variables."""
+        """The zero-terminated string at an address in the module's variables."""
         own = self.buffers[0]
         first = address - own.base
         data = own.bytes[first : min(first + _TEXT_BYTES, own.size)].tobytes() if first >= 0 else b""
@@ -176,7 +177,7 @@ class GlobalMemory:
         return self.buffers[at] if at >= 0 else None
 
     def describe(self, address: int, size: int) -> str:
-        """Where an address lies, in words."""
+        """A description of where an address lies."""
         buffer = self.find(address)
         if 0 <= address < 1 << 20:
             return f"address 0x{address:x} is a null pointer"
@@ -193,15 +194,16 @@ class GlobalMemory:
 
 
 Times = tuple[Array, ...]
-"""For each lane, when its block and its warp last met at a barrier; in a cluster also what it heard of each block."""
+"""For each lane, when its block and its warp last passed a barrier; in a cluster also the `heard` time of each
+block."""
 
 
 class Shared:
-    """The shared memory of the blocks (CTAs) of one frame, one after the other, and who touched it last.
+    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the last access to each unit.
 
-    Races are found by time: an access that meets another thread's access of the same unit of bytes, with no
-    barrier between them. `unit` is the size of the smallest access of the program. `compiled`: whether compiled code
-    notes accesses, which gives what the definitions here do.
+    Races are found by time: two threads access the same unit of bytes with no barrier between. `unit`: the size of the
+    program's smallest access. `compiled`: whether compiled code records accesses, with the same result as the
+    definitions here.
     """
 
     compiled = True
@@ -213,10 +215,10 @@ class Shared:
         self.unit = unit
         self.bytes = np.zeros(blocks * self.size, np.uint8)
         self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
-        # For asynchronous copies: how many are under way to a unit, and what they bring.
+        # Asynchronous copies: how many are under way to a unit, and their data.
         self.under_way = np.zeros(blocks * self.size // unit, np.int32)
         self.coming = np.zeros(blocks * self.size, np.uint8)
-        # Products under way that read a unit, and units that threads wrote, and no proxy fence made known to these.
+        # How many products under way read a unit; units that threads wrote without a proxy fence since.
         self.taken = np.zeros(blocks * self.size // unit, np.int32)
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
         self.swizzles: Array | None = None
@@ -226,16 +228,17 @@ class Shared:
         self.written = np.full(units, -1, np.int32)
         self.reader = np.full(units, -1, np.int32)
         self.read = np.full(units, -1, np.int32)
+        self.updated: Array | None = None  # units whose last write was an atomic's, once there was one
 
     def units(self, offsets: Array, size: int) -> Array:
-        """The units that accesses of `size` bytes touch, one row each."""
+        """The units that accesses of `size` bytes touch, one row for each access."""
         first = offsets // self.unit
         return first[:, None] + np.arange(max(size // self.unit, 1))
 
     def note_read(self, offsets: Array, size: int, thread: Array, now: int, times: Times) -> Array:
-        """Record reads at time `now`; which lanes read what another thread wrote since the last barrier.
+        """Record reads at time `now`; returns which lanes read a unit that another thread wrote since the last barrier.
 
-        `times` has, for each lane, when its block and its warp last met at a barrier.
+        `times`: for each lane, when its block and its warp last passed a barrier.
         """
         if self.compiled:
             return self._noted(0, offsets, size, thread, now, times)
@@ -246,7 +249,7 @@ class Shared:
         shared = (self.read[units] >= self._since(old, times)) & (old != rows)
         self.reader[units] = np.where(shared, self._joined(old, rows), rows) if shared.any() else rows
         self.read[units] = now
-        # Several lanes at once: the last has left its number, which the others' are joined to.
+        # Several lanes at once: the entry holds the last lane's number; merge the others' into it.
         while True:
             left = self.reader[units]
             torn = left != rows
@@ -259,7 +262,9 @@ class Shared:
             self.reader[units[torn]] = joined[torn]
 
     def note_write(self, offsets: Array, size: int, thread: Array, now: int, times: Times, changes: Array) -> Array:
-        """Record writes; which lanes overwrite, with another value, what another thread read or wrote."""
+        """Record writes; returns which lanes change a unit that another thread read or wrote since the last barrier."""
+        if self.updated is not None:
+            self.updated[self.units(offsets, size)] = False
         if self.compiled:
             return self._noted(1, offsets, size, thread, now, times, self.unfenced) & changes
         units = self.units(offsets, size)
@@ -270,10 +275,21 @@ class Shared:
         self.unfenced[units] = True
         return bad & changes
 
+    def note_update(self, offsets: Array, size: int, thread: Array, now: int, times: Times) -> Array:
+        """Record atomic operations; which lanes meet what another thread wrote otherwise since the last barrier."""
+        units = self.units(offsets, size)
+        if self.updated is None:
+            self.updated = np.zeros(len(self.writer), np.bool_)
+        bad = self._clash(self.writer, self.written, units, thread, times) & ~self.updated[units].any(axis=1)
+        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
+        self.written[units] = now
+        self.unfenced[units] = self.updated[units] = True
+        return bad
+
     def _noted(
         self, which: int, offsets: Array, size: int, thread: Array, now: int, times: Times, *more: Array
     ) -> Array:
-        """Reads (0) or writes (1) by compiled code."""
+        """Record reads (0) or writes (1) by compiled code."""
         bad = np.zeros(len(offsets), np.bool_)
         first, who, block_since, warp_since = (
             np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, thread, times[0], times[1])
@@ -284,9 +300,9 @@ class Shared:
         return bad
 
     def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
-        """Record what asynchronous copies wrote at time `now`, when their threads waited for them.
+        """Record the writes of asynchronous copies at time `now`, when their threads waited for them.
 
-        No proxy fence is asked for behind these. The ISA wants one behind cp.async too, which Triton 3.6 never writes.
+        No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
         units = self.units(offsets, size)
         self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
@@ -299,16 +315,16 @@ class Shared:
         self.read[units] = now
 
     def written_by_others(self, units: Array, thread: Array, times: Times) -> Array:
-        """Which rows of units another warp than the threads' own wrote since the last barrier."""
+        """Which rows of units a warp other than the thread's own wrote since the last barrier."""
         who = self.writer[units]
         found: Array = (who != -1) & (who >> 5 != thread[:, None] >> 5)
         found &= self.written[units] >= self._since(who, times)
         return np.asarray(found.any(axis=1))
 
     def fence(self, threads: Array, block: Array, since: Array) -> None:
-        """Make known to the other proxy what some threads wrote, and what they know of by a barrier.
+        """Make visible to the async proxy what some threads wrote, and what is ordered before them by a barrier.
 
-        block, since: each one's block, and when it last met the others.
+        block, since: each thread's block, and when it last passed a barrier of the block.
         """
         if not self.unfenced.any():
             return
@@ -323,7 +339,7 @@ class Shared:
     def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: Times) -> Array:
         other, moment = who[units], when[units]
         foreign: Any = moment >= self._since(other, times)
-        if not foreign.any():  # the usual case: all is known by a barrier
+        if not foreign.any():  # the usual case: a barrier orders everything
             return np.zeros(len(units), np.bool_)
         foreign &= (other != -1) & (other != thread[:, None])
         if foreign.any():
@@ -333,17 +349,17 @@ class Shared:
         return found
 
     def _since(self, who: Array, times: Times) -> Array:
-        """Since when each lane has not heard of what threads `who` did."""
+        """For each lane, the time from which on accesses of threads `who` are not ordered before it."""
         return np.asarray(times[0][:, None])
 
     def _joined(self, one: Array, other: Array) -> Array:
-        """The reader that stands for two different ones."""
+        """The number that stands for two different readers."""
         return np.where(_warp(one) == _warp(other), -2 - _warp(one), SEVERAL_WARPS)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a memory instruction touches: `count` neighbouring values of `width` bits."""
+    """The access of a memory instruction: `count` neighbouring values of `width` bits."""
 
     space: str
     displacement: int
@@ -357,12 +373,12 @@ class Access:
 
 
 CHUNK = Access("shared", 0, 32, 4)
-"""The 16 bytes in which tensor cores read matrices and bulk copies move boxes."""
+"""The 16-byte access with which tensor cores read matrices and bulk copies move boxes."""
 
 
 @dataclass(slots=True)
 class Place:
-    """Where the accesses of some lanes go: byte offsets into one region. `part` picks them among the lanes."""
+    """The byte offsets that some lanes access in one region. `part`: the indices of these among the lanes."""
 
     region: Buffer | Shared | LocalMemory
     offsets: Array
@@ -370,7 +386,7 @@ class Place:
 
 
 class LocalMemory:
-    """Each thread's own memory, one after the other."""
+    """The local memory of all threads, one after the other."""
 
     def __init__(self, lanes: int, size: int) -> None:
         self.limit = size
@@ -383,20 +399,21 @@ SEVERAL_WARPS = -100
 
 
 def _warp(reader: Array) -> Array:
-    """The warp of a reader: a thread's number, -2 - warp for several threads of one warp; -100 for those of several."""
+    """The warp of a reader number, which is a thread's number, or -2 - warp for several threads of one warp; -100:
+    several warps."""
     return np.where(reader >= 0, reader >> 5, -2 - reader)
 
 
 def tally(counts: Array, units: Array, by: int) -> None:
-    """Add `by` to the count of each unit, as often as it is named.
+    """Add `by` to the count of each unit, once for each time that it occurs.
 
-    In one dimension and the counts' own type: numpy's `add.at` takes 200 times as long otherwise (2^17 units).
+    In one dimension and with the dtype of the counts: otherwise numpy's `add.at` takes 200 times as long (2^17 units).
     """
     np.add.at(counts, units.ravel(), counts.dtype.type(by))
 
 
 def rows(data: Array, width: int, count: int) -> Array:
-    """Bytes as a table of `count` patterns of `width` bits a row."""
+    """Bytes as a table with `count` patterns of `width` bits in each row."""
     kind = UNSIGNED[width]
     size = width // 8 * count
     return data[: len(data) // size * size].view(kind).reshape(-1, count)

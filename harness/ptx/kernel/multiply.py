@@ -1,6 +1,7 @@
-"""How a product is computed, by what a target has: its tensor cores, or the instructions that ptxas writes instead.
+"""Compute products of matrices as a target does: with its tensor cores, or with the instructions that ptxas writes
+instead.
 
-Each way takes tiles of codes, a: t x m x k, b: t x k x n, c: t x m x n, and gives those of d.
+Each way takes tiles of codes, a: t x m x k, b: t x k x n, c: t x m x n, and returns the codes of d.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The types of d, a, b and c, the way, and the modifiers that it heeds (.rnd, .satfinite, xor).
+    """How to compute a product: the types of d, a, b and c, the way, and its modifiers (.rnd, .satfinite, xor).
 
-    `generation`: where the bits rest on a model of one GPU generation, its name; hardware has confirmed `MEASURED`.
+    `generation`: the GPU generation whose model gives the bits; "" for none. Hardware has confirmed `MEASURED`.
     """
 
     types: tuple[str, str, str, str]
@@ -31,7 +32,7 @@ class Arithmetic:
 
     @property
     def confirmable(self) -> bool:
-        """Whether what hardware confirmed of the form holds here too."""
+        """Whether the ledger's evidence for the form also applies to this arithmetic."""
         return self.generation in ("", MEASURED)
 
     def __call__(self, a: Array, b: Array, c: Array) -> Array:
@@ -40,7 +41,7 @@ class Arithmetic:
 
 
 def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, word: str) -> Arithmetic | None:
-    """How a generation computes a product; None where nothing is known. `quads`: m8n8k4 of float16."""
+    """How a generation computes a product; None if that is not known. `quads`: m8n8k4 of float16."""
     a = types[1]
     if a == "b1" or a in ("s8", "u8", "s4", "u4", "f64"):
         return Arithmetic(types, {"b1": "bits", "f64": "double"}.get(a, "integers"), word=word)
@@ -55,17 +56,17 @@ def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, w
 
 
 def _blocks(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
-    """By tensor cores."""
+    """The product on tensor cores."""
     assert how.model is not None
     codes = [np.ascontiguousarray(x).astype(np.uint32, copy=False) for x in (a, b, c)]
     return tensorcore.dot(codes[0], codes[1], codes[2], how.types, how.model)
 
 
 def _widened(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
-    """Floats of 8 bits where the tensor cores have none: two products of float16, and an addition.
+    """A product of 8-bit floats on tensor cores without such floats: two products of float16, and an addition.
 
-    ptxas (12.9, 13.4) makes float16 of two bytes of each register at a time. So of every four k the first two are in
-    the first product, which begins at zero, and the others in the second; c is added last, rounded to nearest even.
+    ptxas (12.9, 13.4) converts two bytes of each register to float16 at a time. So of every four k, the first two go to
+    the first product, which starts at zero, and the others to the second; c is added last, rounded to nearest even.
     """
     k = np.arange(a.shape[2])
     order = np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
@@ -77,7 +78,7 @@ def _widened(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
 
 
 def _halves(kind: str) -> Array:
-    """float16 of each of the 256 codes of a format, exactly; subnormal codes become normal numbers."""
+    """The exact float16 value of each of the 256 codes of a format; subnormal codes become normal numbers."""
     exponent, fraction = FLOATS[kind].exponent, FLOATS[kind].fraction
     codes = np.arange(256)
     if exponent == 5:
@@ -90,7 +91,7 @@ def _halves(kind: str) -> Array:
 
 
 def _scalar(opcode: str, modifiers: tuple[str, ...], first: Array, *more: Array) -> Array:
-    """An instruction's definition over arrays, the later ones of which are spread to the shape of the first."""
+    """Apply an instruction's definition to arrays; later ones are broadcast to the shape of the first."""
     function = find(opcode, modifiers)[0].array_function()
     rows = [np.ascontiguousarray(np.broadcast_to(x, first.shape)).reshape(-1) for x in (first, *more)]
     widths = [np.dtype(f"u{width // 8}") for width, _ in function.sources]
@@ -100,7 +101,7 @@ def _scalar(opcode: str, modifiers: tuple[str, ...], first: Array, *more: Array)
 
 
 def _quads(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
-    """m8n8k4 of float16 from sm_80 on: float32 arithmetic, in the order of the code that ptxas calls."""
+    """m8n8k4 of float16 from sm_80 on: float32 arithmetic in the order of the function that ptxas calls."""
     d_type, _, _, c_type = how.types
     left, right = _scalar("cvt", ("f32", "f16"), a), _scalar("cvt", ("f32", "f16"), b)
     total = _scalar("cvt", ("f32", "f16"), c) if c_type == "f16" else np.ascontiguousarray(c)
@@ -132,7 +133,7 @@ def _integers(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
 
 
 def _number(codes: Array, kind: str) -> Array:
-    """Integers of 8 or 4 bits as float32, which holds them."""
+    """Integers of 8 or 4 bits as float32, which represents them exactly."""
     half = 1 << BITS[kind] - 1
     numbers = codes.astype(np.int16)
     return ((numbers ^ half) - half if kind[0] == "s" else numbers).astype(np.float32)
@@ -150,5 +151,5 @@ _WAYS: dict[str, Callable[[Arithmetic, Array, Array, Array], Array]] = {
 
 
 def functions() -> tuple[Callable[..., object], ...]:
-    """The code of all ways, for a digest of it."""
+    """The functions of all ways, for a digest of their code."""
     return (*_WAYS.values(), _halves, _number, _scalar)

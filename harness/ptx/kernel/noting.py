@@ -18,22 +18,22 @@ from harness.ptx.machine.frame import Frame
 from harness.ptx.numeric.vectorise import Array
 
 MOST_STEPS = 200_000
-"""Instructions of one thread that are noted at most."""
+"""The most instructions of one thread that are recorded."""
 MOST_TAKEN = 1 << 24
-"""Bytes and elements whose makers are noted for one thread at most; each takes about 30 bytes."""
+"""The most bytes and elements whose origins are recorded for one thread; each takes about 30 bytes."""
 EXCHANGES = frozenset({"shfl", "vote", "ballot", "match", "redux", "ldmatrix", "movmatrix"})
-"""Kinds of steps that give a thread what other threads of its warp hold."""
+"""Kinds of step that give a thread values of other threads of its warp."""
 PRODUCTS = frozenset({"mma", "mma_sp", "mma_scaled"})
 
 
 class Watching:
-    """Observes every step of every block; `begin` and `active` say which."""
+    """Observes every step of every block; `begin` announces the block, `active` holds the lanes of the step."""
 
     frame: KernelFrame
     active: Array
 
     def block(self, threads: int) -> int | None:
-        """The one block that these notes are about; None for all."""
+        """The only block that is recorded; None for all."""
         return None
 
     def begin(self, frame: KernelFrame) -> None:
@@ -61,12 +61,12 @@ class ExecutedSteps(Watching):
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
         """See `Watching`."""
-        if executed or step.kind in ("branch", "exit"):  # of these it says whether they went elsewhere
+        if executed or step.kind in ("branch", "exit"):  # for these, `executed` says whether lanes jumped
             self.steps.add(id(step))
 
 
 class Notes(Watching):
-    """The steps of one thread, and who made each byte. thread: -1 for the latter alone."""
+    """The steps of one thread, and the thread that produced each byte. thread: -1 records only the bytes."""
 
     def __init__(self, thread: int) -> None:
         self.thread, self.lane = thread, -1
@@ -80,7 +80,7 @@ class Notes(Watching):
         self._taken, self._matrices = 0, 0
 
     def block(self, threads: int) -> int | None:
-        """See `Watching`: that of the thread, unless all are asked for."""
+        """See `Watching`: the block of the thread; None if all blocks are recorded."""
         return None if self.thread < 0 else self.thread // threads
 
     def begin(self, frame: KernelFrame) -> None:
@@ -97,13 +97,13 @@ class Notes(Watching):
         return self.frame.first * self.frame.grid.threads + lanes
 
     def step_of(self, lane: int) -> ThreadStep | None:
-        """The step that is running, where the thread of a lane is the one that is followed."""
+        """The running step if the lane's thread is the followed one, else None."""
         return self._current if lane == self.lane else None
 
     # steps -------------------------------------------------------------------------------------------------------
 
     def enter(self, frame: Frame, step: Step) -> None:
-        """Note what the thread reads, and what it takes from elsewhere."""
+        """Record the values that the thread reads, and those that it gets from other threads."""
         self.time += 1
         self._current, self._matrices = None, 0
         if self.lane < 0 or not self.active[self.lane]:

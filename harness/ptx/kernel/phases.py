@@ -9,11 +9,12 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass
 class Barrier:
-    """The state of one: arrivals of a whole phase, those and the bytes still to come in this one, and its number.
+    """The state of one mbarrier: the arrivals that a phase needs, the arrivals and bytes still pending, and the phase's
+    number.
 
-    `completed`: the frame's clock when the phase before this one was complete. In a cluster: `made`, the clock when it
-    was made, by lane `maker`; `fenced`, whether fence.mbarrier_init made that known; `heard`, until when the threads
-    that arrived know of each block, and `told`, the same when the phase before this one was complete.
+    `completed`: the frame's clock when the previous phase was completed. In a cluster also: `made`: the clock when lane
+    `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `heard`: the times up to which the arrived
+    threads have heard of each block. `told`: the same at the end of the previous phase.
     """
 
     expected: int
@@ -28,7 +29,7 @@ class Barrier:
     told: Array | None = None
 
     def settle(self, now: int) -> bool:
-        """Begin the next phase where this one is complete; whether it is. now: the frame's clock from then on."""
+        """Begin the next phase if this one is complete; returns whether it is. now: the frame's clock from then on."""
         if self.pending or self.bytes:
             return False
         self.phase += 1
@@ -37,7 +38,7 @@ class Barrier:
 
     @property
     def words(self) -> str:
-        """What its phase lacks."""
+        """The arrivals and bytes that its phase still lacks, in words."""
         lacks = [f"{self.pending} of {self.expected} arrivals"] if self.pending else []
         lacks += [f"{self.bytes} bytes of copies"] if self.bytes else []
         return f"its phase {self.phase} lacks {' and '.join(lacks)}"

@@ -1,7 +1,7 @@
-"""What kernels print, and what their assertions say: `vprintf` and `__assertfail` of the CUDA runtime.
+"""Output of kernels: `vprintf` and `__assertfail` of the CUDA runtime.
 
-A thread passes the address of a format and that of its arguments, which lie one after the other, each aligned to its
-size: 4 bytes for integers, 8 for long ones, pointers and doubles.
+A thread passes the address of a format and the address of its arguments. These are consecutive, each aligned to its
+size: 4 bytes for integers, 8 for long integers, pointers and doubles.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ CONVERSION = re.compile(r"%(?:%|([-+ #0]*)(\d{1,4}|\*)?(?:\.(\d{1,4}|\*)?)?(hh|h
 """A conversion of printf: flags, width, precision, length, and kind."""
 
 PRINTED = 16 << 20
-"""Characters that one launch may print; CUDA's own buffer holds a megabyte and loses the oldest."""
+"""How many characters one launch may print; CUDA's buffer holds a megabyte and drops the oldest."""
 
 Value = int | None
-"""The bits of an argument; None where nobody defined them."""
+"""The bits of an argument; None if they are undefined."""
 Fetch = Callable[[int, int], Value]
-"""The bits of the argument at an offset, of so many bytes."""
+"""Gives the bits of the argument at an offset, of a size in bytes."""
 
 
 class Printer:
-    """Standard output, as long as a launch does not print without end."""
+    """Standard output with a limit for each launch."""
 
     def __init__(self) -> None:
         self.left = PRINTED
         self._lock = threading.Lock()
 
     def write(self, text: str) -> bool:
-        """Print a text; whether there was room for it."""
+        """Print a text; returns whether the limit allowed it."""
         with self._lock:
             self.left -= len(text)
             if self.left < 0:
@@ -58,9 +58,9 @@ def sizes(form: str) -> list[tuple[int, int]]:
 
 
 def formatted(form: str, values: list[Value], text_at: Callable[[int], str]) -> str:
-    """A format with its arguments, as printf of the host writes it; what nobody defined is the word `undefined`.
+    """A format filled with its arguments, as the host's printf writes it; an undefined argument becomes `undefined`.
 
-    `text_at`: the string at an address, for `%s`.
+    `text_at`: a function that gives the string at an address, for `%s`.
     """
     rest = iter(values)
 

@@ -1,15 +1,16 @@
-"""What asynchronous products (wgmma) may rely on until they are waited for, and what must come before them.
+"""Check the rules of asynchronous products (wgmma): what threads must not do before the wait, and what must precede
+them.
 
-From its issue until `wgmma.wait_group` a product owns its accumulators, registers with a's elements, and the bytes of
-its matrices: a thread that touches the registers, or writes to the bytes, gets an error, although the emulator has
-computed the product already. Before its issue `wgmma.fence` must follow what else wrote its registers, and
-`fence.proxy.async` what wrote its matrices, unless that was an asynchronous copy of the same proxy (ISA 9.7.15.7,
-8.6). A register's copy by `mov` is one more register that the product owns: the compiler moves registers, and ptxas
-then waits by itself.
+From its issue until `wgmma.wait_group`, a product owns its accumulators, the registers with a's elements, and the bytes
+of its matrices. A thread that accesses these registers, or writes to these bytes, gets an error, although the emulator
+has already computed the product. Before the issue, `wgmma.fence` must follow other writes to its registers, and
+`fence.proxy.async` must follow writes to its matrices, except by asynchronous copies of the same proxy (ISA 9.7.15.7,
+8.6). If `mov` copies an owned register, the product owns the copy too: the compiler moves registers, and ptxas then
+inserts a wait.
 
-Writing to a register with a's elements is undefined by the ISA's text, and Triton 3.6 does it: the next round of a loop
-computes a's elements anew while products that read the old ones run. ptxas 12.8 and 12.9 give the new value a register
-of its own, so this is let through; the register is the product's no longer.
+A write to a register with a's elements is undefined by the ISA, but Triton 3.6 does it: the next iteration of a loop
+computes new elements of a while products that read the old ones run. ptxas 12.8 and 12.9 give the new value a different
+register, so the emulator allows it, and the product no longer owns the register.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass
 class Promise:
-    """Products of one step that nobody has waited for: their warpgroups, each one's group of wgmma, and what they own.
+    """Products of one step before their wait: their warpgroups, the wgmma group of each, and what they own.
 
-    accumulators: how many of the step's registers d takes. `units`: of shared memory, a row for each warpgroup.
+    accumulators: how many registers of the step belong to d. `units`: units of shared memory, a row for each warpgroup.
     """
 
     step: Step
@@ -42,27 +43,31 @@ class Promise:
 
     @property
     def results(self) -> tuple[int, ...]:
-        """The slots of d."""
+        """The register slots of d."""
         return tuple(w.slot for w in self.step.destinations)
 
     @property
     def inputs(self) -> frozenset[int]:
-        """The slots of a's elements."""
+        """The register slots of a's elements."""
         return elements_of_a(self.step, self.accumulators)
 
     def owners(self, slot: int) -> Array:
-        """The warpgroups whose register this still is: they have not written a new value to one with a's elements."""
+        """The warpgroups that still own the register: they have not written a new value to it (allowed for a's
+        elements)."""
         gone = self.renamed.get(slot)
         return self.groups if gone is None else self.groups[[g not in gone for g in self.groups.tolist()]]
 
     def rename(self, slot: int, active: Array) -> None:
-        """Warpgroups whose threads have all written to the register own it no longer."""
+        """End the ownership of a register for warpgroups whose threads have all written to it."""
         whole = active.reshape(-1, 128)[self.groups].all(axis=1)
         self.renamed.setdefault(slot, set()).update(self.groups[whole].tolist())
 
 
 def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
-    """The registers with elements of a and with metadata; a descriptor is read at once."""
+    """The registers with elements of a and with metadata.
+
+    A descriptor is read at the issue, so it is not among them.
+    """
     between = step.sources[accumulators:-2]
     return frozenset(r.slot for r in between if r.slot >= 0 and r.width == 32)
 
@@ -77,7 +82,7 @@ def watched(program: Program) -> frozenset[int]:
 
 
 class Promises:
-    """The products of a frame's warpgroups. `committed` counts the groups that each has closed."""
+    """The products of a frame's warpgroups. `committed`: how many groups each has closed."""
 
     def __init__(self, frame: Reaching) -> None:
         self.frame = frame
@@ -91,7 +96,7 @@ class Promises:
     # registers -------------------------------------------------------------------------------------------
 
     def watch(self, step: Step, active: Array) -> None:
-        """Called before every other step: refuse what touches a register that a product owns."""
+        """Called before every other step. Raises ExecutionError if it accesses a register that a product owns."""
         if step.kind == "wgmma":
             return
         if self._busy:
@@ -133,7 +138,7 @@ class Promises:
         return self.frame.fault(ExecutionError, step, text + self._missing(promise, group))
 
     def _missing(self, promise: Promise, group: int) -> str:
-        """What has to come first, in words."""
+        """The missing instructions, in words."""
         at = int(promise.number[list(promise.groups).index(group)])
         if at >= self.committed[group]:
             return ": wgmma.commit_group and wgmma.wait_group must come first"
@@ -146,7 +151,8 @@ class Promises:
     # order -----------------------------------------------------------------------------------------------
 
     def before(self, step: Step, groups: Array, count: int) -> None:
-        """Refuse a product whose registers are another's, or were written since the last wgmma.fence."""
+        """Refuse a product if another product owns its registers, or if they were written since the last
+        wgmma.fence."""
         frame = self.frame
         if not self._fenced[groups].all():
             lane = int(groups[np.flatnonzero(~self._fenced[groups])[0]]) * 128
@@ -171,7 +177,7 @@ class Promises:
                     raise self._refusal(step, promise, slot, active, "gives wgmma")
 
     def fence(self, active: Array | None) -> None:
-        """wgmma.fence: registers written before it may be taken."""
+        """wgmma.fence: products may use registers written before it."""
         if active is None:
             self._fenced[:] = True
             self._touched.clear()
@@ -183,7 +189,7 @@ class Promises:
     # shared memory ---------------------------------------------------------------------------------------
 
     def read(self, step: Step, promise: Promise, offsets: Array) -> None:
-        """A product reads chunks of shared memory, a row of offsets for each of its warpgroups."""
+        """Record that a product reads chunks of shared memory, a row of offsets for each of its warpgroups."""
         frame, shared = self.frame, self.frame.shared
         flat = offsets.reshape(-1)
         lanes = np.repeat(promise.groups * 128, offsets.shape[1])
@@ -213,7 +219,7 @@ class Promises:
             raise self.frame.fault(MemoryFault, step, text)
 
     def note_layout(self, step: Step, offsets: Array, swizzle: int, lane: int, name: str) -> None:
-        """Refuse a matrix that an asynchronous copy has written with another swizzle than its descriptor states."""
+        """Refuse a matrix that an asynchronous copy wrote with a different swizzle than its descriptor states."""
         shared = self.frame.shared
         if shared.swizzles is None:
             return
@@ -228,7 +234,7 @@ class Promises:
             raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault where lanes write to bytes that a product, or a bulk copy, may still read."""
+        """Raise MemoryFault if lanes write to bytes that a product or a bulk copy may still read."""
         shared = self.frame.shared
         units = shared.units(place.offsets, access.size)
         bad = (shared.taken[units] > 0).any(axis=1)
@@ -248,7 +254,7 @@ class Promises:
     # groups ----------------------------------------------------------------------------------------------
 
     def give(self, promise: Promise) -> None:
-        """A product has been issued."""
+        """Record that a product has been issued."""
         self.given.append(promise)
         self._listed()
 
@@ -263,7 +269,7 @@ class Promises:
         self.committed[groups] += 1
 
     def wait(self, left: int, groups: Array) -> None:
-        """All groups of each warpgroup but its last `left` are complete."""
+        """Complete all groups of each warpgroup except its last `left`."""
         mine = np.zeros(len(self.committed), np.bool_)
         mine[groups] = True
         staying = []

@@ -1,15 +1,16 @@
 """Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
 
-Beside a buffer lie two arrays with an entry for each unit of bytes (the smallest access of the program): who wrote it
-last, and who read it last. An entry is the thread's number in the grid, two flags, and the time: the number of barriers
-that the frame has passed. Threads of a block are ordered by a barrier between them; blocks by nothing, except that a
-kernel with atomics, fences or acquiring loads is not judged between blocks, whose order is then not followed here.
-Blocks of one cluster are ordered by what their threads hear of each other (see `clusters`); that several of them read
-a place before one writes it is not followed.
+Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
+read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
+time, which is the number of barriers that the frame has passed. A barrier orders the threads of a block. Nothing orders
+blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this module does
+not model such order. Blocks of one cluster are ordered as `clusters` describes; a write after reads by several of its
+blocks is not checked. Atomics race with stores, not with each other. A load that meets another thread's atomic is not
+reported, because spin loops wait for one so.
 
-What is not called a race, because Triton writes it and no result depends on it: a store of the bytes that are there
-already, and a store by the first of the threads that read the place together in one instruction. A layout that
-replicates an element loads it in all its threads and stores it from the first.
+Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
+bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
+layout that replicates an element loads it in all its threads and stores it from the first.)
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from harness.ptx.numeric.vectorise import Array
 
 _THREAD = 26
 _MIXED = np.int64(1 << 25)
-"""Several threads of one block read it, in instructions of their own."""
+"""Flag: several threads of one block read the unit, in different instructions."""
 _BLOCKS = np.int64(1 << 24)
-"""Several blocks read it, of several clusters where there are clusters."""
+"""Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
 _TIME = np.int64((1 << 24) - 1)
 
 
@@ -39,7 +40,7 @@ def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
 
 
 def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
-    """Record a read; raises MemoryFault where another thread wrote the bytes and nothing orders the two."""
+    """Record a read. Raises MemoryFault if another thread wrote the bytes and nothing orders the two."""
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
@@ -50,7 +51,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
     old = shadow.readers[units]
     stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
-    # Of several lanes the first is to win: numpy writes in order, when the order is that of memory.
+    # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
     shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
     first = shadow.readers[units] >> _THREAD
     threads = frame.grid.threads
@@ -64,7 +65,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
         far = (old >> _THREAD) // cluster != first // cluster
         flags |= np.where((before & far) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
-    for flag in (_MIXED, _BLOCKS):  # one at a time: lanes that share a unit then write the same
+    for flag in (_MIXED, _BLOCKS):  # one flag at a time, so that lanes with a common unit write equal values
         some = units[flags & flag != 0]
         if len(some):
             shadow.readers[some] |= flag
@@ -73,9 +74,10 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
 def note_write(
     frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
 ) -> None:
-    """Record a write; raises MemoryFault where it changes what another thread wrote or read, and nothing orders them.
+    """Record a write. Raises MemoryFault if it changes bytes that another thread wrote or read, and nothing orders the
+    two.
 
-    changes: the lanes whose bytes are not there already.
+    changes: the lanes that write bytes different from those already there.
     """
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
@@ -89,12 +91,36 @@ def note_write(
         bad = _unordered(frame, entry, me, since, lanes)
         bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
         _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+        if shadow.updaters is not None:
+            entry = shadow.updaters[units]
+            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
     shadow.writers[units] = me << _THREAD | np.int64(frame.clock) & _TIME
     shadow.written = True
 
 
+def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+    """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    since = frame.block_time[lanes][:, None]
+    entry = shadow.writers[units]
+    bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+    _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    if shadow.updaters is None:
+        shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+    old = shadow.updaters[units]
+    shadow.updaters[units] = me << _THREAD | np.int64(frame.clock) & _TIME
+    # Several threads of a block since its last barrier: no later store by one of them is behind them all.
+    recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
+    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (shadow.updaters[units] >> _THREAD != me)
+    if several.any():
+        shadow.updaters[units[several]] |= _MIXED
+
+
 def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
-    """Whether nothing orders what an entry tells before what the threads `me` do now."""
+    """Whether nothing orders the access in an entry before the current access of threads `me`."""
     near = (entry >> _THREAD) // frame.grid.threads == me // frame.grid.threads
     recent = near & (entry & _TIME >= since)
     if not frame.grid.synchronises:
@@ -119,7 +145,7 @@ def _refuse(
     at = int(np.flatnonzero(bad.any(axis=1))[0])
     word = int(entry[at][np.flatnonzero(bad[at])[0]])
     thread, threads = word >> _THREAD, frame.grid.threads
-    if thread == int(frame.number[lanes[at]]):
+    if thread == int(frame.number[lanes[at]]) or (before == "updated" and word & int(_MIXED)):
         other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
     else:
         block = frame.grid.coordinates(thread // threads)

@@ -1,7 +1,7 @@
 """Run a compiled kernel: the PTX of a whole module, on buffers, over a grid.
 
-All threads of as many blocks as fit run in lockstep; blocks are taken in order. Bounds, alignment, definedness
-and races are checked as the kernel runs.
+All threads of as many blocks as fit run in lockstep; blocks run in order. Bounds, alignment, undefined bits and races
+are checked during the run.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 ]  # fmt: skip
 
 LANES = 1 << 14
-"""Threads of one frame: registers of that many lanes stay in a core's cache."""
+"""Threads of one frame: few enough that their registers stay in a core's cache."""
 LOCAL_BUDGET = 64 << 20
-"""Bytes of local memory of one frame; where a block needs more, one block runs at a time."""
+"""Bytes of local memory of one frame. If a block needs more, one block runs at a time."""
 SHARED_BUDGET = 4 << 20
-"""Bytes of shared memory of one frame; fewer blocks run together when each has much."""
+"""Bytes of shared memory of one frame. If each block has much, fewer run together."""
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What a run did: instructions executed, counted once for each thread that the step was run for."""
+    """The counts of a run: instructions executed, once for each thread."""
 
     thread_instructions: int
     blocks: int
@@ -58,7 +58,7 @@ class Executed:
 
 
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
-    """A grid's sizes along x, y and z. Raises PtxError for what CUDA does not launch."""
+    """A grid's sizes along x, y and z. Raises PtxError for sizes that CUDA does not launch."""
     try:
         sizes = tuple(operator.index(g) for g in grid)
     except TypeError:
@@ -73,13 +73,13 @@ def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int, int]:
-    """A block's sizes along x, y and z. Raises PtxError where nobody states them, or the kernel states others."""
+    """A block's sizes along x, y and z. Raises PtxError if they are not stated, or if the kernel states others."""
     if not given:
         if not kernel.threads:
             raise PtxError(f"kernel {kernel.name} does not state its threads; give num_threads")
         return kernel.block
     if isinstance(given, int):
-        # A number of threads says nothing of a shape that the kernel states.
+        # A number of threads is compatible with any shape of that many threads that the kernel states.
         if kernel.threads and given != kernel.threads:
             raise PtxError(f"kernel {kernel.name} demands {kernel.threads} threads a block, not {given}")
         return kernel.block if kernel.threads else (given, 1, 1)
@@ -92,7 +92,7 @@ def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int,
 
 
 def _cluster(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    """The blocks of a cluster along x, y and z; None: none are asked for. Raises PtxError for what CUDA refuses."""
+    """The blocks of a cluster along x, y and z; None: no clusters. Raises PtxError for clusters that CUDA refuses."""
     name, required = kernel.name, kernel.cluster
     if given is None:
         if required is None and kernel.explicit_cluster:
@@ -118,7 +118,7 @@ def _cluster(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, 
 
 
 def scratch(bytes_of_block: int, blocks: int) -> list[Buffer]:
-    """The global scratch memory of a launch, a parameter behind those of Triton's kernel; none where it needs none."""
+    """The global scratch memory of a launch, the parameter after those of Triton's kernel; empty if it needs none."""
     if not bytes_of_block:
         return []
     room = np.zeros(bytes_of_block * max(blocks, 1), np.uint8)
@@ -141,17 +141,16 @@ def run_kernel(
 ) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
-    `parameters`: a Buffer, BufferPointer or HostMap, an int, a float or bytes for each parameter of the entry; those
-    left out at the end are zero (see `scratch`). `grid` has one to three sizes. `num_threads`: threads of a block, or
-    its sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
+    `parameters`: a Buffer, BufferPointer or HostMap, an int, a float or bytes for each parameter of the entry; missing
+    ones at the end are zero (see `scratch`). `grid` has one to three sizes. `num_threads`: threads of a block, or its
+    sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
     metadata. `cluster`: blocks of a cluster along x, y and z (None: what `.reqnctapercluster` says). `limit`: seconds
-    that the whole grid may run, 60 by default, compiling instructions' definitions not
-    counted; None: no limit. `pointed`: further buffers, whose addresses the kernel finds in memory. What the kernel
-    prints goes to standard output.
+    that the whole grid may run, 60 by default, without compiling definitions of instructions; None: no limit.
+    `pointed`: further buffers, whose addresses the kernel reads from memory. The kernel prints to standard output.
 
-    Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
-    (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
-    trap, failed assertion), TimeLimit. The buffers' arrays are then unchanged.
+    Raises PtxError for wrong text, for a launch that CUDA refuses, and for errors of the run: MemoryFault (outside
+    every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock, trap,
+    failed assertion), TimeLimit. After an error the buffers' arrays are unchanged.
     """
     if isinstance(kernel, str):
         kernel = load_kernel(kernel, name)
@@ -180,13 +179,13 @@ def _run_grid(grid: KernelGrid) -> Executed:
     if any(
         s.kind in ("mma", "mma_scaled", "mma_sp", "mma_sp_scaled", "wgmma", "tcgen05_alloc") for s in grid.program.steps
     ):
-        together = max(1, min(together, -(-total // cores())))  # a product is worth a core of its own
+        together = max(1, min(together, -(-total // cores())))  # give each tensor core product its own core
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))
     local = grid.local_bytes * grid.threads
     if local:
         together = max(1, min(together, LOCAL_BUDGET // local))
-    # Blocks that talk to each other by atomics, and those that print, run in order, so that a run can be repeated.
+    # Blocks that communicate through atomics, or print, run in order, so that repeated runs give the same output.
     together = max(grid.cluster_size, together // grid.cluster_size * grid.cluster_size)
     ordered = grid.synchronises or any(s.kind == "call" for s in grid.program.steps)
     workers = 1 if ordered or local > LOCAL_BUDGET else None
@@ -198,7 +197,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
 
 def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
     if grid.deadline.passed:
-        # Blocks that ran before took the time; few steps of these may never look at the clock.
+        # Earlier blocks may have used up the time, and these may run too few steps to check the clock.
         steps, words = grid.program.steps, grid.deadline.words
         raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
     frame = frame_of(grid, first, blocks)

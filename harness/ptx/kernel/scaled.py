@@ -1,8 +1,9 @@
-"""Products of block-scaled matrices (mma with .block_scale): where the scales lie, and what is computed.
+"""Products of block-scaled matrices (mma with .block_scale): the layout of the scales, and the arithmetic.
 
-A word of every thread has four scales. Of each group of four threads, which have a row of a and the row 8 below it, a
-pair gives those two rows' scales; one thread gives those of the group's column of b. `thread-id` picks the pair or the
-thread, `byte-id` the first of the bytes, of which each is for its share of k, the lowest first (ISA 9.7.14.3).
+Each thread has a word with four scales. A group of four threads holds a row of a and the row 8 below it. A pair of its
+threads gives the scales of these two rows, and one thread those of the group's column of b. `thread-id` selects the
+pair or the thread, `byte-id` the first byte of the word. Each byte scales one block of k, the lowest first (ISA
+9.7.14.3).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _BLOCKS = {"mxf8f6f4": 1, "mxf4": 2}
 
 @dataclass(frozen=True)
 class BlockScaled:
-    """What a block-scaled mma computes. Of d, a, b and c: tables of positions, bits of an element.
+    """A block-scaled mma. For d, a, b and c: tables of positions, bits of an element.
 
-    `types`: of a, b and the scales. `blocks`: of k, each with a scale. `counts`: registers of a lane.
+    `types`: those of a, b and the scales. `blocks`: how many blocks of k have a scale. `counts`: registers of a lane.
     """
 
     tables: tuple[Array, Array, Array, Array]
@@ -48,7 +49,7 @@ class BlockScaled:
 
     @property
     def elsewhere(self) -> str:
-        """The GPU generation on whose model the bits rest."""
+        """The GPU generation whose model gives the bits."""
         return "RTX Blackwell"
 
 
@@ -65,14 +66,14 @@ def blocks_of(bound: Bound) -> int:
 
 @binds("mma_scaled")
 def _bind_scaled(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`d, a, b, c, scales-of-a, {byte, thread}, scales-of-b, {byte, thread}`."""
+    """Bind `d, a, b, c, scales-of-a, {byte, thread}, scales-of-b, {byte, thread}`."""
     expect(builder, node, 8)
     if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
         raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
     chosen = bound.modifiers
     k = int((chosen["shape"] or "").rpartition("k")[2])
     types = (chosen["atype"] or "", chosen["btype"] or "", chosen["stype"] or "")
-    packed = k == 64  # two elements of 4 bits a byte; beside 8-bit ones each has a byte
+    packed = k == 64  # two 4-bit elements in a byte; in products with 8-bit types each has its own byte
     widths = (32, *(4 if packed else BITS[t] for t in types[:2]), 32)
     tables = (
         fragments.of_c(16, 8, 32), fragments.of_a(16, k, widths[1]), fragments.of_b(k, 8, widths[2]),
@@ -115,7 +116,7 @@ def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
     scales_of_a, scales_of_b = scales_of(frame, step, warps, sum(product.counts[1:]))
     a, b, c = (np.ascontiguousarray(x, np.uint32) for x in operands)
     if product.widths[1] == 4:
-        a, b = a << np.uint32(2), b << np.uint32(2)  # where codes of 4 bits stand in a byte
+        a, b = a << np.uint32(2), b << np.uint32(2)  # the place of a 4-bit code in a byte
     result = np.empty_like(c)
     columns = np.ascontiguousarray(b.transpose(0, 2, 1))
     for tile in range(len(a)):
@@ -134,9 +135,9 @@ def scales_of(frame: KernelFrame, step: Step, warps: Array, at: int) -> tuple[Ar
 
 
 def _scales(frame: KernelFrame, step: Step, at: int, warps: Array, step_of: int, lanes: Array) -> Array:
-    """The scales of rows, or columns: tiles x rows x blocks. Raises UndefinedBits and ExecutionError.
+    """The scales of rows or columns, tiles x rows x blocks. Raises UndefinedBits and ExecutionError.
 
-    lanes: of each row, that of thread 0. step_of: threads between one thread-id and the next.
+    lanes: for each row, the lane of thread 0. step_of: how many threads lie between one thread-id and the next.
     """
     blocks: int = step.detail.blocks
     byte, thread = (_same(frame, step, step.sources[at + i], warps) for i in (1, 2))
@@ -155,7 +156,7 @@ def _scales(frame: KernelFrame, step: Step, at: int, warps: Array, step_of: int,
 
 
 def _same(frame: KernelFrame, step: Step, reader: ReadSlot, warps: Array) -> int:
-    """A selector, which all threads give alike. Raises ExecutionError where they do not."""
+    """A selector. Raises ExecutionError unless all threads give the same."""
     value, mask = frame.read(reader)
     lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
     if mask is not None:

@@ -1,8 +1,9 @@
-"""Barriers: threads that reach one wait until those that it is for have come, or an mbarrier's phase is complete.
+"""Schedule threads at barriers: they wait until all participants have arrived, or until an mbarrier's phase is
+complete.
 
-A barrier has a number, and is for all threads of a block or for as many as its second operand says, so that warps that
-run different code meet at barriers of their own. Waiting threads go on only when nothing else can run; copies to shared
-memory land when even then nobody can go on. So what a wait, or an arrival, should have ordered is seen out of order.
+A barrier has a number. It is for all threads of a block, or for as many as its second operand says, so that warps that
+run different code can have their own barriers. Waiting threads go on only when no other thread can run. Copies to
+shared memory land only when no thread can go on even then. So a missing wait or arrival shows as a wrong order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from harness.ptx.machine.lockstep import Scheduler, guarded
 from harness.ptx.numeric.vectorise import Array
 
 _ASKING = frozenset({"mbarrier_try_wait", "cluster_wait"})
-"""Steps at which a thread waits for what others do, and goes on by itself when they have done it."""
+"""Kinds of step at which a thread waits for others and goes on when they are done."""
 
 
 class KernelScheduler(Scheduler):
@@ -30,7 +31,7 @@ class KernelScheduler(Scheduler):
         super().__init__(program, frame)
         self.kernel_frame = frame
         if frame.grid.synchronises or any(s.kind == "mbarrier_test_wait" for s in program.steps):
-            # Only a loop that waits for another thread's atomic, or asks an mbarrier, needs the others to move on.
+            # Only a loop that waits for another thread's atomic, or tests an mbarrier, needs the others to run.
             self.patience = 4096
         if frame.promises.slots:
             self.watch = frame.promises.watch
@@ -38,18 +39,20 @@ class KernelScheduler(Scheduler):
         self.blocked: dict[int, Array] = {}
         self.arrived: dict[tuple[int, int], int] = {}
         """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
+        self.refused: dict[int, Array] = {}
+        """At each mbarrier.try_wait, the threads that were told once that their phase is not complete."""
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.kernel_frame.fault(kind, step, message)
 
     def left(self, lanes: Array) -> None:
-        """Threads that have ended."""
+        """Record that threads have ended."""
         self.alive = self.alive & ~lanes
         if isinstance(self.kernel_frame, ClusterFrame) and lanes.any():
             self.kernel_frame.ended(lanes)
 
     def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
-        """A barrier: pass it when all living threads of each block stand here, else wait."""
+        """At a barrier, pass if all threads of each block that have not ended are here; else wait."""
         if step.guard >= 0:
             held, passing = self._split(step, active)
             if passing.any():
@@ -89,7 +92,7 @@ class KernelScheduler(Scheduler):
     # mbarriers -------------------------------------------------------------------------------------------
 
     def _ask(self, step: Step, at: int, active: Array) -> Array:
-        """Those of the lanes whose phase is complete; the others wait, and ask again."""
+        """The lanes whose phase is complete; the others wait and test again later."""
         frame = self.kernel_frame
         lanes = np.flatnonzero(active)
         if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
@@ -99,16 +102,31 @@ class KernelScheduler(Scheduler):
             frame.passed(lanes[answers])
         else:
             answers = mbarriers.complete(frame, step, lanes)
+        if step.kind == "mbarrier_try_wait":
+            answers = self._tried(step, at, lanes, answers)
         passing = active.copy()
         passing[lanes[~answers]] = False
-        if answers.any() and step.kind == "mbarrier_try_wait":
-            mbarriers.give(frame, step, lanes[answers], answers[answers])
         if not answers.all():
             self._wait(at, active & ~passing)
         return passing
 
+    def _tried(self, step: Step, at: int, lanes: Array, complete: Array) -> Array:
+        """Answer lanes whose phase is complete, and others once with no; which lanes go on.
+
+        A no also meets a thread that nothing has told of the phase's end: it might have asked earlier. On hardware a
+        try ends after a time that nobody knows, so who takes one try for a wait goes on too early.
+        """
+        before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
+        known = complete & mbarriers.known(self.kernel_frame, step, lanes)
+        told = ~known & ~before[lanes]
+        yes = complete & ~told
+        before[lanes] = told | (before[lanes] & ~yes)
+        if (told | yes).any():
+            mbarriers.give(self.kernel_frame, step, lanes[told | yes], yes[told | yes])
+        return np.asarray(told | yes)
+
     def _woken(self) -> bool:
-        """Let lanes ask again whose phase is complete by now; whether there are any."""
+        """Wake lanes whose phase is now complete; returns whether there are any."""
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
@@ -144,7 +162,7 @@ class KernelScheduler(Scheduler):
         return at + 1, active
 
     def _operand(self, step: Step, which: int, lanes: Array) -> Array:
-        """A barrier's number, or its threads, in each lane; -1 where it has no such operand."""
+        """A barrier's number, or its count of threads, in each lane; -1 if it has no such operand."""
         if which >= len(step.sources):
             return np.full(self.frame.lanes, -1, np.int64)
         value, mask = self.frame.read(step.sources[which])
@@ -155,7 +173,7 @@ class KernelScheduler(Scheduler):
         return np.asarray(np.broadcast_to(value, lanes.shape).astype(np.int64))
 
     def release(self) -> bool:
-        """When nothing can run: let complete barriers go. Raises ExecutionError on a deadlock."""
+        """Called when no thread can run: release complete barriers. Raises ExecutionError on a deadlock."""
         if not self.blocked:
             return False
         if self._released() or self._woken():
@@ -166,7 +184,7 @@ class KernelScheduler(Scheduler):
         raise self._deadlock()
 
     def _released(self) -> bool:
-        """Let threads pass whose barriers all have reached; whether there are any."""
+        """Release threads at complete barriers; returns whether there are any."""
         frame = self.kernel_frame
         threads = frame.grid.threads
         number, count = np.full(frame.lanes, -1, np.int64), np.full(frame.lanes, -1, np.int64)
@@ -206,7 +224,7 @@ class KernelScheduler(Scheduler):
 
     def _deadlock(self) -> ExecutionError:
         frame = self.kernel_frame
-        # Threads that wait for a phase tell more than those that wait for them at a barrier.
+        # A thread that waits for a phase is a more likely cause than threads that wait for it at a barrier.
         at = min(self.blocked, key=lambda a: (self.program.steps[a].kind == "barrier", a))
         step = self.program.steps[at]
         lane = int(np.flatnonzero(self.blocked[at])[0])
@@ -221,7 +239,7 @@ class KernelScheduler(Scheduler):
         return frame.grid.error(ExecutionError, step, text)
 
     def run(self) -> None:
-        """Until every thread has ended, and nothing of its own is left to be waited for."""
+        """Run until every thread has ended and none of its copies or operations is under way."""
         super().run()
         frame = self.kernel_frame
         if frame.bulk.leaving:

@@ -1,7 +1,7 @@
-"""Who reads and writes shared memory, noted by compiled code: what `Shared` says in numpy, one access after the other.
+"""Record accesses to shared memory in compiled code, one after the other, with the same result as `Shared` in numpy.
 
-numpy makes a dozen passes over the accesses of each instruction; for a product of matrices that was a tenth of all
-time. The definitions in `Shared` stay: for clusters, and as what tests hold this to.
+numpy makes a dozen passes over the accesses of each instruction, which took a tenth of the time of a matrix product.
+The definitions in `Shared` remain for clusters, and tests compare this code with them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _warp_of(who: int) -> int:
 
 @scalar
 def _both(one: int, other: int) -> int:
-    """The reader that stands for two different ones."""
+    """The number that stands for two different readers."""
     if _warp_of(one) == _warp_of(other):
         return -2 - _warp_of(one)
     return _SEVERAL
@@ -38,7 +38,7 @@ def _both(one: int, other: int) -> int:
 
 @scalar
 def _meets(who: int, when: int, thread: int, block_since: int, warp_since: int) -> bool:
-    """Whether a thread's access meets that of `who`, at a time until which its own thread has heard of nothing."""
+    """Whether nothing orders the access of `who` at time `when` before the thread's access."""
     if when < block_since or who == -1 or who == thread:
         return False
     return not (_warp_of(who) == thread >> 5 and when < warp_since)
@@ -48,7 +48,8 @@ def _reads(
     first: Array, count: Any, thread: Array, block_since: Array, warp_since: Array, now: Any,
     writer: Array, written: Array, reader: Array, read: Array, bad: Array,
 ) -> None:  # fmt: skip
-    """`Shared.note_read`: of each access the first unit, and `count` units. `bad`: which meet a write; all False."""
+    """`Shared.note_read`, given each access's first unit and `count` units. `bad` (all False before): which conflict
+    with a write."""
     noted = np.empty((len(first), count), np.int32)
     changes = np.empty((len(first), count), np.bool_)
     for i in range(len(first)):
@@ -62,7 +63,7 @@ def _reads(
         for j in range(count):
             reader[first[i] + j] = noted[i, j]
             read[first[i] + j] = now
-    # Several threads at once: the last has left its number, which the others' are joined to.
+    # Several threads at once: the entry holds the last thread's number; merge the others' into it.
     torn = True
     while torn:
         torn = False
@@ -83,7 +84,7 @@ def _writes(
     first: Array, count: Any, thread: Array, block_since: Array, warp_since: Array, now: Any,
     writer: Array, written: Array, reader: Array, read: Array, bad: Array, unfenced: Array,
 ) -> None:  # fmt: skip
-    """`Shared.note_write`: `bad`: which meet another thread's access; all False before."""
+    """`Shared.note_write`. `bad` (all False before): which conflict with another thread's access."""
     for i in range(len(first)):
         for j in range(count):
             at, who = first[i] + j, thread[i]
@@ -102,7 +103,7 @@ _made: list[Any] = []
 
 
 def compiled() -> tuple[Any, Any]:
-    """`_reads` and `_writes` as machine code, compiled once and kept on disk."""
+    """`_reads` and `_writes` as machine code, which is compiled once and cached on disk."""
     with _lock:
         if not _made:
             started = time.monotonic()

@@ -1,9 +1,10 @@
-"""Products of a sparse matrix by a dense one (mma.sp, wgmma.sp): where its elements stand, what is made of it.
+"""Products of a sparse matrix and a dense one (mma.sp, wgmma.sp): the layout of elements and metadata, and the
+arithmetic.
 
-Of every four neighbours of a row of a two are stored, of every two of tf32 one, of every eight integers of 4 bits two
-pairs. Four bits of metadata a chunk say which (ISA 9.7.14.6.1). Stored elements lie in registers as those of a dense
-tile of half as many columns. How many terms tensor cores sum at once is published for dense products alone; here so
-many stored elements are.
+A row of a is divided into chunks: four neighbours of which two are stored, two of tf32 of which one is stored, or eight
+4-bit integers of which two pairs are stored. Four bits of metadata for each chunk say which (ISA 9.7.14.6.1). The
+stored elements have the register layout of a dense tile with half as many columns. How many terms tensor cores sum at
+once is published only for dense products; the model here sums that many stored elements.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _REGISTERS = {"f32": "f32", "s32": "s32"}
 
 @dataclass(frozen=True)
 class SparseProduct:
-    """What an mma.sp computes. Of d, a, b and c: tables of positions, bits of an element, registers of a lane.
+    """An mma.sp. For d, a, b and c: tables of positions, bits of an element, registers of a lane.
 
-    `storage`: where the metadata lies. `ordered`: the two indices of a chunk rise.
+    `storage`: the layout of the metadata. `ordered`: the two indices of a chunk must ascend.
     """
 
     tables: tuple[Array, Array, Array, Array]
@@ -51,15 +52,17 @@ class SparseProduct:
 
     @property
     def elsewhere(self) -> str:
-        """The GPU generation on whose model the bits rest, where hardware has confirmed another one's only."""
+        """The GPU generation whose model gives the bits, if hardware has confirmed only another generation."""
         return "" if self.arithmetic.confirmable else self.arithmetic.generation
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Metadata of a tile. For each row and chunk: the thread of its group of four that has it, and its lowest bit.
+    """The layout of a tile's metadata. For each row and chunk: the thread of the group of four that holds it, and its
+    lowest bit.
 
-    `columns`: of a that a chunk spans. `run`: neighbours that an index stands for. `single`: it stands for one only.
+    `columns`: how many columns of a a chunk spans. `run`: how many neighbours an index selects. `single`: the chunk
+    stores only one element.
     """
 
     thread: Array
@@ -71,9 +74,9 @@ class Storage:
 
 @cache
 def storage(kind: str, k: int, selector: int) -> Storage:
-    """Where metadata lies (ISA 9.7.14.6.2), for a's type, the shape's k and the sparsity selector.
+    """The layout of metadata (ISA 9.7.14.6.2) for a's type, the shape's k and the sparsity selector.
 
-    A word of 16-bit and wider types has both rows of a lane, 16 bits each; one of narrower types has one row.
+    For types of 16 bits and more, a word holds both rows of a lane, 16 bits each; for narrower types, one row.
     """
     bits = BITS[kind]
     columns = {32: 2, 16: 4, 8: 4, 4: 8}[bits]
@@ -86,16 +89,17 @@ def storage(kind: str, k: int, selector: int) -> Storage:
 
 
 def selectors(kind: str, k: int) -> int:
-    """How many selectors a shape has: by how many groups of threads the metadata may be given."""
+    """How many selectors a shape has: the number of groups of threads that can provide the metadata."""
     return 4 // (int(storage(kind, k, 0).thread.max()) + 1)
 
 
 def arithmetic_of_sparse(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
-    """How a target computes a form; None where nothing is known of it.
+    """How a target computes a form; None if that is not known.
 
-    8-bit floats where tensor cores take none are widened as in dense products: ptxas (13.4, sm_90a and sm_100a) has one
-    HMMA.SP.16832 begin at zero with every other chunk, a second one go on with the rest, and adds c. Of each register's
-    four stored elements the first two are in the first, so the dense rule holds for what is stored.
+    If the tensor cores do not take 8-bit floats, these are widened as in dense products: ptxas (13.4, sm_90a and
+    sm_100a) writes one HMMA.SP.16832 that starts at zero with every other chunk, a second that continues with the rest,
+    and adds c. The first takes the first two of each register's four stored elements, so the dense rule applies to the
+    stored elements.
     """
     return arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
 
@@ -111,7 +115,7 @@ def selector_of(builder: KernelBuilder, node: Instruction, operand: Operand, kin
 
 @binds("mma_sp")
 def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`d, a, b, c, metadata, selector`."""
+    """Bind `d, a, b, c, metadata, selector`."""
     expect(builder, node, 6)
     if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
         raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
@@ -155,9 +159,10 @@ def _run_mma_sp(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def multiplied(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
-    """d, t x m x n, of stored elements a, t x m x k/2, at columns `where` of the whole; b: t x k x n, c as d.
+    """d (t x m x n) from stored elements a (t x m x k/2) at columns `where` of the full matrix, b (t x k x n), and c
+    (as d).
 
-    Each row meets rows of b of its own, and so is a tile of its own.
+    Each row uses different rows of b, so each row is computed as a separate tile.
     """
     tiles, rows, stored = a.shape
     picked = b[np.arange(tiles)[:, None, None], where].reshape(tiles * rows, stored, -1)
@@ -172,9 +177,9 @@ def multiplied(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> A
 def columns(
     frame: KernelFrame, step: Step, reader: ReadSlot, warps: Array, place: Storage, ordered: bool, tiles: int = 1
 ) -> Array:
-    """The column of each stored element, warps x 16 x k/2. Raises ExecutionError for metadata without meaning.
+    """The column of each stored element, warps x 16 x k/2. Raises ExecutionError for invalid metadata.
 
-    reader: the operand with metadata. tiles: of how many warps, one below the other, a matrix has its rows.
+    reader: the operand with metadata. tiles: how many warps, one below the other, hold the rows of a matrix.
     """
     value, mask = frame.read(reader)
     threads = np.unique(place.thread)
@@ -200,13 +205,13 @@ def columns(
 
 
 def chunks_of(words: Array, place: Storage) -> Array:
-    """Four bits for each chunk, warps x 16 x chunks, of the metadata of warps, warps x 32."""
+    """The four bits for each chunk, warps x 16 x chunks, from the metadata words, warps x 32."""
     lane = np.arange(16)[:, None] % 8 * 4 + place.thread
     return (words[:, lane] >> place.bit.astype(np.uint32) & np.uint32(15)).astype(np.int64)
 
 
 def kept(chunks: Array, place: Storage) -> Array:
-    """The column of each stored element, warps x 16 x k/2, by four bits for each chunk."""
+    """The column of each stored element, warps x 16 x k/2, from four bits for each chunk."""
     first, second = chunks & 3, chunks >> 2
     start = np.arange(chunks.shape[2]) * place.columns
     if place.single:
@@ -216,7 +221,8 @@ def kept(chunks: Array, place: Storage) -> Array:
 
 
 def doubted(doubts: list[Array | None], where: Array, result: Array, width: int) -> Array:
-    """The masks of results: one that depends on an element with undefined bits is undefined."""
+    """The masks of undefined bits of the results: a result that depends on an element with undefined bits is
+    undefined."""
     a, b, c = doubts
     bad = np.zeros(result.shape, np.bool_)
     if a is not None:

@@ -1,4 +1,4 @@
-"""Products of small matrices whose fragments lie in the registers of a warp (mma)."""
+"""Products of small matrices with fragments in the registers of a warp (mma)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from harness.ptx.text.types import TYPES
 
 @dataclass(frozen=True)
 class Product:
-    """What an mma computes. Of d, a, b and c: tables of positions, bits of an element, registers of a lane."""
+    """An mma. For d, a, b and c: tables of positions, bits of an element, registers of a lane."""
 
     tables: tuple[Array, Array, Array, Array]
     widths: tuple[int, int, int, int]
@@ -38,7 +38,7 @@ class Product:
 
     @property
     def elsewhere(self) -> str:
-        """The GPU generation on whose model the bits rest, where hardware has confirmed another one's only."""
+        """The GPU generation whose model gives the bits, if hardware has confirmed only another generation."""
         return "" if self.arithmetic.confirmable else self.arithmetic.generation
 
 
@@ -69,7 +69,7 @@ def _quads(bound: Bound) -> bool:
 
 
 def arithmetic_of(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
-    """How a target computes a form; None where nothing is known of it."""
+    """How a target computes a form; None if that is not known."""
     chosen = bound.modifiers
     word = chosen.get("rnd") or chosen.get("satfinite") or chosen.get("op") or ""
     return arithmetic(types_of(bound), generation(target), _quads(bound), word)
@@ -136,7 +136,7 @@ def factors(
 ) -> tuple[list[Array], list[Array | None]]:
     """a, b and c of a product, each as `gathered`, from a step's first sources.
 
-    tables, widths, counts: of d, a, b and c, as `Product` has them.
+    tables, widths, counts: those of d, a, b and c, as in `Product`.
     """
     found = []
     at = 0
@@ -161,7 +161,7 @@ def gathered(
 
 
 def _elements(registers: Sequence[Array], lanes: int, warps: Array, width: int) -> Array:
-    """Registers as a row of elements for each warp."""
+    """The elements in registers, a row for each warp."""
     whole = np.empty((len(warps), len(registers), 32), np.result_type(*registers))
     some = len(warps) * 32 < lanes
     for number, register in enumerate(registers):
@@ -198,13 +198,14 @@ def scattered(
 
 
 def _registers(tiles: Array, order: Array, warps: int, width: int) -> Array:
-    """Elements of tiles as registers: warps x registers x lanes."""
+    """The registers that hold the elements of tiles: warps x registers x lanes."""
     rows = tiles.astype(UNSIGNED[width], copy=False).reshape(warps, -1).take(order, axis=1)
     return rows.view(UNSIGNED[max(width, 32)]).reshape(warps, -1, 32)
 
 
 def spread(doubts: Sequence[Array | None], result: Array, width: int) -> Array:
-    """The masks of results: one that depends on an element with undefined bits is undefined."""
+    """The masks of undefined bits of the results: a result that depends on an element with undefined bits is
+    undefined."""
     a, b, c = doubts
     bad = np.zeros(result.shape, np.bool_)
     if a is not None:

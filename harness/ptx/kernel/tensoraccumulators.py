@@ -1,7 +1,7 @@
-"""The accumulator of a product in tensor memory: which cells it has, and its codes (ISA 9.7.16.10.5).
+"""The accumulator of a product in tensor memory: its cells and their codes (ISA 9.7.16.10.5).
 
-A kernel multiplies into the same cells many times. So their numbers are kept, and where a layout is a rectangle the
-codes are read and written as one, which costs a tenth of picking cells.
+A kernel accumulates into the same cells many times, so their numbers are cached. If the layout is a rectangle, its
+codes are read and written as one slice, which costs a tenth of indexing cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """m x n elements of a block from an address on. `cells`: the number of each cell; `lanes`: its lane.
+    """The accumulator's m x n elements in a block, from an address on. `cells`: the number of each cell; `lanes`: its
+    lane.
 
     `flat`: the same numbers in one dimension, always the same array (see `TensorWork.issue`).
     """
@@ -34,7 +35,7 @@ class Accumulator:
     lanes: Array
 
     def window(self, of: Array) -> Array | None:
-        """A view of the cells as rows x columns, or 4 x 16 x columns; None where they are no rectangle."""
+        """A view of the cells as rows x columns, or 4 x 16 x columns; None if they are no rectangle."""
         m, n = self.cells.shape
         whole = of.reshape(-1, LANES, COLUMNS)[self.block, :, self.first : self.first + n]
         if m == LANES:
@@ -42,12 +43,12 @@ class Accumulator:
         return None if self.ws else whole.reshape(4, 32, n)[:, self.first_lane : self.first_lane + 16]
 
     def read(self, of: Array) -> Array:
-        """What an array has for the cells, m x n."""
+        """The values of an array at the cells, m x n."""
         found = self.window(of)
         return np.asarray(of[self.cells] if found is None else found.reshape(self.cells.shape))
 
     def write(self, of: Array, what: Array, chosen: Array | None) -> None:
-        """Change an array for the cells, or for some of them."""
+        """Set the values of an array at the cells, or at some of them."""
         found = self.window(of) if chosen is None else None
         if found is not None:
             found[...] = what.reshape(found.shape)
@@ -60,7 +61,7 @@ class Accumulator:
 def accumulator(
     frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[int, int], ws: bool, block: int
 ) -> Accumulator:
-    """That of a shape at an address in a block. Raises MemoryFault outside of tensor memory."""
+    """The accumulator of a shape at an address in a block. Raises MemoryFault outside of tensor memory."""
     key = (block, given, shape, ws)
     found = frame.tensor.accumulators.get(key)
     if isinstance(found, Accumulator):
@@ -81,7 +82,7 @@ def codes(frame: KernelFrame, of: Accumulator, kind: str) -> Codes:
 
 
 def store(frame: KernelFrame, of: Accumulator, result: Array, doubts: Array, kind: str, chosen: Array | None) -> None:
-    """Results go to the cells; of one of 16 bits the upper half is nobody's to read."""
+    """Write results to the cells; the upper half of the cell of a 16-bit result becomes undefined."""
     memory = frame.tensor.memory
     of.write(memory.words, result, chosen)
     of.write(memory.undefined, doubts | np.uint32(0xFFFF0000 if kind == "f16" else 0), chosen)

@@ -1,7 +1,8 @@
-"""Collector buffers: which matrix tensor cores may keep for the next product (tcgen05.mma; ISA 9.7.16.10).
+"""Collector buffers: hints about matrices that tensor cores may keep for the next product (tcgen05.mma; ISA 9.7.16.10).
 
-A hint changes no value where it is true: cores may take the kept matrix, or load it again. So a product that uses a
-buffer has to have the very matrix that was filled in. Another one, or none, is an error: hardware may take either.
+A correct hint changes no value: the cores may use the kept matrix or load it again. So a product that uses a buffer
+must have the same matrix that filled it. A different matrix, or an empty buffer, is an error, because hardware may use
+either.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from harness.ptx.numeric.vectorise import Array
 
 
 def collected(frame: KernelFrame, step: Step, lane: int, block: int, of: TensorOperand, codes: Array, ws: bool) -> None:
-    """Note what a product does with a buffer of a block, or of a pair's first block. Raises ExecutionError.
+    """Record a product's use of a buffer of a block, or of a pair's first block. Raises ExecutionError for a wrong
+    hint.
 
-    codes: of a, or of b where ws. Without a hint what the buffer has is discarded (the first of b's).
+    codes: those of a; with ws those of b. A product without a hint discards the buffer (of b's buffers, the first).
     """
     hint = step.bound.modifiers.get("collector") or f"collector::{'b0' if ws else 'a'}::discard"
     _, buffer, use = hint.split("::")

@@ -1,4 +1,4 @@
-"""How columns of tensor memory are allocated and freed (ISA 9.7.16.7), and fences of tensor memory."""
+"""Allocate and free columns of tensor memory (ISA 9.7.16.7), and fences of tensor memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Allocation:
 
 
 def same(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: str) -> Array:
-    """What all 32 threads of each warp give, a number a warp. Raises ExecutionError where they differ."""
+    """The operand of each warp, one number. Raises ExecutionError if its 32 threads differ."""
     value, mask = frame.read(reader)
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, what)
@@ -105,9 +105,11 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _allocated(frame: KernelFrame, step: Step, lane: int, block: int, count: int) -> int:
-    """The first of some columns, which the block then holds; for a pair, both do, and the other's warp gets the same.
+    """Allocate columns for a block, or for both blocks of a pair, and return the first column. The pair's other warp
+    gets the same.
 
-    Hardware has the first warp of a pair wait for the other. Here it goes on, and the other is promised the columns.
+    On hardware the first warp of a pair waits for the other. Here it goes on, and the columns are reserved for the
+    other.
     """
     memory, blocks = frame.tensor.memory, [block]
     if step.detail.pair:
@@ -130,7 +132,7 @@ def _allocated(frame: KernelFrame, step: Step, lane: int, block: int, count: int
     if first is None:
         held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])
         text = f"{frame.who(lane)} waits for {count} columns of tensor memory; of {COLUMNS} are held {held}"
-        raise frame.fault(ExecutionError, step, f"{text}. The emulator waits for no other warp to free some")
+        raise frame.fault(ExecutionError, step, f"{text}. The emulator does not wait for another warp to free some")
     if step.detail.pair:
         memory.promised[other].append(next(h for h in memory.held[other] if h.first == first))
     return first

@@ -1,6 +1,6 @@
-"""How mbarriers are told of what the tensor cores have done (tcgen05.commit; ISA 9.7.16.10.10).
+"""tcgen05.commit: report the completion of tensor core operations to mbarriers (ISA 9.7.16.10.10).
 
-With a multicast the mbarrier at the same offset in each block of the cluster that a mask names is told.
+A multicast reports to the mbarrier at the same offset in each block of the cluster in a mask.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _access(frame: KernelFrame, step: Step, lanes: Array) -> Access:
-    """Without a state space the ISA asks for a generic address; an offset in shared memory serves as well.
+    """The address. Without a state space the ISA requires a generic address; an offset in shared memory is accepted
+    too.
 
-    ptxas 12.8 and 12.9 hand the low word of the register to UTCBAR in both cases, and Triton 3.6 writes offsets.
+    ptxas 12.8 and 12.9 pass the low word of the register to UTCBAR in both cases, and Triton 3.6 writes offsets.
     """
     access: Access = step.detail
     value, _ = frame.read(step.sources[0])

@@ -1,7 +1,7 @@
 """Copies from shared to tensor memory, and shifts within it (tcgen05.cp, tcgen05.shift; ISA 9.7.16.9).
 
-A copy takes rows of 16 or 32 bytes, as a K-major matrix of a descriptor lays them out, to lanes of tensor memory, some
-to several lanes at once. On the way 16 elements of 4 or 6 bits, which padding fills up to 16 bytes, become bytes.
+A copy moves rows of 16 or 32 bytes, in the layout of a descriptor's K-major matrix, to lanes of tensor memory; some
+shapes copy a row to several lanes. It can unpack 16 elements of 4 or 6 bits, padded to 16 bytes, into one byte each.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from harness.ptx.text.nodes import Instruction
 from harness.ptx.text.types import TYPES
 
 _COPIES = {None: (0,), "warpx2::02_13": (0, 64), "warpx2::01_23": (0, 32), "warpx4": (0, 32, 64, 96)}
-"""How far apart the lanes lie to which each row goes, by the modifier that says so."""
+"""For each modifier, the distance of the lanes to which it copies a row."""
 
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """A copy: rows and words of 32 bits in each, and where a row goes: copies x rows of lanes. `packed`: its format.
+    """A copy: its rows, the 32-bit words in each, and the destination lanes (copies x rows). `packed`: its format.
 
     `pair`: each of two blocks copies from its own shared memory to its own tensor memory.
     """
@@ -100,7 +100,7 @@ def _cells(frame: KernelFrame, step: Step, lane: int, given: int, found: TensorC
 
 
 def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
-    """Chunks of 16 bytes with their elements in a byte each: e2m1 in bits 2 to 5, 6 bits from bit 0."""
+    """Unpack chunks of 16 bytes to one element in each byte: e2m1 in bits 2 to 5, 6-bit formats from bit 0."""
     if packed is None:
         return chunks
     found = TensorOperand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
@@ -118,7 +118,7 @@ def _bind_shift(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step
 
 @runs("tcgen05_shift")
 def _run_shift(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """32 bytes of each of the first 31 of 32 lanes go to the next lane."""
+    """Move 32 bytes of each of the first 31 of 32 lanes to the next lane."""
     lanes = frame.every if active is None else np.flatnonzero(active)
     memory = frame.tensor.memory
     displacement, pair = step.detail

@@ -1,8 +1,9 @@
-"""Matrices in shared memory as tcgen05's descriptors lay them out (ISA 9.7.16.4.1).
+"""The layouts of matrices in shared memory that tcgen05's descriptors state (ISA 9.7.16.4.1).
 
-The layouts are wgmma's (`harness.ptx.kernel.descriptors`), here for elements of any size: chunks of 16 bytes are the
-smallest part, eight of them a core matrix, rows of 32, 64 or 128 bytes swizzle bits of the address. New are the fields'
-places, and 128 bytes swizzled in parts of 32, which tf32 takes where MN-major: there rows lie four to a group.
+The layouts are those of wgmma (`harness.ptx.kernel.descriptors`), here for elements of any size: the smallest part is a
+chunk of 16 bytes, eight chunks make a core matrix, and a swizzle has rows of 32, 64 or 128 bytes. Two things differ:
+the places of the fields, and a swizzle of 128 bytes in parts of 32, which MN-major tf32 uses. There a group has four
+rows.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ _USED = _FIELD | _FIELD << 16 | _FIELD << 32 | 7 << 46 | 7 << 49 | 1 << 52 | 7 <
 
 @dataclass(frozen=True)
 class Swizzle:
-    """Bytes of a row, and of the parts in which its address is swizzled."""
+    """A swizzle: bytes of a row, and bytes of the parts that it exchanges."""
 
     row: int
     part: int = 16
 
 
 SWIZZLES = {0: Swizzle(16), 1: Swizzle(128, 32), 2: Swizzle(128), 4: Swizzle(64), 6: Swizzle(32)}
-"""By the mode in the three highest bits; 16 bytes: none."""
+"""The swizzle for each mode (the three highest bits); rows of 16 bytes: no swizzle."""
 
 
 @dataclass(frozen=True)
 class MatrixDescriptor:
-    """Where a matrix begins (an address in shared memory), its two offsets, all in bytes, and the swizzle."""
+    """A matrix's address in shared memory and its two offsets, all in bytes, and its swizzle."""
 
     start: int
     leading: int
@@ -41,20 +42,20 @@ class MatrixDescriptor:
 
     @property
     def code(self) -> int:
-        """The 64 bits."""
+        """The descriptor's 64 bits."""
         mode = next(m for m, found in SWIZZLES.items() if found == self.swizzle)
         parts = (self.start >> 4 & _FIELD, (self.leading >> 4 & _FIELD) << 16, (self.stride >> 4 & _FIELD) << 32)
         return sum(parts) | 1 << 46 | mode << 61
 
 
 def decoded(code: int) -> MatrixDescriptor | str:
-    """What 64 bits say; words where they say nothing that can be followed."""
+    """The descriptor that 64 bits encode, or an error message for bits that the emulator does not support."""
     if code & ~_USED:
-        return f"bits that no field of it has are set (0x{code & ~_USED:x})"
+        return f"it has set bits outside its fields (0x{code & ~_USED:x})"
     if code >> 46 & 7 != 1:
         return f"bits 46 to 48 are {code >> 46 & 7}, which ISA 9.7.16.4.1 fixes at 1 (a descriptor of wgmma has 0)"
-    if code >> 49 & 7 and code >> 61:  # ISA 9.7.15.5.1: the field holds for all modes but that without a swizzle
-        return f"its base offset is {code >> 49 & 7}; the emulator runs those of 0 alone, which aligned matrices have"
+    if code >> 49 & 7 and code >> 61:  # ISA 9.7.15.5.1: the field applies to all modes with a swizzle
+        return f"its base offset is {code >> 49 & 7}; the emulator supports only 0, the base offset of aligned matrices"
     if code >> 52 & 1:
         return "its leading dimension is an absolute address (bit 52), which the emulator does not run"
     if code >> 61 not in SWIZZLES:
@@ -65,10 +66,10 @@ def decoded(code: int) -> MatrixDescriptor | str:
 
 @cache
 def _along(across: bool, swizzle: Swizzle, rows: int, depth: int, each: int) -> tuple[Array, Array, Array]:
-    """Of each chunk: bytes that the swizzle's rows give, times the leading, and times the stride offset.
+    """For each chunk: the bytes within the swizzle's rows, and the multiples of the leading and of the stride offset.
 
-    across: MN-major. depth: bytes of a row along k, or, where across, k itself. each: elements of a chunk. The chunks
-    come as rows x chunks along k; where across as k x chunks along the rows.
+    across: MN-major. depth: bytes of a row along k; if across, k itself. each: elements of a chunk. Shape of the
+    results: rows x chunks along k; if across, k x chunks along the rows.
     """
     row_bytes = swizzle.row
     if across:

@@ -1,7 +1,7 @@
 """Instruction descriptors of tcgen05.mma (ISA 9.7.16.4.2, tables 42 to 44): fields by kind, in one table.
 
-A bit that no field has must be 0, and a field's value must be one that the table lists. What a kind takes of shapes is
-ISA 9.7.16.2.1.
+A bit outside all fields must be 0, and a field's value must be in the table. The shapes of each kind are in ISA
+9.7.16.2.1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Field:
-    """Bits of a descriptor: the lowest, how many, and what each value that may stand there means."""
+    """A field of a descriptor: its lowest bit, its width, and the meaning of each allowed value."""
 
     name: str
     at: int
@@ -29,7 +29,7 @@ _EVEN = {0: 0, 2: 2}
 
 
 def _plain(d: Mapping[int, object], a: Mapping[int, object], *, integer: bool = False) -> tuple[Field, ...]:
-    """Table 42. The sparsity selector and the largest shift are 0 but for .sp and .ws."""
+    """Table 42. The sparsity selector is 0 without .sp, and the largest shift is 0 without .ws."""
     return (
         Field("saturate", 3, 1, _FLAG if integer else _NO),
         Field("d", 4, 2, d),
@@ -48,7 +48,7 @@ def _plain(d: Mapping[int, object], a: Mapping[int, object], *, integer: bool = 
 def _scaled(
     a: Mapping[int, object], bits_of_b: int, scales: Mapping[int, object], parts: Mapping[int, object], across: bool
 ) -> tuple[Field, ...]:
-    """Tables 43 and 44. parts: at which byte of a column scales may begin."""
+    """Tables 43 and 44. parts: the bytes of a column at which scales may begin."""
     return (
         Field("part_b", 4, 2, parts),
         Field("a", 7, 3, a),
@@ -73,7 +73,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "mxf4": _scaled({1: "e2m1"}, 2, {1: "ue8m0"}, _EVEN, False),
     "mxf4nvf4": _scaled({1: "e2m1"}, 2, {0: "ue4m3", 1: "ue8m0"}, _EVEN, False),
 }
-"""Bit 31 of the last two is left out: k of 96, which sm_103a alone has."""
+"""Bit 31 of the last two is not supported: k of 96, which only sm_103a has."""
 
 K = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
 SCALE_BLOCKS = {
@@ -82,12 +82,12 @@ SCALE_BLOCKS = {
     ("mxf4nvf4", "scale_vec::2X"): 32, ("mxf4nvf4", "block32"): 32,
     ("mxf4nvf4", "scale_vec::4X"): 16, ("mxf4nvf4", "block16"): 16,
 }  # fmt: skip
-"""Elements that share a scale, by kind and the modifier that says so."""
+"""How many elements share a scale, by kind and modifier."""
 
 
 @dataclass(frozen=True)
 class InstructionDescriptor:
-    """A product's shape, its types by PTX name, and how its operands are taken; `block`: elements that share a scale.
+    """A product's shape, its types by PTX name, and the options of its operands; `block`: elements that share a scale.
 
     `part_a`, `part_b`: the byte of a column at which a's and b's scales begin.
     """
@@ -112,7 +112,7 @@ class InstructionDescriptor:
 
     @property
     def stored(self) -> int:
-        """Elements of a row of a that are stored."""
+        """How many elements of a row of a are stored."""
         return self.k // 2 if self.sparse else self.k
 
 
@@ -120,9 +120,9 @@ class InstructionDescriptor:
 def decoded(
     code: int, kind: str, ws: bool, block: int, pair: bool = False, sparse: bool = False
 ) -> InstructionDescriptor | str:
-    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand.
+    """The descriptor that 32 bits encode for a kind, or an error message if ISA 9.7.16.4.2 does not allow them.
 
-    pair: two blocks multiply. sparse: bit 2 says so, and bits 0 and 1 are the sparsity selector of f16 and tf32.
+    pair: two blocks multiply. sparse: bit 2 must be set, and bits 0 and 1 are the sparsity selector of f16 and tf32.
     """
     selector = code & 3 if sparse else 0
     if sparse:
@@ -150,7 +150,7 @@ def decoded(
 
 
 def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> str:
-    """What is wrong with a shape, or with types that stand together; "": nothing."""
+    """An error message for an invalid shape or combination of types; "" if both are valid."""
     m, n = found.m, found.n
     sizes: object
     if kind == "f16" and found.a != found.b:
@@ -189,5 +189,5 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> 
 
 
 def block_parts(found: InstructionDescriptor) -> int:
-    """Scales of a row of a; 0 without."""
+    """How many scales a row of a has; 0 for a kind without scales."""
     return found.stored // found.block if found.block else 0

@@ -1,7 +1,7 @@
 """Loads and stores of tensor memory by warps, and waits for them (tcgen05.ld, .st, .wait; ISA 9.7.16.8).
 
-A warp reaches a quarter of the lanes: warp w of a warpgroup those from 32 w on (ISA 9.7.16.8.4). Which register of
-which thread holds which cell is a table for each shape (`image`), from the figures of ISA 9.7.16.2.3.1.
+A warp can access a quarter of the lanes: warp w of a warpgroup those from 32 w on (ISA 9.7.16.8.4). For each shape a
+table (`image`) gives the cell of every register of every thread, from the figures of ISA 9.7.16.2.3.1.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from harness.ptx.text.nodes import Immediate, Instruction, Operand
 from harness.ptx.text.types import TYPES
 
 PER_COUNT = {"32x32b": 1, "16x64b": 1, "16x32bx2": 1, "16x128b": 2, "16x256b": 4}
-"""Registers of a shape that is taken once; `.xN` takes it N times, columns after columns."""
+"""Registers of a shape for `.x1`; `.xN` repeats it N times in further columns."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """What a load or a store touches: the lane and the column of each register, by register and thread.
+    """The cells that a load or a store accesses: lane and column, by register and thread.
 
-    packed: of two neighbouring columns the low halves share a register. `rows`: lanes that a warp reaches at once.
-    `behind`: what is added to the address.
+    packed: the low halves of two neighbouring columns share a register. `rows`: how many lanes a warp accesses at once.
+    `behind`: the displacement of the address.
     """
 
     lane: Array
@@ -47,7 +47,8 @@ class Image:
 
 @cache
 def image(shape: str, count: int, packed: bool, apart: int) -> tuple[Array, Array]:
-    """Lane and column, relative to the address, of every register of every thread. apart: of 16x32bx2's halves."""
+    """Lane and column, relative to the address, of every register of every thread. apart: the distance of 16x32bx2's
+    halves."""
     register, thread = np.meshgrid(np.arange(PER_COUNT[shape] * count), np.arange(32), indexing="ij")
     lane, column = {
         "32x32b": (thread, register),
@@ -63,7 +64,7 @@ def image(shape: str, count: int, packed: bool, apart: int) -> tuple[Array, Arra
 
 
 def _bind(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> tuple[ReadSlot, Image, list[Operand]]:
-    """The address, what is touched, and the registers; the address is operand `at`."""
+    """The address (operand `at`), the accessed cells, and the registers."""
     shape, count = bound.modifiers["shape"] or "", int((bound.modifiers["num"] or "")[1:])
     halves = shape == "16x32bx2"
     expect(builder, node, 3 if halves else 2)
@@ -119,7 +120,7 @@ def cells_of(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Arra
 
 
 def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: bool) -> None:
-    """Check and record what each warp touches."""
+    """Check and record the accesses of each warp."""
     verb = "stores to" if stores else "loads"
     for warp, some in zip(warps.tolist(), cells, strict=True):
         flat = some.reshape(-1)
@@ -161,7 +162,7 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
         some = cells[:, number].reshape(-1)
         given = np.broadcast_to(value, (frame.lanes,))[lanes]
         doubt = np.zeros_like(given) if mask is None else np.broadcast_to(mask, (frame.lanes,))[lanes]
-        if step.detail.packed:  # the upper halves are nobody's to read
+        if step.detail.packed:  # the upper halves become undefined
             memory.words[some], memory.words[some + 1] = given & low, given >> half
             memory.undefined[some], memory.undefined[some + 1] = doubt | ~low, doubt >> half | ~low
         else:

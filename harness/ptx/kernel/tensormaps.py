@@ -1,7 +1,8 @@
-"""Tensor maps: what 128 bytes say of a tensor in global memory and of the boxes that are copied from it.
+"""Tensor maps: 128 bytes that describe a tensor in global memory and the boxes copied from it.
 
-NVIDIA publishes no layout of the 128 bytes. Those here are our own; programs change them by `tensormap.replace` alone,
-or get them from the host, as `encoded` makes them. Meaning of the fields: ISA 5.5 (tensors), 9.7.9.28.
+NVIDIA publishes no layout of the 128 bytes, so the layout here is our own. Programs get maps from the host (see
+`encoded`) and may change them only with `tensormap.replace`. For the meaning of the fields see ISA 5.5 (tensors) and
+9.7.9.28.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PLACES = {"global_address": (0, 8), "global_dim": (8, 4), "global_stride": (32,
 _PLACES |= {"element_stride": (84, 4), "rank": (104, 4), "elemtype": (108, 4), "interleave_layout": (112, 4)}
 _PLACES |= {"swizzle_mode": (116, 4), "fill_mode": (120, 4)}
 COUNTS = {"global_dim": 5, "global_stride": 4, "box_dim": 5, "element_stride": 5}
-"""Fields that have a number for each dimension; of strides, that of the innermost is left out."""
+"""Fields with a number for each dimension; strides have none for the innermost."""
 _SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
 _TF32, _TF32_FTZ, _F32_FTZ = 11, 12, 8
 _FLOATS = {6: 0x7FFF, 7: 0x7FFFFFFF, 9: 0x7FFFFFFFFFFFFFFF, 10: 0x7FFF, 11: 0x7FFFFFFF}
@@ -30,10 +31,11 @@ GREATEST_BOX = 256
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor and its boxes, the innermost dimension first. `strides`: bytes, of all but that. Sizes are elements.
+    """A tensor and its boxes, innermost dimension first. Sizes are in elements. `strides`: bytes, without the innermost
+    dimension.
 
-    `size`: bytes of an element. `swizzle`: bytes of a row in which chunks of 16 are exchanged; 16: none. `fill`: the
-    code of elements beyond the tensor.
+    `size`: bytes of an element. `swizzle`: bytes of a row in which 16-byte chunks are exchanged; 16: no swizzle.
+    `fill`: the code of elements outside the tensor.
     """
 
     address: int
@@ -46,16 +48,16 @@ class TensorMap:
 
     @property
     def bytes(self) -> int:
-        """Of a box in shared memory."""
+        """The size of a box in shared memory."""
         return int(np.prod(self.box)) * self.size
 
 
 @dataclass(frozen=True)
 class HostMap:
-    """A tensor map that the host makes of a buffer, as an argument of a kernel.
+    """A tensor map that the host makes for a buffer, as an argument of a kernel.
 
-    `offset`: of the tensor in the buffer, bytes. `sizes`, `strides` (of all dimensions, in elements) and `box` have the
-    innermost dimension last, as a tensor's shape; `element`, `swizzle`, `fill`: codes of the fields.
+    `offset`: the tensor's offset in the buffer in bytes. `sizes`, `strides` (of all dimensions, in elements) and `box`
+    have the innermost dimension last, like a tensor's shape. `element`, `swizzle`, `fill`: codes of the fields.
     """
 
     buffer: Buffer
@@ -76,7 +78,7 @@ class HostMap:
 
 
 def place(field: str, number: int) -> tuple[int, int]:
-    """Where a field lies in the 128 bytes, and how many it has."""
+    """The offset of a field in the 128 bytes, and its size."""
     start, size = _PLACES[field]
     return start + number * size, size
 
@@ -94,7 +96,7 @@ def encoded(
 
 
 def decoded(data: bytes) -> TensorMap | str:
-    """What 128 bytes say; words where they say nothing that can be copied."""
+    """The map that 128 bytes encode, or an error message for a map that the emulator cannot copy with."""
     numbers = _LAYOUT.unpack_from(data)
     address, sizes, strides, box, steps = numbers[0], numbers[1:6], numbers[6:10], numbers[10:15], numbers[15:20]
     rank, elemtype, interleave, swizzle_mode, fill_mode = numbers[20:]
@@ -125,10 +127,10 @@ def decoded(data: bytes) -> TensorMap | str:
 
 
 def rows_of(found: TensorMap, corner: list[int]) -> tuple[Array, Array, int, int]:
-    """A box as rows along the innermost dimension, in their order in shared memory.
+    """The rows of a box along the innermost dimension, in their order in shared memory.
 
-    Gives the address of each row's first element, also where that lies outside the tensor; which rows have elements of
-    the tensor at all; and the first of a row's elements that does, and the first behind them that does not.
+    Returns the address of each row's first element (even if it lies outside the tensor), which rows contain elements of
+    the tensor, and the range of each row's elements (first, one past the last) inside the tensor.
     """
     low, high = max(0, -corner[0]), min(found.box[0], found.sizes[0] - corner[0])
     outer = list(zip(found.box[1:], corner[1:], found.sizes[1:], found.strides, strict=True))
@@ -143,7 +145,7 @@ def rows_of(found: TensorMap, corner: list[int]) -> tuple[Array, Array, int, int
 
 
 def swizzled(found: TensorMap, start: int) -> Array:
-    """The address in shared memory of every 16 bytes of a box that begins at an address, in the box's order."""
+    """The address in shared memory of each 16-byte chunk of a box at an address, in the box's order."""
     address = start + 16 * np.arange(found.bytes // 16, dtype=np.int64)
     exchanged: Array = address ^ (address >> 7 & found.swizzle // 16 - 1) << 4
     return exchanged

@@ -1,11 +1,12 @@
-"""Tensor memory: 128 lanes and 512 columns of 32 bits for each block, who holds columns, and who touched cells last.
+"""Tensor memory: 128 lanes and 512 columns of 32 bits for each block, their allocation, and the last access to each
+cell.
 
-A cell has a number: block, lane and column. Accesses are arrays of these. Races are found by time, as in shared memory
-(`harness.ptx.kernel.memory.Shared`); here the ones who access are warps, which load and store together, and the tensor
-cores working for a thread.
+A cell's number combines block, lane and column; an access is an array of these numbers. Races are found by time, as in
+shared memory (`harness.ptx.kernel.memory.Shared`). Accesses are by warps, whose threads load and store together, and by
+the tensor cores on behalf of a thread.
 
-Columns are given from the highest on, aligned to their number (ISA 9.7.16.1.2 leaves the choice open): a kernel that
-takes column 0 for granted accesses columns that it does not hold.
+Columns are allocated from the highest down, aligned to their count (ISA 9.7.16.1.2 leaves the choice open). So a kernel
+that assumes column 0 accesses columns that are not allocated.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from harness.ptx.numeric.vectorise import Array
 LANES, COLUMNS = 128, 512
 CELLS = LANES * COLUMNS
 CORES = 1 << 12
-"""Who accesses: a warp by its number; the tensor cores, by this plus the thread (of a cluster) that they work for."""
+"""Warps have their number as accessor; the tensor cores have this plus the number in the cluster of their thread."""
 _NOBODY, SEVERAL = -1, -2
 
 
 def cell(lane: Array | int, column: Array | int) -> Array:
-    """Numbers of cells in a block."""
+    """The numbers of cells in a block."""
     return np.asarray(np.asarray(lane) * COLUMNS + np.asarray(column))
 
 
 @dataclass
 class Columns:
-    """Columns that a block holds: the first, how many, and the step that allocated them."""
+    """Columns allocated to a block: the first, their count, and the step that allocated them."""
 
     first: int
     count: int
@@ -41,10 +42,10 @@ class Columns:
 class TensorMemory:
     """The tensor memory of the blocks of a frame.
 
-    `undefined`: bits that nobody defined. `busy`, `lent`: operations under way that write to a cell, or read it.
-    `storing`: the warp, counted from 1, that has not waited for its store to a cell; `loading`: how many warps have not
-    waited for their load of one. `promised`: columns that a block holds since the other of its pair has allocated them,
-    and that no warp of its own has asked for yet.
+    `undefined`: undefined bits. `busy`, `lent`: operations under way that write, or read, a cell. `storing`: the warp
+    (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited for their load of a
+    cell. `promised`: columns that the other block of a pair has allocated, before a warp of this block has asked for
+    them.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -65,7 +66,7 @@ class TensorMemory:
     # columns ---------------------------------------------------------------------------------------------
 
     def allocate(self, step: Step, blocks: list[int], count: int) -> int | None:
-        """The first of so many columns, free in all blocks, which these then hold; None where they have too few."""
+        """Allocate `count` columns that are free in all `blocks` and return the first; None if there are too few."""
         for first in range(COLUMNS - count, -1, -count):
             if not self.open[blocks, first : first + count].any():
                 for block in blocks:
@@ -78,14 +79,14 @@ class TensorMemory:
         return None
 
     def free(self, step: Step, block: int, found: Columns) -> None:
-        """Give columns back."""
+        """Free columns."""
         self.held[block].remove(found)
         self.open[block, found.first : found.first + found.count] = False
         self.freed[block].update(dict.fromkeys(range(found.first, found.first + found.count), step))
         self._forget(block, found.first, found.count)
 
     def _forget(self, block: int, first: int, count: int) -> None:
-        """Nothing is known of cells that change hands."""
+        """Reset the records of cells that are allocated or freed."""
         whole = slice(block * CELLS, (block + 1) * CELLS)
         some = slice(first, first + count)
         for of, value in ((self.undefined, 0xFFFFFFFF), (self.writer, _NOBODY), (self.reader, _NOBODY)):
@@ -93,14 +94,14 @@ class TensorMemory:
         self.unfenced[whole].reshape(LANES, COLUMNS)[:, some] = False
 
     def cells_of(self, block: int, found: Columns) -> Array:
-        """The numbers of all cells of some columns."""
+        """The numbers of all cells in columns of a block."""
         numbers = cell(np.arange(LANES)[:, None], np.arange(found.first, found.first + found.count))
         return np.asarray(block * CELLS + numbers.reshape(-1))
 
     # who touched what ------------------------------------------------------------------------------------
 
     def note_read(self, cells: Array, who: Array | int, now: int, since: Array | int) -> None:
-        """Record reads at time `now`; `since`: when those who read last met the others."""
+        """Record reads at time `now`; `since`: when the reader last passed a barrier with the others."""
         old = self.reader[cells]
         recent = (self.read[cells] >= since) & (old != who) & (old != _NOBODY)
         self.reader[cells] = np.where(recent, SEVERAL, who)
@@ -112,11 +113,11 @@ class TensorMemory:
         self.written[cells] = now
 
     def written_by_others(self, cells: Array, who: Array | int, since: Array | int, cores: int = 0) -> Array:
-        """Which cells others wrote since `since`. cores: another number of the one who accesses; 0: none."""
+        """Which cells others wrote since `since`. cores: a second number of the accessor; 0: none."""
         return self._others(self.writer, self.written, cells, who, since, cores)
 
     def read_by_others(self, cells: Array, who: Array | int, since: Array | int, cores: int = 0) -> Array:
-        """Which cells others read since `since`."""
+        """Which cells others read since `since`. cores: a second number of the accessor; 0: none."""
         return self._others(self.reader, self.read, cells, who, since, cores)
 
     def _others(self, by: Array, when: Array, cells: Array, who: Array | int, since: Array | int, cores: int) -> Array:

@@ -1,8 +1,8 @@
-"""Where tcgen05.mma finds its matrices: a and b in shared memory, a, d and scales in tensor memory (ISA 9.7.16.10).
+"""The matrices of tcgen05.mma: a and b in shared memory, a, d and scales in tensor memory (ISA 9.7.16.10).
 
-Matrices are arrays of codes, rows by k; elements of fewer than 8 bits are codes in bytes as `mma` takes them: e2m1 in
-bits 2 to 5, formats of 6 bits from bit 0. In shared memory .kind::f8f6f4 has 16 of them in 16 bytes, the last 8 or 4 of
-which are padding (ISA 9.7.16.3.2); .kind::mxf4 and mxf4nvf4 have two in a byte.
+Matrices are arrays of codes, rows x k. Elements of fewer than 8 bits are one to a byte, as for `mma`: e2m1 in bits 2 to
+5, 6-bit formats from bit 0. In shared memory .kind::f8f6f4 packs 16 of them at the beginning of 16 bytes, of which the
+last 8 or 4 are padding (ISA 9.7.16.3.2); .kind::mxf4 and mxf4nvf4 pack two in a byte.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "s8": 8, "u8": 8}
 Codes = tuple[Array, Array | None]
-"""Codes, and which of them have undefined bits; None: none."""
+"""Codes, and which of them have undefined bits (None: none of them)."""
 
 
 @dataclass(frozen=True)
 class TensorOperand:
-    """A matrix: rows of a (columns of b), k, its type, whether it is MN-major; `dense`: 4-bit elements, two a byte."""
+    """A matrix: rows of a (columns of b), k, type, whether it is MN-major; `dense`: two 4-bit elements in a byte."""
 
     name: str
     rows: int
@@ -39,12 +39,12 @@ class TensorOperand:
 
     @property
     def element(self) -> int:
-        """Bits that an element takes where it is stored, its share of padding included."""
+        """Bits of a stored element, including its share of padding."""
         return max(BITS[self.type], 8) if not self.dense else 4
 
 
 def values(frame: KernelFrame, step: Step, readers: tuple[ReadSlot, ...], lanes: Array) -> list[list[int]]:
-    """Operands in each of some lanes."""
+    """The operands' values in each of some lanes."""
     columns = []
     for reader in readers:
         value, mask = frame.read(reader)
@@ -59,7 +59,7 @@ def values(frame: KernelFrame, step: Step, readers: tuple[ReadSlot, ...], lanes:
 
 
 def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: TensorOperand, block: int) -> Array:
-    """The bytes of shared memory, over all blocks, of a matrix's chunks. Raises ExecutionError and MemoryFault."""
+    """The offsets of a matrix's chunks in the shared memory of all blocks. Raises ExecutionError and MemoryFault."""
     descriptor = tensordescriptors.decoded(code)
     who = f"the descriptor of {found.name} of {frame.who(lane)}"
     if isinstance(descriptor, str):
@@ -67,7 +67,7 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
     if (descriptor.swizzle.part == 32) != (found.across and found.type == "tf32"):
         parts = "in parts of 32 bytes" if descriptor.swizzle.part == 32 else "otherwise than in parts of 32 bytes"
         layout = "MN-major" if found.across else "K-major"
-        text = f"{who} swizzles {parts}; a {layout} matrix of {found.type} cannot be so (ISA 9.7.16.4.2)"
+        text = f"{who} swizzles {parts}; a {layout} matrix of {found.type} cannot be swizzled that way (ISA 9.7.16.4.2)"
         raise frame.fault(ExecutionError, step, text)
     each = 128 // found.element
     depth = found.k if found.across else found.k * found.element // 8
@@ -87,7 +87,7 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
 
 
 def from_shared(frame: KernelFrame, offsets: Array, found: TensorOperand) -> Codes:
-    """The codes of a matrix, rows x k, from its chunks."""
+    """The codes of a matrix, rows x k, read from its chunks."""
     shared = frame.shared
     data = shared.bytes.reshape(-1, 16)[offsets // 16]
     doubt = shared.undefined.reshape(-1, 16)[offsets // 16]
@@ -97,7 +97,7 @@ def from_shared(frame: KernelFrame, offsets: Array, found: TensorOperand) -> Cod
 
 
 def unpacked(octets: Array, found: TensorOperand) -> Array:
-    """Chunks of 16 bytes as elements: chunks x elements."""
+    """The elements of 16-byte chunks: chunks x elements."""
     bits = BITS[found.type]
     if bits >= 8:
         return np.asarray(np.ascontiguousarray(octets).view(UNSIGNED[bits]).astype(np.uint32))
@@ -112,7 +112,7 @@ def unpacked(octets: Array, found: TensorOperand) -> Array:
 
 
 def _doubtful(mask: Array, found: TensorOperand) -> Array:
-    """Which elements have undefined bits; padding is nobody's."""
+    """Which elements have undefined bits; padding does not count."""
     return np.asarray(unpacked(mask, found) != 0)
 
 
@@ -145,7 +145,7 @@ def rows_of(m: int, n: int, ws: bool) -> tuple[Array, Array]:
 def cells(
     frame: KernelFrame, step: Step, lane: int, given: int, lanes: Array, columns: Array, name: str, block: int
 ) -> Array:
-    """The numbers of cells of a block, from an address on. Raises MemoryFault outside of tensor memory."""
+    """The numbers of a block's cells, from an address on. Raises MemoryFault outside of tensor memory."""
     first_lane, first = given >> 16, given & 0xFFFF
     last_lane, last = first_lane + int(lanes.max()), first + int(columns.max())
     if last_lane >= CELLS // COLUMNS or last >= COLUMNS:
@@ -155,17 +155,17 @@ def cells(
 
 
 def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, name: str) -> None:
-    """Raise MemoryFault where an operand lies in cells that nobody wrote."""
+    """Raise MemoryFault if an operand lies in cells that were never written."""
     memory = frame.tensor.memory
     bad = (memory.writer[some] == -1) & (memory.undefined[some] == 0xFFFFFFFF)
     if bad.any():
         number = int(some.reshape(-1)[np.flatnonzero(bad.reshape(-1))[0]])
-        text = f"{frame.who(lane)} takes {name} from {frame.tensor.place(number)}, which nobody has written"
+        text = f"{frame.who(lane)} takes {name} from {frame.tensor.place(number)}, which was never written"
         raise frame.fault(MemoryFault, step, text)
 
 
 def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
-    """The codes of a matrix from cells, rows x columns of 32 bits. Elements of 6 and 4 bits have a byte each."""
+    """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each."""
     memory = frame.tensor.memory
     words, doubt = (np.ascontiguousarray(of[some]) for of in (memory.words, memory.undefined))
     bits = max(BITS[found.type], 8)
@@ -187,7 +187,10 @@ def scale_cells(rows: int) -> tuple[Array, Array]:
 
 
 def scales(frame: KernelFrame, step: Step, lane: int, some: Array, part: int, count: int, name: str) -> Codes:
-    """The codes of scales, rows x blocks, from cells of the four quarters. Raises ExecutionError where these differ."""
+    """The codes of scales, rows x blocks, from cells of the four quarters.
+
+    Raises ExecutionError if the quarters differ.
+    """
     memory = frame.tensor.memory
     words, doubt = memory.words[some], memory.undefined[some]
     shifts = (part + np.arange(count, dtype=np.uint32)) * np.uint32(8)

@@ -1,8 +1,8 @@
 """Pairs of blocks that work together in tensor memory (.cta_group::2; ISA 9.7.16.5).
 
-A pair are the blocks of a cluster whose ranks differ in the lowest bit alone. Of matrices the first half lies in the
-block of even rank, the second in the other, at the same addresses: rows of a and of d, columns of b. Either block may
-issue; all instructions of a kernel work on one block, or all on pairs.
+A pair is two blocks of a cluster whose ranks differ only in the lowest bit. The block of even rank holds the first half
+of each matrix, the other block the second half, at the same addresses. The halves are rows of a and d, and columns of
+b. Either block may issue. Either all instructions of a kernel work on one block, or all on pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.ptx.text.nodes import Instruction
 
 
 def of_a_pair(builder: KernelBuilder, node: Instruction, bound: Bound) -> bool:
-    """Whether an instruction works on a pair. Raises OperandError where the kernel's others do otherwise."""
+    """Whether an instruction works on a pair. Raises OperandError if earlier ones of the kernel differ."""
     group = bound.modifiers.get("group") or "cta_group::1"
     other = builder.tensor_group
     if other and other != group:
@@ -29,7 +29,7 @@ def of_a_pair(builder: KernelBuilder, node: Instruction, bound: Bound) -> bool:
 
 
 def peer(frame: KernelFrame, step: Step, lane: int) -> int:
-    """The other block of a lane's pair. Raises ExecutionError where there is none."""
+    """The other block of a lane's pair. Raises ExecutionError if there is none."""
     size, block = frame.grid.cluster_size, int(frame.block[lane])
     rank = block % size
     if rank ^ 1 >= size:
@@ -41,9 +41,9 @@ def peer(frame: KernelFrame, step: Step, lane: int) -> int:
 
 
 def members(frame: KernelFrame, step: Step, lane: int, pair: bool) -> list[int]:
-    """The blocks on which an instruction works, that of even rank first.
+    """The blocks on which an instruction works, the one of even rank first.
 
-    Raises MemoryFault where the other block may not have begun, or has ended.
+    Raises MemoryFault if the other block may not have begun, or has ended.
     """
     block = int(frame.block[lane])
     if not pair:

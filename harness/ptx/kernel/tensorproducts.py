@@ -1,7 +1,7 @@
 """Products by the tensor cores of one block, or of a pair, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
 
-The product is computed when it is issued; `harness.ptx.kernel.tensorwork` says what may touch it before its commit has
-been waited for. Hints (.collector::*) are checked by `harness.ptx.kernel.tensorcollectors`; they change no value.
+The product is computed when it is issued; `harness.ptx.kernel.tensorwork` checks accesses to its operands before the
+wait for its commit. `harness.ptx.kernel.tensorcollectors` checks hints (.collector::*), which change no value.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ GENERATION = "Blackwell"
 _FLOATS = {
     "f16": MODELS[GENERATION]["f16"], "tf32": MODELS[GENERATION]["tf32"], "f8f6f4": Model(25, 32, -133, -21),
 }  # fmt: skip
-"""By kind: MMA-Sim, arXiv 2511.10909, tcgen05.mma. Floats of 8 bits are not widened here, as `mma` does."""
+"""By kind, from MMA-Sim, arXiv 2511.10909, tcgen05.mma. Unlike `mma`, it does not widen 8-bit floats."""
 
 
 @dataclass(frozen=True)
 class TensorProduct:
-    """What a tcgen05.mma takes. `masks`: registers that disable lanes; `shift`: d is divided by 2^shift.
+    """The operands of a tcgen05.mma. `masks`: registers that disable lanes. `shift`: d is divided by 2^shift.
 
-    `places`: displacements of d's, a's and the scales' addresses, None where it is no address; the last is that of
-    a sparse a's metadata. `pair`: of two blocks.
+    `places`: displacements of the addresses of d, a, the scales and a sparse a's metadata; None for an operand without
+    address. `pair`: two blocks work together.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class TensorProduct:
 
 @binds("tcgen05_mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`; of a sparse a `[metadata]` behind b."""
+    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`; for a sparse a, `[metadata]` after b."""
     pair = of_a_pair(builder, node, bound)
     sparse = "sp" in node.modifiers
     kind = (bound.modifiers["kind"] or "").removeprefix("kind::")
@@ -133,7 +133,7 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
 
 
 def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
-    """One product, issued by one thread; that of a pair is two products, of half of a's rows each and all of b."""
+    """Compute a product issued by one thread. A pair computes two products, each of half of a's rows and all of b."""
     found: TensorProduct = step.detail
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
     what = _decoded(frame, step, lane, at[3])
@@ -176,7 +176,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
 
 @dataclass(frozen=True)
 class Part:
-    """What of a product lies in one block: its accumulator, cells of a (None: in shared memory), scales, metadata."""
+    """The parts of a product in one block: accumulator, cells of a (None: a is in shared memory), scales, metadata."""
 
     block: int
     d: Accumulator
@@ -189,7 +189,7 @@ def _part(
     frame: KernelFrame, step: Step, lane: int, what: InstructionDescriptor, part: Part, left: Codes, right: Codes,
     enabled: bool, to: Array | None,
 ) -> None:  # fmt: skip
-    """The product of one block's rows."""
+    """The parts of one block."""
     found: TensorProduct = step.detail
     c: Codes = np.zeros(part.d.cells.shape, np.uint32), None
     if enabled:
@@ -214,7 +214,7 @@ def _part(
 
 
 def _joined(parts: list[Codes]) -> Codes:
-    """Rows of a, or columns of b, from each block, one behind the other."""
+    """The rows of a, or columns of b, of all blocks, concatenated."""
     if len(parts) == 1:
         return parts[0]
     doubts = None
@@ -224,7 +224,8 @@ def _joined(parts: list[Codes]) -> Codes:
 
 
 def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Array | None], result: Array) -> Array:
-    """The masks of results: one that depends on an element or a scale with undefined bits is undefined."""
+    """The masks of undefined bits of the results: a result that depends on an undefined element or scale is
+    undefined."""
     rows, columns = (_of_rows(x, y) for x, y in zip((a, b), scales or [None, None], strict=True))
     if rows is None and columns is None and c is None:
         return np.zeros(result.shape, np.uint32)
@@ -237,7 +238,7 @@ def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Arra
 
 
 def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None:
-    """Which rows depend on undefined bits, of elements or of scales: rows x 1, or rows x k."""
+    """Which rows depend on undefined bits of elements or scales: rows x 1, or rows x k."""
     if of_scales is None:
         return of_elements
     rows = np.asarray(of_scales.any(axis=1, keepdims=True))
@@ -245,10 +246,10 @@ def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None
 
 
 def _refuse_other_lane(frame: KernelFrame, step: Step, lane: int, given: int, d: int, name: str) -> None:
-    """Raise ExecutionError where a or metadata does not begin at d's lane (ISA 9.7.16.10.5)."""
+    """Raise ExecutionError unless a or metadata begins at d's lane (ISA 9.7.16.10.5)."""
     if given >> 16 != d >> 16:
         text = f"{frame.who(lane)}: {name} begins at lane {given >> 16} of tensor memory, and d at lane {d >> 16}"
-        raise frame.fault(ExecutionError, step, f"{text}; they agree")
+        raise frame.fault(ExecutionError, step, f"{text}; they must be equal")
 
 
 def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool) -> None:
@@ -264,7 +265,7 @@ def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, 
 def _a_in_cells(
     frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, halves: bool, block: int
 ) -> Array:
-    """halves: d's columns lie in halves or quarters of the lanes."""
+    """The cells of a. halves: d's columns lie in halves or quarters of the lanes."""
     if halves and a.rows != 128:
         text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone, and a pair with 256"
         raise frame.fault(ExecutionError, step, text)
@@ -280,8 +281,8 @@ def _a_in_cells(
 def _scales(
     frame: KernelFrame, step: Step, lane: int, given: list[int], rows: tuple[int, int], block: int
 ) -> list[Array]:
-    """The cells of both matrices' scales. The two highest bits of an address are not read: CUTLASS leaves the scale
-    factor's id there too. In a pair each block has the scales of its own rows of a, and of all columns of b.
+    """The cells of both matrices' scales. The two highest bits of an address are ignored, because CUTLASS keeps the
+    scale factor's id there. In a pair each block has the scales of its own rows of a and of all columns of b.
     """
     if given and rows[0] != 128:
         text = f"the instruction descriptor of {frame.who(lane)} has {2 * rows[0]} rows for a pair of blocks: where "
@@ -315,7 +316,10 @@ def _matrix(
 
 
 def _divided(frame: KernelFrame, step: Step, lane: int, numbers_of: Array, kind: str, by: float) -> Array:
-    """d times a power of two, which is exact but for subnormal results; nothing published says how these round."""
+    """d times a power of two.
+
+    Raises ExecutionError for subnormal results, whose rounding is not published; others are exact.
+    """
     code, real = (np.uint16, np.float16) if kind == "f16" else (np.uint32, np.float32)
     numbers: Any = numbers_of.astype(code).view(real)
     scaled = (numbers * real(by)).astype(real)
@@ -326,11 +330,11 @@ def _divided(frame: KernelFrame, step: Step, lane: int, numbers_of: Array, kind:
     return np.asarray(np.where(np.isnan(numbers), numbers_of, scaled.view(code).astype(np.uint32)))
 
 
-_SIGN_OF_NARROW = 5  # e2m1 stands in bits 2 to 5
+_SIGN_OF_NARROW = 5  # e2m1 is in bits 2 to 5
 
 
 def _signed(codes: Array, kind: str, negative: bool) -> Array:
-    """The codes, or those of the opposite numbers."""
+    """The codes, negated if `negative`."""
     sign = BITS[kind] - 1 if BITS[kind] >= 8 else _SIGN_OF_NARROW
     return np.asarray(codes ^ np.uint32(negative << sign))
 
@@ -339,7 +343,7 @@ def _computed(
     found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array],
     where: Array | None,
 ) -> Array:  # fmt: skip
-    """Codes of d, m x n, from m x k and n x k. where: of a sparse a the columns of its stored elements."""
+    """The codes of d, m x n, from m x k and n x k. where: for a sparse a, the columns of its stored elements."""
     if factors:
         types = (what.a, what.b, what.scale)
         if where is not None:

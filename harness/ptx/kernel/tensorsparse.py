@@ -1,13 +1,13 @@
-"""Sparse products in tensor memory (tcgen05.mma.sp): where metadata lies, and the products (ISA 9.7.16.10.8).
+"""Sparse products in tensor memory (tcgen05.mma.sp): the layout of metadata, and the products (ISA 9.7.16.10.8).
 
-Four bits of metadata a chunk of a's row say which of its elements are stored, as in mma.sp. Rows lie in lanes as those
-of a do. Formats of 8 bits and fewer have the chunks of a row one behind the other, in two columns. f16, bf16 and tf32
-have one column of the two that an even address begins, which the sparsity selector chooses; there a word has four
-chunks of a row and, in its upper half, those of the row 8 below, and the lane 8 below has the next four chunks.
+Four bits of metadata for each chunk of a's row say which of its elements are stored, as in mma.sp. Rows are in the same
+lanes as those of a. For formats of at most 8 bits, the chunks of a row are consecutive in two columns. For f16, bf16
+and tf32, they are in one of the two columns from an even address on, which the sparsity selector chooses. A word there
+holds four chunks of a row and, in its upper half, four of the row 8 below; the lane 8 below holds the next four chunks.
 
-With `.ws` rows lie in as many lanes, and each other such group of lanes has a copy of the metadata.
+With `.ws` the rows take as many lanes, and every other group of that many lanes has a copy of the metadata.
 
-A scale is for as many stored elements as in a dense product, so for twice as many columns.
+A scale applies to as many stored elements as in a dense product, and so to twice as many columns.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from harness.ptx.numeric.scaledproducts import ScaledModel
 from harness.ptx.numeric.vectorise import Array
 
 _CHUNK = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
-"""Columns of a chunk, by kind; others: 4."""
+"""Columns of a chunk, by kind; 4 for kinds not listed."""
 LEGAL = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)
-"""What four bits may be; of tf32 the first and the last alone."""
+"""The valid values of four metadata bits; for tf32 only the first and the last."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a product's matrices in one block: kind, rows of a, k, and whether it is weight stationary (.ws)."""
+    """The shape of a product in one block: kind, rows of a, k, and whether it is weight stationary (.ws)."""
 
     kind: str
     rows: int
@@ -69,7 +69,7 @@ def cells_of(frame: KernelFrame, step: Step, lane: int, given: int, shape: Shape
 
 
 def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Shape) -> Array:
-    """The column of each stored element, rows x k/2, by cells of metadata. Raises ExecutionError, UndefinedBits."""
+    """The column of each stored element, rows x k/2, from cells of metadata. Raises ExecutionError, UndefinedBits."""
     kind = shape.kind
     memory, bits = frame.tensor.memory, places(shape)[2].astype(np.uint32)
     if (memory.undefined[some] >> bits & np.uint32(15)).any():
@@ -97,14 +97,15 @@ def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Sh
 
 
 def product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
-    """Codes of d, m x n, of stored elements m x k/2 at columns `where`; b: n x k."""
+    """The codes of d, m x n, from stored elements, m x k/2, at columns `where`, and b, n x k."""
     return np.asarray(sparse.multiplied(how, a[None], np.ascontiguousarray(b.T)[None], c[None], where[None])[0])
 
 
 def doubts(
     a: Array | None, b: Array | None, c: Array | None, of_scales: list[Array | None], where: Array, result: Array
 ) -> Array:
-    """The masks of results: one that depends on an element or a scale with undefined bits is undefined."""
+    """The masks of undefined bits of the results: a result that depends on an undefined element or scale is
+    undefined."""
     parts = [None if x is None else x[None] for x in (a, None if b is None else b.T, c)]
     found = sparse.doubted(parts, where[None], result[None], 32)[0]
     for number, scales in enumerate(of_scales):
@@ -117,7 +118,7 @@ def doubts(
 def scaled(
     a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel, where: Array
 ) -> Array:
-    """As `product`, with scales m x blocks and n x blocks: each row meets columns of b of its own."""
+    """Like `product`, with scales m x blocks and n x blocks. Each row of a uses different rows of b."""
     found = [
         scaledproducts.dot(
             a[i : i + 1],

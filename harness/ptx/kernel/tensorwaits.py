@@ -1,8 +1,8 @@
-"""Loads and stores of tensor memory that their warps have not waited for (tcgen05.wait::ld, ::st).
+"""Loads and stores of tensor memory before the wait of their warps (tcgen05.wait::ld, ::st).
 
-Until a store is waited for nobody may touch its cells, until a load is nobody may write to them, or free them. That a
-thread reads a register before it waits for the load is not refused: Triton 3.9 has LLVM move waits behind the first
-uses, as ptxas waits for registers by itself.
+Before the wait for a store, any access to its cells is an error. Before the wait for a load, writing or freeing its
+cells is an error. Reading a loaded register before the wait is allowed: in Triton 3.9, LLVM moves waits after the first
+uses, and ptxas inserts waits for registers itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass
 class Unwaited:
-    """A load or a store of a warp, counted over all blocks, that it has not waited for, and its cells."""
+    """A load or store of a warp (numbered over all blocks) before its wait, and its cells."""
 
     warp: int
     cells: Array
@@ -26,7 +26,7 @@ class Unwaited:
 
 
 class TensorWaits:
-    """What the warps of a frame have not waited for."""
+    """The loads and stores of a frame's warps before their waits."""
 
     def __init__(self, frame: Reaching, work: TensorWork) -> None:
         self.frame = frame
@@ -34,7 +34,7 @@ class TensorWaits:
         self.unwaited: list[Unwaited] = []
 
     def accessed(self, lane: int, cells: Array, stores: bool) -> None:
-        """The load or store of cells of a warp, whose first lane this is, is under way."""
+        """Record a load or store of cells as under way. lane: the first lane of its warp."""
         frame, memory = self.frame, self.work.memory
         who = int(frame.thread[lane]) // 32
         if stores:
@@ -47,7 +47,7 @@ class TensorWaits:
         self.work.touch(lane, cells)
 
     def waited(self, warps: Array, stores: bool) -> None:
-        """Warps wait for all their stores, or all their loads: from now on barriers order these."""
+        """Complete all stores, or all loads, of warps that wait. From now on barriers order them."""
         memory, frame = self.work.memory, self.frame
         mine = set(warps.tolist())
         for one in self.unwaited:

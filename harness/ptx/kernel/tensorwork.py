@@ -1,12 +1,11 @@
-"""What tensor cores do while threads go on (tcgen05.mma, cp, shift): what is under way, and what makes it known.
+"""Asynchronous operations of tensor cores (tcgen05.mma, cp, shift): which are under way, and how they complete.
 
 An operation is computed when it is issued, which is one of the orders that hardware may choose. Until its commit has
-arrived at an mbarrier, the cells that it writes are nobody's to touch, those that it reads nobody's to write, and so
-are its bytes of shared memory; operations of the same thread follow each other in order (ISA 9.7.16.6.2). A commit
-arrives when no thread can go on, or when an mbarrier is asked, so that every wait that is missing meets operations
-under way.
+arrived at an mbarrier, any access to the cells that it writes is an error, and so is a write to the cells or bytes of
+shared memory that it reads. Operations of one thread run in order (ISA 9.7.16.6.2). A commit arrives only when no
+thread can go on or a thread tests an mbarrier, so a missing wait always meets an operation under way.
 
-`tcgen05.fence` is asked for in programs that have one: Triton 3.9 writes none, and relies on what ptxas makes of
+`tcgen05.fence` is required only in programs that contain one: Triton 3.9 writes none, and relies on how ptxas treats
 volatile asm.
 """
 
@@ -28,7 +27,8 @@ NONE = np.zeros(0, np.int64)
 
 @dataclass
 class Work:
-    """An operation under way: its thread, the cells that it writes and reads, and its units of shared memory."""
+    """An operation under way: its thread, the cells that it writes and reads, and the units of shared memory that it
+    reads."""
 
     step: Step
     lane: int
@@ -40,7 +40,7 @@ class Work:
 
 @dataclass
 class Committed:
-    """A commit that has not arrived at its mbarrier yet."""
+    """A commit before its arrival at its mbarrier."""
 
     step: Step
     lane: int
@@ -48,7 +48,7 @@ class Committed:
 
 
 class TensorWork:
-    """The operations of a frame's tensor cores. `fences`: whether the program has fences, and is held to them."""
+    """The operations of a frame's tensor cores. `fences`: the program has fences, so missing ones are errors."""
 
     def __init__(self, frame: Reaching, blocks: int) -> None:
         self.frame = frame
@@ -66,7 +66,7 @@ class TensorWork:
     # words -----------------------------------------------------------------------------------------------
 
     def place(self, number: int) -> str:
-        """A cell, in words; in a cluster with its block."""
+        """A description of a cell; in a cluster with its block."""
         found = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
         if self.frame.grid.cluster_size > 1:
             found += f" of block {self.frame.grid.coordinates(self.frame.first + number // CELLS)}"
@@ -88,7 +88,8 @@ class TensorWork:
     # checks ----------------------------------------------------------------------------------------------
 
     def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
-        """Raise MemoryFault for an access to cells. cores: it is the tensor cores', working for the lane's thread."""
+        """Raise MemoryFault for an invalid access to cells. cores: the tensor cores access them for the lane's
+        thread."""
         self._refuse_free(step, lane, cells, verb)
         self._refuse_under_way(step, lane, cells, verb, writes, cores)
         if self.frame.grid.races:
@@ -106,7 +107,7 @@ class TensorWork:
     def _refuse_under_way(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
         memory = self.memory
         mine = self._cores(lane) if cores else -1
-        # Mostly nothing is under way: then who it is of need not be looked up, cell by cell.
+        # Usually nothing is under way, which saves the look-up for each cell.
         bad = memory.busy[cells] > 0
         if bad.any():
             bad &= memory.writer[cells] != mine
@@ -138,7 +139,7 @@ class TensorWork:
         memory, frame = self.memory, self.frame
         who: Array | int = int(frame.thread[lane]) // 32
         also = self._cores(lane) if cores else 0
-        if cores and frame.grid.cluster_size > 1:  # in another block a warp's number means another warp
+        if cores and frame.grid.cluster_size > 1:  # a warp's number means another warp in another block
             who = np.where(cells // CELLS == frame.block[lane], who, CORES - 1)
         since = self._since(lane, cells, memory.writer, cores)
         checks = [("wrote", memory.written_by_others(cells, who, since, also), memory.written, memory.writer)]
@@ -152,17 +153,17 @@ class TensorWork:
                     f"race: {frame.who(lane)} {verb} {self.place(number)}, which {self._other(int(by[number]))} {did}"
                 )
                 raise self._fault(step, f"{text}, and no barrier lies between")
-            if self.fences and step.kind != "tcgen05_dealloc":  # CUTLASS has no fence before it
+            if self.fences and step.kind != "tcgen05_dealloc":  # CUTLASS writes no fence before dealloc
                 self._refuse_unfenced(step, lane, cells, verb, when, by, who, also)
 
     def _cores(self, lane: int) -> int:
-        """The tensor cores working for a lane."""
+        """The number of the tensor cores as an accessor for a lane."""
         return CORES + int(self.frame.member[lane])
 
     def _since(self, lane: int, cells: Array, by: Array, cores: bool) -> Array | int:
-        """Until when one who accesses cells knows what those did who touched them last.
+        """For each cell, the time up to which the last access to it is ordered before the current one.
 
-        cores: the tensor cores, for the lane; otherwise its warp. In a cluster one knows of each block by itself.
+        cores: the tensor cores access for the lane; else its warp does. In a cluster each block has its own time.
         """
         frame = self.frame
         first = lane if cores else lane - int(frame.thread[lane]) % 32
@@ -186,7 +187,8 @@ class TensorWork:
     def _refuse_unfenced(
         self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: Array | int, also: int
     ) -> None:
-        """What a barrier orders is ordered for tensor memory by fences before and behind it."""
+        """Raise MemoryFault if fences before and after the barrier are missing, without which it does not order tensor
+        memory."""
         found = by[cells]
         foreign = (found != who) & (found != also) & (found != -1)
         for bad, missing in (
@@ -201,28 +203,28 @@ class TensorWork:
     # fences ----------------------------------------------------------------------------------------------
 
     def touch(self, lane: int, cells: Array) -> None:
-        """A warp has accessed cells."""
+        """Record that a warp has accessed cells."""
         if self.fences:
             self.memory.unfenced[cells] = True
             self.touched.setdefault(lane // 32, []).append(cells)
 
     def before(self, lanes: Array) -> None:
-        """tcgen05.fence::before_thread_sync."""
+        """Execute tcgen05.fence::before_thread_sync."""
         for warp in np.unique(lanes // 32).tolist():
             for cells in self.touched.pop(warp, []):
                 self.memory.unfenced[cells] = False
 
     def behind(self, lanes: Array) -> None:
-        """tcgen05.fence::after_thread_sync."""
+        """Execute tcgen05.fence::after_thread_sync."""
         self.after[lanes] = self.frame.clock
 
     # operations ------------------------------------------------------------------------------------------
 
     def issue(self, step: Step, lane: int, written: Array, read: Array = NONE) -> Work:
-        """An operation begins. Raises MemoryFault where its cells are another's.
+        """Begin an operation. Raises MemoryFault if another operation or access conflicts with its cells.
 
-        Where it writes to the very array of cells that an operation of its thread still does, nobody else can have
-        touched these, and it takes them over.
+        If an operation of the same thread under way writes to the same array of cells, no other access can have
+        happened since, so the new operation takes these cells over without a check.
         """
         name = step.bound.spelling.split(".")[1]
         before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
@@ -243,7 +245,7 @@ class TensorWork:
         return found
 
     def read_shared(self, work: Work, offsets: Array) -> None:
-        """An operation reads chunks of shared memory at offsets over all blocks."""
+        """Record that an operation reads chunks of shared memory; offsets are over all blocks."""
         frame, shared, lane, step = self.frame, self.frame.shared, work.lane, work.step
         lanes = np.full(len(offsets), lane)
         name = step.bound.spelling.split(".")[1]
@@ -266,7 +268,7 @@ class TensorWork:
         work.units.append(units.reshape(-1))
 
     def reader(self, units: Array) -> str:
-        """Which operation still reads some units of shared memory, in words; "": none."""
+        """A description of the operation that still reads some units of shared memory; "" if there is none."""
         for one in self.flying:
             if any(np.isin(u, units).any() for u in one.units):
                 return f"the {one.step.bound.spelling} in line {self.line(one.step)} still reads{self._missing(one)}"
@@ -275,14 +277,14 @@ class TensorWork:
     # commits ---------------------------------------------------------------------------------------------
 
     def commit(self, step: Step, lane: int, barriers: list[int]) -> None:
-        """Mbarriers are to be told when all that a thread has issued is complete."""
+        """Report to mbarriers when all operations that a thread has issued are complete."""
         for one in self.flying:
             if one.lane == lane and one.barrier is None:
                 one.barrier = barriers[0]
         self.commits += [Committed(step, lane, barrier) for barrier in barriers]
 
     def land(self) -> bool:
-        """All that is committed is complete, and mbarriers are told; whether there was anything."""
+        """Complete all commits and report to their mbarriers; returns whether there were any."""
         commits, self.commits = self.commits, []
         for one in commits:
             for work in [w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane]:
@@ -319,14 +321,14 @@ class TensorWork:
         frame.clock += found.settle(frame.clock + 1)
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
-        """Raise ExecutionError where a commit is still to tell an mbarrier that a thread takes away."""
+        """Raise ExecutionError if a thread invalidates an mbarrier to which a commit under way will report."""
         for one in self.commits:
             if one.barrier == barrier:
-                text = f"{self.frame.who(lane)} takes away the mbarrier that the tcgen05.commit in line "
-                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} is still to tell")
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the tcgen05.commit in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} has yet to report")
 
     def ended(self) -> None:
-        """Raise where blocks end with operations under way, or columns that they hold."""
+        """Raise an error if blocks end with operations under way or with allocated columns."""
         frame = self.frame
         if self.flying:
             one = self.flying[0]

@@ -1,4 +1,5 @@
-"""The lanes of a kernel as threads of its grid: their places, when they last met, and their special registers."""
+"""The lanes of a kernel as threads of its grid: their indices, the times of their last barriers, their special
+registers."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ E = TypeVar("E", bound=PtxError)
 class ThreadFrame(Frame):
     """A frame whose lanes are the threads of consecutive blocks.
 
-    `number` is each lane's thread in the grid, blocks counted in the order in which they run; `member` its number among
-    the threads that share memory: those of its block, or of its cluster. `clock` counts barriers; `block_time` and
-    `warp_time` have for each lane when its block and its warp last met.
+    `number`: each lane's thread number in the grid, with blocks in the order in which they run. `member`: its number
+    among the threads of its block, or of its cluster. `clock` counts barriers. `block_time`, `warp_time`: when each
+    lane's block and warp last passed a barrier.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -44,36 +45,38 @@ class ThreadFrame(Frame):
     # messages --------------------------------------------------------------------------------------------
 
     def who(self, lane: int) -> str:
-        """A lane as a thread of the grid."""
+        """A description of a lane as a thread of the grid."""
         return f"thread {int(self.thread[lane])} of block {self.grid.coordinates(self.first + int(self.block[lane]))}"
 
     def fault(self, kind: type[E], step: Step, message: str) -> E:
-        """An error at a step, with the line of the user's program that it came from."""
+        """An error at a step, with the line of the user's program."""
         return self.grid.error(kind, step, message)
 
     def refuse_undefined(self, step: Step, mask: Array, lanes: Array, where: str) -> None:
         """Raise UndefinedBits if a mask over `lanes` has a bit."""
         if mask.any():
             lane = int(lanes[np.flatnonzero(mask)[0]])
-            text = f"bits that nobody defined reach {where} in {self.who(lane)}"
+            text = f"undefined bits reach {where} in {self.who(lane)}"
             error = self.fault(UndefinedBits, step, text)
             error.lane, error.reached = lane, text
             raise error
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
-        """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
+        """Raise UndefinedBits for a store or an exchange with an undefined predicate; destination registers become
+        undefined."""
         asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05"))
         if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 
     def times(self, lanes: Array) -> Times:
-        """Since when lanes know nothing of what others of their block, and of their warp, did."""
+        """For each lane, the times since which nothing orders other threads of its block, and of its warp, before
+        it."""
         return self.block_time[lanes], self.warp_time[lanes]
 
     # threads ---------------------------------------------------------------------------------------------
 
     def need_whole_warps(self, step: Step, active: Array | None) -> None:
-        """Raise ExecutionError where a warp-wide instruction runs in part of a warp."""
+        """Raise ExecutionError if only part of a warp runs a warp-wide instruction."""
         if active is None:
             return
         count = active.reshape(-1, 32).sum(axis=1)
@@ -88,7 +91,7 @@ class ThreadFrame(Frame):
     def warpgroups(self, step: Step, active: Array | None) -> Array:
         """The warpgroups that run a step: four warps each, the first one's number a multiple of four.
 
-        Raises ExecutionError where one runs it in part.
+        Raises ExecutionError if only part of one runs it.
         """
         if self.grid.threads % 128:
             text = f"{step.bound.spelling} needs warpgroups of four warps; a block here has {self.grid.threads} threads"
@@ -130,7 +133,7 @@ class ThreadFrame(Frame):
         return self.constant(0, 64)
 
     def _within_block(self, axis: int) -> Array:
-        """Each thread's place along an axis of its block."""
+        """Each thread's index along an axis of its block."""
         x, y, z = self.grid.block
         if (axis == 0 and y == z == 1) or axis > 2:
             return self.thread if axis == 0 else self.constant(0, 32)
@@ -138,16 +141,16 @@ class ThreadFrame(Frame):
         return self.thread // below % self.grid.block[axis]
 
     def knows(self, name: str, component: str) -> bool:
-        """Whether the grid decides a special register; a clock's bits, say, are undefined."""
+        """Whether the grid determines a special register. The bits of others, such as clocks, are undefined."""
         return name in OF_A_GRID
 
     def _along(self, axis: int) -> Array:
-        """Each block's place along an axis of the grid."""
+        """Each block's index along an axis of the grid."""
         block = np.arange(self.first, self.first + self.lanes // self.grid.threads, dtype=np.int64)
         return self.grid.places(block)[axis] if axis < 3 else block * 0
 
     def _of_clusters(self, name: str, axis: int) -> Array:
-        """The registers about the cluster of each thread's block."""
+        """The special registers of the cluster of each thread's block."""
         grid = self.grid
         size = grid.cluster_size
         if name == "%cluster_ctarank":

@@ -1,7 +1,7 @@
 """Products of a warpgroup's matrices (wgmma): operands in registers and by descriptor.
 
-The product is computed when it is issued. Until it is waited for nobody may touch its registers or write to its
-matrices, which `harness.ptx.kernel.promises` checks.
+The product is computed when it is issued. `harness.ptx.kernel.promises` checks that until the wait for it no thread
+accesses its registers or writes to its matrices.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MODELS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "wgmma f8", "e5m
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand: rows of a (columns of b), k, its type, whether it is MN-major, and whether it counts as negative.
+    """An operand: rows of a (columns of b), k, its type, whether it is MN-major, and whether it is negated.
 
-    `table`: where the registers of a warp hold its 16 rows; None: it is given by a descriptor.
+    `table`: the positions of its 16 rows in the registers of a warp; None: a descriptor gives the matrix.
     """
 
     rows: int
@@ -49,15 +49,15 @@ class Matrix:
 
     @property
     def depth(self) -> int:
-        """Along k: bytes of a row, or, where MN-major, elements."""
+        """The extent along k: bytes of a row; if MN-major, elements."""
         return self.k if self.across else self.k * BITS[self.type] // 8
 
 
 @dataclass(frozen=True)
 class GroupProduct:
-    """What a wgmma computes. `table`: where a warp's registers hold its 16 rows of d. `count`: registers of d.
+    """A wgmma. `table`: the positions of a warp's 16 rows of d in its registers. `count`: registers of d.
 
-    `storage`: where the metadata of a sparse a lies, of which `a` then has the stored half; None: a is dense.
+    `storage`: the layout of a sparse a's metadata; `a` is then its stored half. None: a is dense.
     """
 
     a: Matrix
@@ -69,7 +69,8 @@ class GroupProduct:
 
 
 def accumulators(n: int, bits: int) -> Array:
-    """Where a warp's registers hold its 16 x n part of d: n / 8 times what one of eight columns has (`of_c`)."""
+    """The positions of a warp's 16 x n part of d in its registers: the layout of eight columns (`of_c`), repeated n / 8
+    times."""
     one = fragments.of_c(16, 8, bits)
     parts = [one + number * one.size for number in range(n // 8)]
     return np.concatenate(parts, axis=2)
@@ -82,7 +83,7 @@ def shape_of(bound: Bound) -> tuple[int, int]:
 
 
 def arithmetic_of(bound: Bound) -> Arithmetic:
-    """How Hopper, which alone has these, computes a form."""
+    """How Hopper computes a form; no other generation has wgmma."""
     d, a, b = (bound.modifiers[x] or "" for x in ("dtype", "atype", "btype"))
     word = "and" if a == "b1" else bound.modifiers.get("satfinite") or ""
     if a in _MODELS:
@@ -92,13 +93,13 @@ def arithmetic_of(bound: Bound) -> Arithmetic:
 
 @binds("wgmma")
 def _bind_wgmma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`d, a, b, scale-d`, signs and layouts."""
+    """Bind `d, a, b, scale-d`, signs and layouts."""
     return _bound(builder, node, bound, list(node.operands), None)
 
 
 @binds("wgmma_sp")
 def _bind_wgmma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """As wgmma, with metadata and its selector behind b (ISA 9.7.15.6.3)."""
+    """Bind a wgmma with metadata and its selector after b (ISA 9.7.15.6.3)."""
     if len(node.operands) < 6:
         expect(builder, node, 6)
     operands = list(node.operands)
@@ -137,7 +138,7 @@ def _bound(
     else:
         parts = elements(builder, operands[1], table.size // (32 * fragments.per_register(BITS[a_type])))
         readers += [builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in parts]
-    if metadata is not None:  # before the last two: what lies there is read while the product is under way
+    if metadata is not None:  # before the last two: the sources there are read while the product is under way
         readers.append(builder.read(metadata, TYPES["b32"], False, f"metadata of {bound.spelling}"))
     readers.append(builder.read(operands[2], TYPES["b64"], False, "the descriptor of b"))
     readers.append(builder.read(operands[3], TYPES["pred"], False, "scale-d"))
@@ -198,7 +199,7 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def signed(codes: Array, matrix: Matrix) -> Array:
-    """The codes, or those of the opposite numbers."""
+    """The codes, negated if the matrix is."""
     if not matrix.negative:
         return codes
     opposite: Array = codes ^ codes.dtype.type(1 << BITS[matrix.type] - 1)
@@ -206,7 +207,7 @@ def signed(codes: Array, matrix: Matrix) -> Array:
 
 
 def _uniform(frame: KernelFrame, step: Step, reader: ReadSlot, groups: Array, what: str) -> Array:
-    """What the threads of each warpgroup have in common. Raises ExecutionError where they differ."""
+    """The operand of each warpgroup, one value. Raises ExecutionError if its threads differ."""
     value, mask = frame.read(reader)
     lanes = groups[:, None] * 128 + np.arange(128)
     if mask is not None:
@@ -223,7 +224,7 @@ def _uniform(frame: KernelFrame, step: Step, reader: ReadSlot, groups: Array, wh
 def _loaded(
     frame: KernelFrame, step: Step, promise: Promise, matrix: Matrix, codes: Array, name: str
 ) -> tuple[Array, Array | None]:
-    """A matrix by its descriptors, as warpgroups x rows x k, and which elements have undefined bits (None: none)."""
+    """The matrix of a descriptor, warpgroups x rows x k, and which elements have undefined bits (None: none)."""
     shared = frame.shared
     places = []
     for group, code in zip(promise.groups.tolist(), codes.tolist(), strict=True):
@@ -252,7 +253,7 @@ def _loaded(
 
 
 def arranged(chunks: Array, matrix: Matrix) -> Array:
-    """Chunks of a matrix as warpgroups x rows x k."""
+    """The elements in chunks of a matrix, as warpgroups x rows x k."""
     count, bits = len(chunks), BITS[matrix.type]
     octets = np.ascontiguousarray(chunks)
     if bits == 1:
@@ -309,7 +310,7 @@ def _bind_proxy_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -
 
 @runs("proxy_fence")
 def _run_proxy_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """Asynchronous copies and products see what threads wrote to shared memory before."""
+    """Make earlier writes of threads to shared memory visible to asynchronous copies and products."""
     if step.bound.modifiers["space"] != "global" and frame.grid.races:
         lanes = frame.every if active is None else np.flatnonzero(active)
         frame.shared.fence(frame.member[lanes], frame.block[lanes], frame.block_time[lanes])

@@ -14,17 +14,17 @@ from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction, Pair, Sink
+from harness.ptx.text.nodes import Immediate, Instruction, Pair, Sink
 from harness.ptx.text.types import TYPES
 
 
 def _whole(frame: KernelFrame, values: Any) -> Array:
-    """An array over lanes as a table of warps; scalars are spread."""
+    """An array over lanes as a table of warps x 32; scalars are broadcast."""
     return np.ascontiguousarray(np.broadcast_to(values, (frame.lanes,))).reshape(-1, 32)
 
 
 def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None) -> Array:
-    """Which lanes take part: the active ones that the membership mask names, as a table of warps."""
+    """The active lanes in the membership mask, as a table of warps x 32."""
     value, mask = frame.read(reader)
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,)), frame.every, "a membership mask")
@@ -68,7 +68,7 @@ def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
     source = np.where(inside, source, lane)
     rows = np.arange(len(source))[:, None]
     result = _whole(frame, value)[rows, source].reshape(-1)
-    # A thread that does not take part has no value to give.
+    # A thread that does not take part provides no value.
     absent = ~members[rows, source]
     doubt = np.where(absent, np.uint32(0xFFFFFFFF), np.uint32(0)).reshape(-1)
     if mask is not None:
@@ -86,7 +86,7 @@ def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> 
 
 
 def _predicate(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, Array, Any]:
-    """The predicate operand and the members, as tables of warps, and which warps have an undefined one."""
+    """The predicate operand and the members, as tables of warps x 32, and which warps have an undefined predicate."""
     value, mask = frame.read(step.sources[0])
     members = _members(frame, step, step.sources[1], active)
     doubt = None
@@ -226,7 +226,7 @@ def _float_redux(step: Step, table: Array, members: Array) -> Array:
     for lane in range(32):
         column = np.ascontiguousarray(values[:, lane])
         result = np.where(members[:, lane], function(len(result), result, column), result)
-    # The combination of one value with itself makes a lone NaN canonical.
+    # Combining a value with itself makes a single NaN canonical.
     return function(len(result), result, result)
 
 
@@ -256,9 +256,20 @@ def _run_elect(frame: KernelFrame, step: Step, active: Array | None) -> None:
 # barriers ------------------------------------------------------------------------------------------------
 
 
+_BARRIERS = 16
+"""Of a block. ISA 9.7.14.1, bar: "each CTA instance has sixteen barriers numbered 0..15"; ptxas refuses others."""
+
+
+def _refuse_number(builder: Builder, node: Instruction) -> None:
+    number = node.operands[0]
+    if isinstance(number, Immediate) and not 0 <= number.value < _BARRIERS:
+        raise builder.error(OperandError, f"barrier {number.value}: a block has 0 to {_BARRIERS - 1}", node.offset)
+
+
 @binds("barrier")
 def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 1, 2)
+    _refuse_number(builder, node)
     readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
     return Step("barrier", node, bound, readers)
 
@@ -266,6 +277,7 @@ def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @binds("barrier_arrive")
 def _bind_barrier_arrive(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
+    _refuse_number(builder, node)
     readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
     return Step("barrier_arrive", node, bound, readers)
 

@@ -1,1 +1,1 @@
-"""The lockstep machine: programs run on arrays, one lane for each element, pack or thread."""
+"""The lockstep machine runs programs on arrays, with one lane for each element, pack or thread."""

@@ -1,4 +1,4 @@
-"""Tensors in and out of registers: numpy arrays to bit patterns and back, elements to packs and lanes."""
+"""Move tensors into and out of registers: arrays to bit patterns and back, elements to packs and lanes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _NAMES = {
     "fp64": "float64",
     "int1": "bool",
 }
-"""Triton's names of types, those of its attributes (`tl.float8e4nv`) and those it prints (`fp8e4nv`), by ours."""
+"""Our dtype name for each of Triton's: the attribute (`tl.float8e4nv`) and the printed name (`fp8e4nv`)."""
 _NO_SUCH = {"fp8e4b15", "float8e4b15"}
 
 
 def dtype_of(name: DType) -> np.dtype[Any]:
-    """A numpy dtype from a dtype, a type or a name, ml_dtypes and Triton's own names and types included.
+    """A numpy dtype from a dtype, a type or a name; those of ml_dtypes and Triton too.
 
-    Raises BindingError for anything that no register can hold.
+    Raises BindingError for a value that is no dtype, and for a dtype that no register can hold.
     """
     given = name
     if type(name).__module__.partition(".")[0] == "triton":
@@ -63,13 +63,13 @@ def _brief(value: Any) -> str:
 
 
 def width_of(dtype: np.dtype[Any]) -> int:
-    """Bits of an element as Triton counts them: a bool has one."""
+    """Bits of an element as Triton counts them: a bool has 1."""
     return 1 if dtype == np.bool_ else dtype.itemsize * 8
 
 
 @dataclass
 class Argument:
-    """An argument: its elements as unsigned patterns, flat; a scalar has one that serves all places."""
+    """An argument: its elements as a flat array of unsigned patterns; a scalar has one pattern for all places."""
 
     patterns: Array
     dtype: np.dtype[Any]
@@ -77,9 +77,9 @@ class Argument:
 
 
 def tensors(args: Sequence[Any]) -> tuple[list[Argument], tuple[int, ...]]:
-    """The arguments as flat patterns, broadcast against each other, and their common shape.
+    """The arguments as flat arrays of patterns, broadcast against each other, and their common shape.
 
-    Python numbers become what Triton makes of them: bool int1, int int32 (int64 where needed), float float32.
+    Python numbers get Triton's types: bool becomes int1, int becomes int32 (int64 where needed), float becomes float32.
     """
     if not isinstance(args, (list, tuple)):
         raise BindingError(f"args is a list of arguments, not {type(args).__name__}")
@@ -115,7 +115,7 @@ def _array(value: Any) -> Array:
         return np.array(value, np.float32)
     try:
         array = np.asarray(value)
-    except Exception as error:  # whatever the type of the argument raises
+    except Exception as error:  # an argument of any type may raise any exception
         words = f"{type(error).__name__}: {error}"
         raise BindingError(f"argument {_brief(value)} is no array ({words[:200]})") from None
     if array.dtype.hasobject:
@@ -128,10 +128,10 @@ def _array(value: Any) -> Array:
 
 @dataclass(frozen=True)
 class Placement:
-    """Which element sits where: slot `lane * pack + position` holds element `order[slot]`, or padding.
+    """The place of each element: slot `lane * pack + position` holds element `order[slot]`, or padding.
 
-    `order` None means element number is slot number. `padding` seeds the bits of slots without an element, and
-    of the register bits that no element fills; None leaves them undefined.
+    `order` None: element i is in slot i. `padding`: the seed for the bits of slots without an element and for unused
+    bits of registers; None leaves both undefined.
     """
 
     elements: int
@@ -141,18 +141,18 @@ class Placement:
 
     @property
     def lanes(self) -> int:
-        """Invocations of the block."""
+        """How many times the block is invoked."""
         return -(-self.elements // self.pack)
 
     @classmethod
     def make(cls, elements: int, pack: int, order: int | None, padding: int | None) -> Placement:
-        """From a seed for the order (None: consecutive) and one for the padding."""
+        """A placement from a seed for the order (None: consecutive) and one for the padding."""
         slots = -(-elements // pack) * pack
         permutation = None if order is None else np.random.default_rng(order).permutation(slots)
         return cls(elements, pack, permutation, padding)
 
     def missing(self, start: int, stop: int) -> Array | None:
-        """Whether each slot of lanes `start` to `stop` is padding; None if none is."""
+        """For each slot of lanes `start` to `stop`, whether it is padding; None if none is."""
         if self.order is not None:
             absent: Array = self.order[start * self.pack : stop * self.pack] >= self.elements
         elif stop * self.pack <= self.elements:
@@ -173,7 +173,7 @@ def _noise(placement: Placement, operand: AsmOperand, start: int, stop: int) -> 
 
 
 def load(frame: Frame, slot: int, operand: AsmOperand, tensor: Argument, placement: Placement, start: int) -> None:
-    """Put the elements of an input operand into its register, for the lanes from `start` on."""
+    """Put the elements of an input operand into its register, for lanes `start` and up."""
     stop = start + frame.lanes
     pack, count, width = placement.pack, operand.count, operand.element_width
     kind: Any = UNSIGNED[operand.width]
@@ -204,12 +204,12 @@ def load(frame: Frame, slot: int, operand: AsmOperand, tensor: Argument, placeme
 
 
 def by_lane(tensor: Argument, placement: Placement, start: int, stop: int) -> Array:
-    """The patterns of lanes `start` to `stop`: of each lane's first element."""
+    """For each lane from `start` to `stop`, the pattern of its first element."""
     return _slots(tensor, placement, start, stop)[:: placement.pack]
 
 
 def _slots(tensor: Argument, placement: Placement, start: int, stop: int) -> Array:
-    """The patterns of all slots of a range of lanes, zero in padding."""
+    """The patterns of all slots of lanes `start` to `stop`; zero in padding."""
     pack = placement.pack
     first, last = start * pack, stop * pack
     if tensor.scalar:
@@ -225,9 +225,9 @@ def _slots(tensor: Argument, placement: Placement, start: int, stop: int) -> Arr
 
 
 def store(frame: Frame, slot: int, operand: AsmOperand, out: Array, placement: Placement, start: int) -> None:
-    """Take the elements of an output operand from its register into `out` (patterns by element).
+    """Copy the elements of an output operand from its register to `out` (one pattern for each element).
 
-    Raises UndefinedBits when an element has bits that nobody defined.
+    Raises UndefinedBits when an element has undefined bits.
     """
     stop = start + frame.lanes
     pack, count, width = placement.pack, operand.count, operand.element_width
@@ -267,8 +267,8 @@ def _refuse_undefined(frame: Frame, undefined: Any, operand: AsmOperand, placeme
             element = slot if placement.order is None else int(placement.order[slot])
             if element < placement.elements:
                 error = UndefinedBits(
-                    f"element {element} of output {operand.tensor}, in operand {operand.describes}, depends on bits "
-                    f"that nobody defined (mask 0x{int(bad[lane]):0{max(width // 4, 1)}x})"
+                    f"element {element} of output {operand.tensor}, in operand {operand.describes}, depends on "
+                    f"undefined bits (mask 0x{int(bad[lane]):0{max(width // 4, 1)}x})"
                 )
                 error.element, error.output, error.lane = element, operand.tensor, start + int(lane)
                 raise error

@@ -1,7 +1,7 @@
 """The registers of lanes that run together.
 
-Each register has, besides its values, a mask of bits that nobody defined (None when all are defined, which costs
-nothing).
+Each register has its values and a mask of undefined bits. The mask is None when all bits are defined, so that defined
+code needs no extra work.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from harness.ptx.machine.standins import special
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 Constants = dict[tuple[int, int, int], Array]
-"""Arrays that hold one pattern, by lanes, width and pattern; frames of one run share them."""
+"""Arrays filled with one pattern, by lanes, width and pattern; the frames of one run share them."""
 
 
 class Frame:
-    """The register file of a number of lanes, and when the call that they belong to must have ended.
+    """The register file of a number of lanes, and the deadline of the call to which they belong.
 
-    `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
-    bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
-    `named` has the values of special registers by name, one a lane.
+    `values[slot]`: an array over lanes (None: never written). `undefined[slot]`: the mask of its undefined bits: None,
+    an array over lanes, or a 0-dimensional array for all lanes. Arrays are never changed in place. `named`: by name,
+    the values of special registers, one for each lane.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Frame:
         return found
 
     def read(self, reader: ReadSlot) -> tuple[Array, Any]:
-        """Values and undefined bits of a source operand, cut to its width."""
+        """The values and undefined bits of a source operand, truncated to its width."""
         slot = reader.slot
         if slot == -1:
             return self.constant(reader.pattern, reader.width), None
@@ -103,17 +103,17 @@ class Frame:
         """Called when an undefined guard decides whether `lanes` execute a step."""
 
     def special(self, name: str, component: str) -> Array:
-        """The values of a special register, one a lane: those named, else stand-ins."""
+        """The values of a special register, one for each lane: those in `named`, else stand-ins."""
         named = self.named.get(spelled(name, component))
         return special(name, component, self.lanes) if named is None else named
 
     def knows(self, name: str, component: str) -> bool:
-        """Whether a special register has a value here. Bits that come from one without are undefined."""
+        """Whether a special register has a value here. If not, its bits are undefined."""
         return self.trusts_stand_ins or spelled(name, component) in self.named
 
 
 def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array, Any]:
-    """Zero- or sign-extend values and their masks (a sign that is undefined makes what it fills undefined)."""
+    """Zero- or sign-extend values and their masks. Copies of an undefined sign are undefined."""
     if not signed:
         return value.astype(kind), None if undefined is None else undefined.astype(kind)
     narrow = value.dtype.str.replace("u", "i")
@@ -125,7 +125,7 @@ def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array
 
 
 def _above(value: Array, undefined: Any, signed: bool) -> tuple[Array, Any]:
-    """The 64 bits above 64-bit values and their masks: zeros, or copies of the sign."""
+    """The upper 64 bits for 64-bit values, with masks: zeros, or copies of the sign."""
     if not signed:
         return np.zeros_like(value), None
     signs = value.view(np.int64) >> 63

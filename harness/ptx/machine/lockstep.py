@@ -1,9 +1,7 @@
 """The lockstep machine: every register is an array over lanes, every instruction runs on all of them at once.
 
-Lanes are elements (or packs) of a bare snippet, or threads of a kernel. Divergence is handled by always running
-the lanes with the lowest step number: lanes that jumped ahead wait where they landed until the others arrive, so
-that loops and if-else reconverge. Each register has, besides its values, a mask of bits that nobody defined
-(None when all are defined, which costs nothing).
+A lane is an element (or pack) of an asm block, or a thread of a kernel. Where lanes diverge, those with the lowest step
+number run. Lanes that jumped ahead wait until the others reach them, so that loops and if-else reconverge.
 """
 
 from __future__ import annotations
@@ -22,23 +20,23 @@ from harness.ptx.numeric.definedness import combined, moved, propagate
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 STEP_LIMIT = 20_000_000
-"""Steps after which a program without end is given up, whatever time it may take: a bound that can be repeated."""
+"""Steps after which a program is stopped. Unlike a limit in seconds, this gives the same outcome on every machine."""
 
 
 class Observer(Protocol):
-    """Whoever wants to see every instruction before and after it ran."""
+    """An object that is called before and after every instruction."""
 
     def enter(self, frame: Frame, step: Step) -> None:
         """Called before a step."""
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """Called after it; `executed` tells whether any lane ran it."""
+        """Called after a step; `executed`: whether any lane ran it."""
 
 
 def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
-    """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
+    """Execute the program to its end. Raises ExecutionError or a subclass, with the instruction's place."""
     if frame.deadline.passed:
-        # Lanes that ran before took the time; few steps of these may never look at the clock.
+        # Earlier lanes may have used up the time, and these may run too few steps to check the clock.
         offset = program.steps[0].node.offset if program.steps else 0
         raise program.source.error(TimeLimit, frame.deadline.words, offset)
     if not program.branches and observer is None:
@@ -63,13 +61,13 @@ def _straight(program: Program, frame: Frame) -> None:
 
 
 def internal(program: Program, step: Step | None, error: Exception) -> PtxError:
-    """A fault of the emulator itself at a step."""
+    """The InternalError for a fault of the emulator at a step."""
     words = unexpected(error, "running this instruction")
     return program.source.error(type(words), words.message, step.node.offset) if step else words
 
 
 def execute(frame: Frame, step: Step, active: Array | None) -> bool:
-    """Execute one step in the active lanes; False if its guard held in none of them."""
+    """Execute one step in the active lanes; returns False if its guard was false in all of them."""
     if step.guard >= 0:
         active, doubtful = guarded(frame, step, active)
         if active is not None and not active.any():
@@ -89,7 +87,7 @@ def execute(frame: Frame, step: Step, active: Array | None) -> bool:
 
 
 def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | None, Array | None]:
-    """The active lanes whose guard holds (None: all), and the lanes whose guard is undefined (None: none)."""
+    """The active lanes whose guard is true (None: all), and the lanes whose guard is undefined (None: none)."""
     value, undefined = frame.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
     holds = value.view(np.bool_)
     doubtful = None
@@ -127,7 +125,7 @@ def _undefined(step: Step, number: int, values: list[Array], masks: list[Any], v
 
 
 def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
-    """What an instruction under an undefined guard may have written is undefined."""
+    """Mark the results of an instruction as undefined in the lanes whose guard is undefined."""
     if not doubtful.any():
         return
     frame.under_doubt(step, doubtful)
@@ -143,15 +141,16 @@ def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
 class Scheduler:
     """Runs a program with branches: the lanes with the lowest step number go first.
 
-    A group that keeps jumping back while others wait may be waiting for them (a lock); it then lets them go first.
+    A group of lanes that jumps back again and again while others wait may itself wait for them (as at a lock); the
+    others then run first.
     """
 
     blocking: frozenset[str] = frozenset()
-    """Kinds of steps at which lanes may have to wait for others; `block` decides."""
+    """Kinds of step at which lanes may have to wait for others, as `block` decides."""
     patience = 1 << 60
     """Jumps back after which other lanes get a turn."""
     watch: Callable[[Step, Array], None] | None = None
-    """Called before every step with the lanes that are to run it, its guard aside."""
+    """Called before every step with the lanes that reach it, before its guard is applied."""
 
     def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:
         self.program = program
@@ -166,15 +165,18 @@ class Scheduler:
         """Called with lanes that have left the program."""
 
     def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
-        """Called for a step of a blocking kind; where the active lanes go on, None if they wait."""
+        """Called for a step of a blocking kind.
+
+        Returns the next step and the lanes that go on with it; None: all wait.
+        """
         raise NotImplementedError
 
     def release(self) -> bool:
-        """Called when no lane can go on; whether some that waited can now."""
+        """Called when no lane can go on; returns whether some waiting lanes now can."""
         return False
 
     def run(self) -> None:
-        """Until every lane has left the program. Raises ExecutionError and its kinds."""
+        """Run until every lane has left the program. Raises ExecutionError or a subclass."""
         self.step: Step | None = None
         try:
             self._run()
@@ -228,7 +230,7 @@ class Scheduler:
                 self.observer.leave(frame, step, executed)
 
     def _next(self, at: int, active: Array | None) -> tuple[int, Array | None]:
-        """The group to go on with: the lowest step, together with all that wait there."""
+        """The next step and the lanes that run it: the lowest step, with all lanes that wait there."""
         lowest = min(self.waiting)
         if active is None:
             self._jumps_back = self._turn = 0
@@ -261,9 +263,7 @@ class Scheduler:
             held, doubtful = guarded(self.frame, step, active)
             if doubtful is not None and doubtful.any():
                 lane = int(np.flatnonzero(doubtful)[0])
-                raise self._error(
-                    UndefinedBits, step, f"the branch depends on bits that nobody defined (first in lane {lane})"
-                )
+                raise self._error(UndefinedBits, step, f"the branch depends on undefined bits (first in lane {lane})")
             taken = active if held is None else held
         stay = active & ~taken
         if step.kind == "exit":

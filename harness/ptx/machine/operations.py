@@ -1,4 +1,5 @@
-"""What the machine itself executes: vector moves and special registers. Their operands are bound in `binding.moves`."""
+"""Operations that the machine itself executes: vector moves and special registers. `binding.moves` binds their
+operands."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from harness.ptx.machine.frame import Frame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 Runner = Callable[[Any, Step, "Array | None"], None]
-"""What executes a step on a frame, in the active lanes (None: all). Runners for kernels take a frame of a kernel."""
+"""Executes a step on a frame, in the active lanes (None: all). Runners for kernels take a `KernelFrame`."""
 
 RUNNERS: dict[str, Runner] = {}
-"""Kind of step to the function that executes it."""
+"""For each kind of step, the function that executes it."""
 
 
 def runs(name: str) -> Callable[[Runner], Runner]:
@@ -86,7 +87,7 @@ def _joined(parts: list[Array], width: int, total: int) -> Array:
     kind = UNSIGNED[total]
     result = parts[0].astype(kind)
     for number, part in enumerate(parts[1:], 1):
-        # Not in place: a part that is the same in every lane may have no dimension.
+        # Not in place: a part that is equal in every lane may be 0-dimensional.
         result = result | part.astype(kind) << kind(number * width)
     return result
 

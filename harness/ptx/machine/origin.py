@@ -1,4 +1,4 @@
-"""Where undefined bits come from: the instruction that first reads them, found by running one invocation again."""
+"""Find where undefined bits come from: one invocation runs again, to find the instruction that first reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.ptx.text.lexer import OPERAND
 
 @dataclass(frozen=True)
 class _Executed:
-    """A step as it ran: which registers it wrote, and which of those that it read had undefined bits."""
+    """An executed step: the registers that it wrote, and the registers with undefined bits that it read."""
 
     step: Step
     ran: bool
@@ -29,26 +29,26 @@ class _Steps:
     doubtful: tuple[int, ...] = ()
 
     def enter(self, frame: Frame, step: Step) -> None:
-        """Note which sources have undefined bits."""
+        """Record which sources have undefined bits."""
         slots = [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
         self.doubtful = tuple(s for s in slots if frame.values[s] is None or frame.undefined[s] is not None)
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """Note what the step wrote, or would have written."""
+        """Record what the step wrote, or would have written had its guard been true."""
         writes = frozenset(w.slot for w in step.destinations if w.slot >= 0)
         self.steps.append(_Executed(step, executed, writes, self.doubtful))
 
 
 def traced_back(error: UndefinedBits, program: Program, frame: Frame, slot: int) -> UndefinedBits:
-    """The error with the line of the instruction that brings undefined bits into register `slot`.
+    """The error, moved to the instruction that brings undefined bits into register `slot`.
 
-    frame: one lane, its inputs loaded, not yet run. The way back goes from the register to the last step that wrote it,
-    from there to a register with undefined bits that this step read, and so on to one that nothing wrote.
+    frame: one lane with loaded inputs, not yet run. The search goes from the register to the last step that wrote it,
+    from there to a register with undefined bits that this step read, and so on to a register that no step wrote.
     """
     observed = _Steps()
     try:
         run(program, frame, observed)
-    except PtxError:  # the invocation alone ends in another way: nothing more to tell
+    except PtxError:  # the single invocation ends with another error: keep the first
         return error
     blamed: _Executed | None = None
     skipped: _Executed | None = None
@@ -58,7 +58,7 @@ def traced_back(error: UndefinedBits, program: Program, frame: Frame, slot: int)
         if not done.ran:
             skipped = skipped or done
         elif not done.doubtful:
-            blamed, skipped = done, None  # the instruction itself leaves bits undefined
+            blamed, skipped = done, None  # this instruction leaves bits undefined
             break
         else:
             blamed, skipped, slot = done, None, done.doubtful[0]
@@ -80,9 +80,9 @@ def _reason(program: Program, slot: int, blamed: _Executed | None) -> str:
         return ""
     name = _name(program, slot)
     if name.startswith("$"):
-        why = "parts of whose register are not defined: those beyond its elements, or the padding of a partial pack"
+        why = "whose register is partly undefined: the bits past its elements, or the padding of a partial pack"
         return f"; this instruction reads {name}, {why}"
-    return f"; this instruction reads {name}, which is not defined before"
+    return f"; this instruction reads {name}, which no earlier instruction defines"
 
 
 def _name(program: Program, slot: int) -> str:

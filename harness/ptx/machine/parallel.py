@@ -1,7 +1,7 @@
 """Spread independent pieces of work over the processor's cores.
 
-numba's functions and most of numpy's release the interpreter lock, so threads are enough. Each worker takes the
-next piece when it is done with one: a future for every piece would cost as much as a piece.
+numba's functions and most of numpy's release the interpreter lock, so threads are enough. Each worker takes the next
+piece when it has finished one, because a future for every piece would cost as much as the piece.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """How many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -22,7 +22,7 @@ def cores() -> int:
 def for_each(work: Callable[[int], None], starts: Sequence[int], workers: int | None = None) -> None:
     """Call `work` with each of `starts`, in any order and on several threads.
 
-    When calls fail, no new ones begin, and the failure of the earliest start is raised.
+    After a call fails, no new calls begin. If several fail, the exception of the earliest start is raised.
     """
     count = min(workers or cores(), len(starts))
     if count <= 1:

@@ -1,8 +1,9 @@
-"""What special registers read as in a bare snippet, where there is no grid, and the values that a caller names.
+"""Values of special registers in a bare asm block, which has no grid: stand-ins, or values that a caller gives.
 
-Lanes stand for the threads of one long one-dimensional block: `%tid.x` is the lane's number, `%laneid` that
-modulo 32. Clocks and timers read 0. These are stand-ins, so that a snippet that reads such a register runs: which
-thread has which element is not promised, and a result that depends on one is refused unless the caller names a value.
+Lanes stand for the threads of one long one-dimensional block: `%tid.x` is the lane's number, `%laneid` that number
+modulo 32. Clocks and timers read 0. With stand-ins, a block that reads such a register can run. But nothing promises
+which thread computes which element, so a result that depends on a stand-in is refused unless the caller gives the
+register a value.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def special(name: str, component: str, lanes: int) -> Array:
 
 
 def lane_mask(which: str, lane: Array) -> Array:
-    """The registers `%lanemask_eq` and so on, for lanes of a warp given as 64-bit patterns."""
+    """The values of `%lanemask_eq` and its kind for lanes of a warp, as 64-bit patterns."""
     bit = np.uint64(1) << lane
     below = bit - np.uint64(1)
     ones = np.uint64(0xFFFFFFFF)
@@ -51,9 +52,9 @@ def lane_mask(which: str, lane: Array) -> Array:
 
 
 def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) -> dict[str, Array]:
-    """Values that a caller gives special registers, as 64-bit patterns: one, or one for each element of `shape`.
+    """The values that a caller gives special registers, as 64-bit patterns: one, or one for each element of `shape`.
 
-    Raises BindingError for a name that no register has, and for values that do not fit.
+    Raises BindingError for an unknown name, and for values that do not fit.
     """
     if not isinstance(special, Mapping):
         raise BindingError(f"special={special!r} is no mapping of registers' names to values: give {{'%laneid': 3}}")
@@ -88,9 +89,9 @@ def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) 
 
 
 def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[bool], None]) -> None:
-    """Run a program, and say so where it fails for want of a special register's value alone.
+    """Run a program. If it fails only because a special register has no value, raise an error that says so.
 
-    `run` takes whether stand-ins count as values.
+    `run` takes a bool: whether stand-ins count as defined values.
     """
     try:
         run(False)
@@ -107,14 +108,14 @@ def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[
             name, offset = next(iter(unknown.items()))
             message = (
                 f"a result depends on {words}, and asm alone has no such value: which thread computes an element is "
-                f"not promised, and clocks run on; keep it out of the results, or name it: special={{{name!r}: 0}}"
+                f"not promised, and clocks run on; keep it out of results, or give it a value: special={{{name!r}: 0}}"
             )
             raise program.source.error(UnknownSpecialRegister, message, offset) from None
         raise
 
 
 def unknown_registers(program: Program, known: Callable[[str, str], bool]) -> dict[str, int]:
-    """The special registers that a program reads and that have no value, with the offset of the first read."""
+    """The special registers without a value that a program reads, with the offset of the first read."""
     found: dict[str, int] = {}
     for step in program.steps:
         if step.kind == "special":

@@ -1,1 +1,1 @@
-"""Arithmetic on bit patterns, and its compilation for arrays."""
+"""Arithmetic on bit patterns, and compilation of definitions for arrays."""

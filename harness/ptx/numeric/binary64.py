@@ -1,8 +1,8 @@
 """float64 arithmetic in every rounding mode, on integers.
 
-The host's float64 rounds to nearest only, so sums, products, fused products, quotients and roots in the other modes
-are computed on significands, exactly, with what does not fit kept as a sticky last bit. Patterns are 64-bit ones in
-their signed reading (see `bits`); modes are RN, RZ, RM, RP of `softfloat`.
+The host's float64 rounds to nearest only. In the other modes sums, products, fused products, quotients and roots are
+computed exactly on significands; discarded bits are kept as a sticky last bit. Patterns have 64 bits and are read as
+signed (see `bits`); modes are RN, RZ, RM, RP of `softfloat`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.ptx.numeric.bits import (
 )
 
 F64_NAN = -0x0008000000000000
-"""0xfff8000000000000, the NaN that float64 arithmetic makes where no operand is one (CUDA's CUDART_NAN)."""
+"""0xfff8000000000000, the NaN of a float64 operation without NaN operands (CUDA's CUDART_NAN)."""
 
 
 @scalar
@@ -34,10 +34,10 @@ def f64_is_nan(a: int) -> bool:
 
 @scalar
 def f64_nan(a: int, b: int) -> int:
-    """The NaN of an operation: the first of these that is one, made quiet, or the default where none is.
+    """The NaN result of an operation: the first NaN of these operands, made quiet; the default NaN if neither is one.
 
-    On hardware (H200) a sum or product returns its second operand's NaN before the first's, a fused one that of b, then
-    of c, then of a, each with its own sign.
+    On hardware (H200) a sum or product prefers the NaN of its second operand. A fused multiply-add prefers b, then c,
+    then a. The NaN keeps its sign.
     """
     if f64_is_nan(a):
         return a | 0x0008000000000000
@@ -46,7 +46,7 @@ def f64_nan(a: int, b: int) -> int:
 
 @scalar
 def significand(a: int) -> int:
-    """The significand of a finite non-zero pattern with its first one at bit 52, subnormals included."""
+    """The significand of a finite non-zero pattern, normalised so that its leading one is bit 52."""
     fraction = a & 0xFFFFFFFFFFFFF
     if a & 0x7FF0000000000000:
         return fraction | 0x10000000000000
@@ -55,14 +55,14 @@ def significand(a: int) -> int:
 
 @scalar
 def exponent(a: int) -> int:
-    """The biased exponent that goes with `significand`; below 1 for subnormals."""
+    """The biased exponent for `significand`; below 1 for subnormals."""
     found = a >> 52 & 0x7FF
     return found if found else 12 - clz64(a & 0xFFFFFFFFFFFFF)
 
 
 @scalar
 def pack64(negative: int, biased: int, kept: int, rnd: int) -> int:
-    """Round `kept * 2**(biased - 1023 - 62)` to a pattern; `kept` has its first one at bit 62, a sticky bit 0."""
+    """Round `kept * 2**(biased - 1023 - 62)` to a pattern; the leading one of `kept` is bit 62, and bit 0 is sticky."""
     if biased >= 0x7FF:
         return overflow64(negative, rnd)
     base = biased - 1
@@ -76,7 +76,7 @@ def pack64(negative: int, biased: int, kept: int, rnd: int) -> int:
         up = lost > 0x200 or (lost == 0x200 and kept & 1 == 1)
     else:
         up = lost != 0 and rnd != 1 and (negative == 1) == (rnd == 2)
-    # kept carries the hidden bit, so the exponent field below is one less; a carry out of it adds up by itself.
+    # kept includes the hidden bit, so the exponent field below is one less; a carry out of it increments the exponent.
     result = (base << 52) + kept + (1 if up else 0)
     if result >= 0x7FF0000000000000:
         return overflow64(negative, rnd)
@@ -85,7 +85,7 @@ def pack64(negative: int, biased: int, kept: int, rnd: int) -> int:
 
 @scalar
 def overflow64(negative: int, rnd: int) -> int:
-    """What is beyond the largest finite number: infinity, or that number where the mode leads back to it."""
+    """The result of an overflow: infinity, or the largest finite number if the mode rounds towards it."""
     back = rnd == 1 or (rnd == 2 and negative == 0) or (rnd == 3 and negative == 1)
     result = 0x7FEFFFFFFFFFFFFF if back else 0x7FF0000000000000
     return result | SIGN64 if negative else result
@@ -99,7 +99,7 @@ def high_right(high: int, low: int, by: int) -> int:
 
 @scalar
 def low_right(high: int, low: int, by: int) -> int:
-    """Lower half of a 128-bit number shifted right, its last bit made one where ones were shifted out."""
+    """Lower half of a 128-bit number shifted right; its last bit is set if ones were shifted out."""
     if by == 0:
         return low
     if by < 64:
@@ -113,7 +113,7 @@ def low_right(high: int, low: int, by: int) -> int:
 
 @scalar
 def normal128(negative: int, biased: int, high: int, low: int, rnd: int) -> int:
-    """Round a positive 128-bit number; `biased` is the exponent where its first one is at bit 125."""
+    """Round a positive 128-bit number; `biased` is its exponent if its leading one is bit 125."""
     by = clz64(high) - 1 if high else 63 + clz64(low)
     if by < 64:
         kept = high << by | (shr64(low, 64 - by) if by else 0)
@@ -125,7 +125,7 @@ def normal128(negative: int, biased: int, high: int, low: int, rnd: int) -> int:
 
 @scalar
 def fma64(a: int, b: int, c: int, rnd: int) -> int:
-    """a * b + c, rounded once. NaNs: see `f64_nan`; an exact zero of two signs is -0 only in mode RM."""
+    """a * b + c, rounded once. NaNs: see `f64_nan`. An exact zero sum of opposite signs is -0 only in mode RM."""
     negative = 1 if (a ^ b) < 0 else 0
     minus = 1 if c < 0 else 0
     x, y, z = a & 0x7FFFFFFFFFFFFFFF, b & 0x7FFFFFFFFFFFFFFF, c & 0x7FFFFFFFFFFFFFFF
@@ -151,8 +151,8 @@ def fma64(a: int, b: int, c: int, rnd: int) -> int:
 
 @scalar
 def _finite_fma64(negative: int, minus: int, x: int, y: int, z: int, rnd: int) -> int:
-    """Magnitudes x * y and z (which may be zero) with their signs, finite, x and y not zero."""
-    # The product's first one is put at bit 125, so that a sum stays within 127 bits.
+    """The fused sum of finite magnitudes x * y and z with their signs; x and y are not zero, z may be."""
+    # Shift the product's leading one to bit 125, so that the sum fits in 127 bits.
     left, right = significand(x) << 9, significand(y) << 11
     biased = exponent(x) + exponent(y) - 1023
     high, low = high64(left, right), wrap64(left * right)
@@ -203,7 +203,7 @@ def divide64(a: int, b: int, rnd: int) -> int:
     quotient = 1
     rest -= divisor
     for _ in range(6):
-        # rest is below 2**53: ten further bits of the quotient at a time stay within 63 bits.
+        # rest is below 2**53, so ten further bits of the quotient at a time fit in 63 bits.
         rest <<= 10
         digit = rest // divisor
         quotient = quotient << 10 | digit
@@ -223,7 +223,7 @@ def root64(a: int, rnd: int) -> int:
         return F64_NAN
     biased = exponent(x) - 1023
     radicand = significand(x) << (biased & 1)
-    # The host's root is right to half a unit of its last place; the remainder, below 2**55, tells on which side.
+    # The host's root is correct to half an ulp; the sign of the remainder (below 2**55) says on which side it is.
     root = to_int(square_root(to_float(radicand)) * 67108864.0)
     rest = wrap64(shl64(radicand, 52) - wrap64(root * root))
     if rest < 0:

@@ -1,19 +1,19 @@
 """Explicit-width helpers for scalar instruction definitions.
 
-A definition runs twice: as plain Python to trace one value, and compiled by numba over arrays. So that both
-mean the same, **every integer is one number type: int64 when compiled, int in Python**, and a bit pattern is
+A definition runs in two ways: as plain Python to trace one value, and compiled by numba over arrays. So that both give
+the same result, **every integer has one type: int64 when compiled, int in Python**. A bit pattern is
 
 - zero-extended for unsigned and untyped operands up to 32 bits (a value from 0 to 2**32 - 1),
 - sign-extended for signed operands,
-- in 64 bits always the signed reading, from -2**63 to 2**63 - 1.
+- with 64 bits always read as signed, from -2**63 to 2**63 - 1.
 
-Results need no masking: what is returned is cut to the destination's width. Three things need care, because
-int64 wraps and Python's int does not: a sum, difference, product or left shift that can leave 64 bits goes
-through `wrap64` before it is compared or shifted right; a logical right shift of 64 bits is `shr64`; unsigned
-64-bit comparison is `below64`. Never write a literal above 2**63 - 1: numba would make it uint64, and
-uint64 with int64 becomes a float.
+Results need no masking: they are truncated to the destination's width. Three things need care, because int64 wraps and
+Python's int does not. Pass a sum, difference, product or left shift that can exceed 64 bits through `wrap64` before
+comparing it or shifting it right. Use `shr64` for a logical right shift of 64 bits. Use `below64` for an unsigned
+64-bit comparison. Never write a literal above 2**63 - 1: numba would make it uint64, and uint64 with int64 becomes a
+float.
 
-Floating-point values are float64, which both worlds have alike. float32 and narrower values are exact in it.
+Floating-point values are float64, which is the same in both. It holds float32 and narrower values exactly.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from typing import TypeVar
 _F = TypeVar("_F", bound=Callable[..., object])
 
 SCALARS: list[Callable[..., object]] = []
-"""Functions to make known to numba when the first one is compiled."""
+"""Functions to register with numba before the first compilation."""
 
 COMPILED: dict[Callable[..., object], str] = {}
-"""Functions whose compiled form is not their Python text, with its name in `bits_compiled`."""
+"""Functions whose compiled form differs from their Python text, with the name of that form in `bits_compiled`."""
 
 
 def scalar(function: _F) -> _F:
-    """Mark a helper that scalar definitions call: its Python text is also what numba compiles."""
+    """Mark a helper of scalar definitions, whose Python text numba compiles."""
     SCALARS.append(function)
     return function
 
@@ -90,7 +90,7 @@ def clz64(x: int) -> int:
 
 @_compiled
 def popcount64(x: int) -> int:
-    """Number of ones of a 64-bit pattern."""
+    """The number of set bits of a 64-bit pattern."""
     return (x & 0xFFFFFFFFFFFFFFFF).bit_count()
 
 
@@ -103,7 +103,7 @@ def sign_extend(x: int, width: int) -> int:
 
 @scalar
 def mask(width: int) -> int:
-    """`width` ones, up to 64 (all ones of 64 bits is -1)."""
+    """A mask of the `width` low bits, up to 64 (then -1)."""
     if width >= 64:
         return -1
     return (1 << width) - 1

@@ -1,4 +1,5 @@
-"""How the helpers of `bits` that are not plain arithmetic compile; imported with numba, when first needed."""
+"""Compiled forms of the helpers of `bits` that are not plain arithmetic; imported with numba at the first
+compilation."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ f8 = types.float64
 
 
 def _intrinsic(build: Any, result: Any, *arguments: Any) -> Any:
-    """A numba intrinsic of this signature whose code `build(builder, *values)` emits."""
+    """A numba intrinsic of this signature; `build(builder, *values)` emits its code."""
     signature = result(*arguments)
 
     def generate(context: Any, builder: Any, sig: Any, values: Any) -> Any:
@@ -39,13 +40,13 @@ def _intrinsic(build: Any, result: Any, *arguments: Any) -> Any:
 
 @intrinsic
 def wide_vectors(typing: Any) -> Any:
-    """Let the function that calls this have vectors of 512 bits, where the processor has them.
+    """Let the calling function use vectors of 512 bits if the processor has them.
 
-    LLVM prefers 256 on such processors, with which loops over 64-bit lanes take 1.4 times as long (Xeon, 2023).
+    LLVM prefers 256 bits on such processors; loops over 64-bit lanes then take 1.4 times as long (Xeon, 2023).
     """
 
     def generate(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        # llvmlite's own method takes attributes without a value only.
+        # llvmlite's own method takes only attributes without a value.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
@@ -83,4 +84,4 @@ INTRINSICS = {
     "to_float": _intrinsic(lambda b, x: b.sitofp(x, DOUBLE), f8, i8),
     "to_int": _intrinsic(lambda b, x: b.fptosi(x, INT64), i8, f8),
 }
-"""Name in `bits` to the intrinsic that numba uses for it."""
+"""For each name in `bits`, the intrinsic that numba uses."""

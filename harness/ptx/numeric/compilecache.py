@@ -1,7 +1,7 @@
-"""Compiled definitions are kept on disk, so that the second process need not compile them again.
+"""Cache compiled definitions on disk, so that the next process need not compile them again.
 
-numba compiles and pickles them; `harness.diskcache` keeps the files. What was compiled is out of date when any module
-has changed that the definition takes helpers from, for they are compiled together.
+numba compiles and pickles them; `harness.diskcache` stores the files. Compiled code is out of date when any module has
+changed from which the definition imports helpers, because they are compiled together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _kept = DiskCache("compiled")
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """The modules of this package that a module takes names from; the registry adds nothing to compiled code."""
+    """The modules of this package that a module imports from, without the registry, which is not part of compiled
+    code."""
     package = module if _is_package(module) else module.rpartition(".")[0]
     named: list[str] = []
     for node in ast.walk(ast.parse(_text(module))):
@@ -50,14 +51,14 @@ def _text(module: str) -> str:
     """A module's text; "" for a name that is no module."""
     try:
         spec = find_spec(module)
-    except ModuleNotFoundError:  # a name within a module that is no package
+    except ModuleNotFoundError:  # a name in a module that is no package
         return ""
     return Path(spec.origin).read_text() if spec and spec.origin else ""
 
 
 @cache
 def stamp(module: str) -> str:
-    """A digest of the text of a module and of all that it takes names from, within this package."""
+    """A digest of the texts of a module and of all modules of this package that it imports from, directly or not."""
     seen: set[str] = set()
     queue = [module, *_ALWAYS]
     while queue:
@@ -72,21 +73,21 @@ def stamp(module: str) -> str:
 
 
 def attach(dispatcher: Any, key: str, module: str) -> None:
-    """Let a numba dispatcher load and save its machine code under `key`; with caches turned off, do nothing.
+    """Let a numba dispatcher load and save its machine code under `key`. Does nothing if caches are turned off.
 
-    `module`: where the definition stands.
+    `module`: the module of the definition.
     """
     if cache_folder() is None:
         return
     try:
         dispatcher._cache = _cache(dispatcher.py_func, key, module)
     except (ImportError, AttributeError):
-        return  # another numba inside: compile every time
+        return  # another version of numba: compile every time
 
 
 @contextlib.contextmanager
 def compiling(key: str) -> Iterator[None]:
-    """While one process compiles what is kept under `key`, others wait here, and load it afterwards."""
+    """Hold a lock while compiling the code of `key`, so that other processes wait and then load it."""
     with _kept.making(key.encode()):
         yield
 
@@ -97,7 +98,10 @@ def _cache(function: Any, key: str, module: str) -> Any:
     from numba.core.serialize import dumps
 
     class Locator:
-        """What numba asks about the place of a file. Files are ours: it gets a name and no more."""
+        """numba's interface for the place of a cache file.
+
+        It returns only a name, because `diskcache` stores the files.
+        """
 
         def get_cache_path(self) -> str:
             return ""
@@ -112,7 +116,7 @@ def _cache(function: Any, key: str, module: str) -> Any:
             return None
 
     class Implementation(CompileResultCacheImpl):  # type: ignore[misc]
-        """numba's way of taking a compiled function apart and putting it together."""
+        """numba's serialisation of a compiled function."""
 
         def __init__(self, function: Any) -> None:
             self._lineno = 0
@@ -129,18 +133,18 @@ def _cache(function: Any, key: str, module: str) -> Any:
             return tuple(part.encode() for part in parts)
 
         def load_overload(self, signature: Any, context: Any) -> Any:
-            """The compiled function, or None."""
+            """The compiled function from the cache, or None."""
             data = _kept.get(*self._parts(signature, context.codegen()))
             if data is None:
                 return None
             try:
                 context.refresh()
                 return self._impl.rebuild(context, pickle.loads(data))
-            except Exception:  # whole, and of a numba that cannot read it all the same
+            except Exception:  # an intact file that this numba cannot read
                 return None
 
         def save_overload(self, signature: Any, result: Any) -> None:
-            """Save it, where it can be saved."""
+            """Save a compiled function if it can be serialised."""
             if self._impl.check_cachable(result):
                 _kept.put(dumps(self._impl.reduce(result)), *self._parts(signature, result.codegen))
 

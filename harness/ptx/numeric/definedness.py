@@ -1,13 +1,17 @@
-"""How undefined bits pass through an instruction.
+"""Rules for how undefined bits propagate through an instruction.
 
-A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i of
-the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of the first and
-the second source, or of the two halves of the only one), "two parts" and "four parts" (each of so many equal parts on
-the same part of every source, whatever the sources' widths), "sources" (as many equal parts as there are sources but
-one, the first source's uppermost; the last source reaches all parts), "own half" (result number i on half i of the
-sources, and on predicates), "upward" (bit i depends on bits i and below, as in a sum), "moves a b" (the bits of the
-sources named are moved, copied and cleared, to places that the other sources choose), "logic" (bit i is a function of
-the bits i of the sources; known ones may decide it: `x & 0` is known whatever x is), or a function of values and masks.
+A form states one of these rules, or a function of values and masks:
+
+- "all": any undefined bit makes the whole result undefined.
+- "bits": bit i depends only on bit i of the sources.
+- "words", "halves", "bytes": each part depends on the same part of the sources.
+- "pair": the upper part depends on the first source, the lower on the second; or each on one half of a single source.
+- "two parts", "four parts": the result has so many equal parts; each depends on the same part of every source.
+- "sources": one equal part for each source but the last, the first source's uppermost; all depend on the last source.
+- "own half": result number i depends on half i of the sources, and on predicates.
+- "upward": bit i depends on bits i and below, as in a sum.
+- "moves a b": the bits of the named sources are moved, copied and cleared, as the other sources direct.
+- "logic": bit i is a function of the bits i of the sources. Known bits may decide it: `x & 0` is known for every x.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from harness.ptx.numeric.vectorise import Array
 
 
 def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, number: int = 0) -> Array:
-    """The undefined bits of `result`, the instruction's `number`th; `masks` has None for sources defined entirely."""
+    """The undefined bits of `result`, the instruction's result `number`; `masks` has None for fully defined sources."""
     if callable(rule):
         full = [
             np.zeros_like(v) if m is None else np.broadcast_to(m, v.shape) for v, m in zip(values, masks, strict=True)
@@ -51,7 +55,7 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, n
         return answer
     if rule == "upward":
         joined = _joined(some, result)
-        # The lowest one and everything above it: x | -x.
+        # The lowest set bit and all bits above it: x | -x.
         upper: Array = joined | (~joined + result.dtype.type(1))
         return upper
     touched = np.zeros(result.shape, np.bool_)
@@ -61,7 +65,7 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, n
 
 
 def _paired(masks: list[Any], result: Array) -> Array:
-    """A result of two equal parts: the upper from the first source, or from the upper half of the only one."""
+    """The mask for rule "pair"."""
     half = 4 * result.dtype.itemsize
     part = result.dtype.type((1 << half) - 1)
     if len(masks) == 1:
@@ -76,7 +80,7 @@ def _paired(masks: list[Any], result: Array) -> Array:
 
 
 def _of_sources(masks: list[Any], result: Array) -> Array:
-    """A result of equal parts, one for each source but the last, which reaches all of them."""
+    """The mask for rule "sources"."""
     *sources, last = masks
     width = 8 * result.dtype.itemsize // len(sources)
     ones, zero = result.dtype.type((1 << width) - 1), result.dtype.type(0)
@@ -93,7 +97,7 @@ _COUNTS = {"two parts": 2, "four parts": 4}
 
 
 def _by_parts(masks: list[Any], result: Array, count: int) -> Array:
-    """A result of equal parts, each from the same part of the sources."""
+    """The mask for a result of equal parts that each depend on the same part of the sources."""
     width = 8 * result.dtype.itemsize // count
     ones = result.dtype.type((1 << width) - 1)
     answer = np.zeros_like(result)
@@ -120,9 +124,9 @@ _PARTS = {
 
 
 def moved(names: list[str], function: Any, rule: str, values: list[Array], masks: list[Any]) -> Array:
-    """Undefined bits where a form moves bits: the form itself, applied to the masks of what it moves.
+    """The mask for rule "moves": the form itself, applied to the masks of the sources that it moves.
 
-    `names` are the names of the sources. Undefined bits in a source that steers make everything undefined.
+    `names`: the names of the sources. Undefined bits in a source that is not moved make everything undefined.
     """
     movable = rule.split()[1:]
     doubtful = np.zeros(values[0].shape, np.bool_)
@@ -140,9 +144,10 @@ def moved(names: list[str], function: Any, rule: str, values: list[Array], masks
 
 
 def combined(function: Any, values: list[Array], masks: list[Any], result: Array) -> Array:
-    """Undefined bits of a form whose every result bit is a function of its sources' bits at the same place.
+    """The mask for rule "logic": each result bit is a function of its sources' bits at the same place.
 
-    Those that differ from `result` where the undefined bits of each source are zeros or ones, in every combination.
+    A bit is undefined if it differs from `result` for some choice of all zeros or all ones for each source's undefined
+    bits.
     """
     choices = []
     for value, mask in zip(values, masks, strict=True):
@@ -156,26 +161,26 @@ def combined(function: Any, values: list[Array], masks: list[Any], result: Array
 
 
 def and_(values: list[Array], masks: list[Array]) -> Array:
-    """A zero that is known makes the bit known."""
+    """A defined zero makes the result bit defined."""
     (a, b), (ua, ub) = values, masks
     return (ua | ub) & (a | ua) & (b | ub)
 
 
 def or_(values: list[Array], masks: list[Array]) -> Array:
-    """A one that is known makes the bit known."""
+    """A defined one makes the result bit defined."""
     (a, b), (ua, ub) = values, masks
     return (ua | ub) & (~a | ua) & (~b | ub)
 
 
 def select(values: list[Array], masks: list[Array]) -> Array:
-    """`selp d, a, b, p`: the chosen source's bits; all of them where the predicate is undefined."""
+    """`selp d, a, b, p`: the mask of the chosen source; all bits if the predicate is undefined."""
     a, b, p = masks
     chosen = np.where(values[2] != 0, a, b)
     return np.where(p != 0, np.array(np.iinfo(a.dtype).max, a.dtype), chosen)
 
 
 def extend(values: list[Array], masks: list[Array]) -> Array:
-    """A conversion between integers keeps each bit's definedness (the machine cuts or extends the mask)."""
+    """A conversion between integers keeps the mask, which the machine truncates or extends."""
     return masks[0]
 
 

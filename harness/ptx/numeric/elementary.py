@@ -1,13 +1,14 @@
 """Elementary functions rounded to nearest, for the models of approximate instructions.
 
-How the nearest float32 is known: the float64 value here is within two units of its last place (four for tanh), and an
-exhaustive search over every float32 argument (decided with 300 bits) found how near the true values come to the middle
-between two float32 numbers. log2 and tanh stay 2.6 and 5 such units away, so that rounding the float64 value again is
-right. 2**x and the sine come nearer; the arguments within four units are listed with their results and looked up. For
-16-bit formats every argument is at least 2**-27 away (`tests/ptx/isa/test_approximate.py` holds all this to mpmath).
+Why the result is the nearest float32: the float64 value here has an error of at most two float64 ulps (four for tanh).
+An exhaustive search over every float32 argument (with 300 bits) found how near the true values come to the midpoint
+between two float32 numbers. For log2 and tanh they stay 2.6 and 5 such ulps away, so rounding the float64 value is
+correct. For 2**x and the sine they come nearer, so the arguments within four ulps are listed with their results and
+looked up. For 16-bit formats every argument is at least 2**-27 away. `tests/ptx/isa/test_approximate.py` checks all
+this with mpmath.
 
-Everything is straight-line arithmetic, which compilers turn into vector instructions, which a GPU runs as well, and
-which is the same on every host: no result depends on the host's library.
+All code is straight-line arithmetic: compilers vectorise it, a GPU can run it, and no result depends on the host's math
+library.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ EX2_HARD = (
     (float.fromhex("0x1.853a6ep-9"), 0x3F804385),
     (float.fromhex("0x1.05535ap-7"), 0x3F80B5A3),
 )
-"""Arguments of 2**x whose float64 value does not tell the nearest float32, with that float32's pattern."""
+"""Arguments of 2**x whose float64 value does not decide the nearest float32, with that float32's pattern."""
 
 SINE_HARD = (
     (float.fromhex("0x1.ca9b6ap-23"), 0x35B41836),
@@ -49,7 +50,7 @@ SINE_HARD = (
 )
 """The same for the sine of u turns, 0 < u <= 1/4."""
 
-# Each by itself, as a choice between constants is quicker than a look-up.
+# One comparison each, because choosing between constants is faster than a look-up.
 _HARD0, _HARD1, _HARD2, _HARD3, _HARD4 = (u for u, _ in SINE_HARD)
 _SINE0, _SINE1, _SINE2, _SINE3, _SINE4 = (f32_value(pattern) for _, pattern in SINE_HARD)
 
@@ -70,13 +71,13 @@ _SHIFT_BITS = f64_bits(_SHIFT)
 
 @scalar
 def near_middle(x: float) -> bool:
-    """Whether a float64 of float32's normal range is within two units of the middle between two float32 numbers."""
+    """Whether a float64 in float32's normal range is within two ulps of the midpoint between two float32 numbers."""
     return abs((f64_bits(x) & 0x1FFFFFFF) - 0x10000000) <= 2
 
 
 @scalar
 def _exponential_rest(r: float) -> float:
-    """(e**r - 1 - r) / r**2 for |r| up to log(2) / 2: Taylor's series; what follows is below 2**-57 of the whole."""
+    """(e**r - 1 - r) / r**2 for |r| up to log(2) / 2: Taylor's series; the remainder is below a relative 2**-57."""
     p = r * (1 / 6227020800.0) + 1 / 479001600.0
     p = p * r + 1 / 39916800.0
     p = p * r + 1 / 3628800.0
@@ -157,7 +158,7 @@ def sine_of_turns(u: float) -> float:
     rest = (u - head) * _TURN_HIGH + u * _TURN_LOW
     angle = high + rest
     z = angle * angle
-    # Taylor's series; what follows its last term is below 2**-59 of the sine.
+    # Taylor's series; the remainder is below 2**-59 of the sine.
     p = z * (1 / 51090942171709440000.0) - 1 / 121645100408832000.0
     p = p * z + 1 / 355687428096000.0
     p = p * z - 1 / 1307674368000.0
@@ -167,7 +168,7 @@ def sine_of_turns(u: float) -> float:
     p = p * z - 1 / 5040.0
     p = p * z + 1 / 120.0
     p = p * z - 1 / 6.0
-    # What the angle's rounding lost, times the cosine, of which a few bits are enough.
+    # The rounding error of the angle times the cosine, of which a few bits suffice.
     lost = ((high - angle) + rest) * (1.0 - z * (0.5 - z * (1 / 24.0 - z * (1 / 720.0))))
     y = abs(angle + (angle * z * p + lost))
     x = abs(u)
@@ -181,7 +182,7 @@ def sine_of_turns(u: float) -> float:
 
 @scalar
 def fraction_of_turn(t: float) -> float:
-    """A float32's fraction after the nearest integer is taken off, exact; of halves, the one of its sign."""
+    """A float32 minus its nearest integer, exact. A half stays a half, with the argument's sign."""
     size = abs(t)
     # In float64 numbers from 2**52 on are integers: the sum is rounded to one.
     rest = size - ((size + 4503599627370496.0) - 4503599627370496.0)
@@ -196,7 +197,7 @@ def tanh_nearest(x: float) -> float:
     E / (E + 2) with E = e**(2 |x|) - 1.
     """
     size = 2.0 * min(abs(x), 20.0)
-    # The nearest multiple of log 2 taken off, in two parts, of which the first has 32 bits.
+    # Subtract the nearest multiple of log 2, in two parts, the first of 32 bits.
     shifted = size * 1.4426950408889634 + _SHIFT
     whole = shifted - _SHIFT
     r = (size - whole * _LOG2_HIGH) - whole * _LOG2_LOW
@@ -211,7 +212,7 @@ def rsqrt_nearest(x: float) -> float:
     """1 / sqrt(x) for a positive float32, as a float64 that rounds to the nearest float32."""
     y = 1.0 / square_root(x)
     if near_middle(y):
-        # The middle has 25 bits: its square is exact, and times x exact in two parts.
+        # The midpoint has 25 bits: its square is exact, and the product with x is exact in two parts.
         middle = f64_value((f64_bits(y) + 0x8000000) >> 28 << 28)
         square = middle * middle
         head = f32_value(f32_round(square))
@@ -222,12 +223,12 @@ def rsqrt_nearest(x: float) -> float:
 
 @scalar
 def rsqrt64(a: int) -> int:
-    """The float64 nearest to 1 / sqrt(a) (but for about one in 2**50), for a positive normal or subnormal pattern."""
+    """The float64 nearest to 1 / sqrt(a) (wrong for about one in 2**50), for a positive normal or subnormal pattern."""
     scaled, shift = a, 0
     if a < 0x0010000000000000:
         scaled = f64_bits(f64_value(a) * 18014398509481984.0)
         shift = 27
-    # To [1, 4), so that nothing below leaves the range.
+    # Scale to [1, 4), so that no later result overflows or underflows.
     half = (scaled >> 52) - 1023 >> 1
     scaled -= half << 53
     x = f64_value(scaled)

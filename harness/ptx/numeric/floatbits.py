@@ -1,6 +1,6 @@
-"""What the floating-point formats of registers have in common, on patterns, by the code of the type.
+"""Operations on patterns of the floating-point formats of registers, by the code of the type.
 
-As codes are constants where a definition is compiled, only one branch of each function is left there.
+Type codes are constants in compiled definitions, so the compiler keeps only one branch of each function.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from harness.ptx.numeric.bits import SIGN64, f32_value, f64_value, scalar
 from harness.ptx.numeric.softfloat import bf16_value, f16_value
 
 F32, F16, BF16, F64 = 2, 3, 4, 5
-"""Codes of the types; integers have those below (`isa.modifiers`)."""
+"""Codes of the types; integers have lower codes (`isa.modifiers`)."""
 
 
 @scalar
@@ -49,7 +49,7 @@ def smallest_normal(type: int) -> int:
 
 @scalar
 def canonical_nan(type: int) -> int:
-    """The NaN that arithmetic makes: all ones but the sign, and in float64 0xfff8000000000000."""
+    """The NaN result of arithmetic: all bits set but the sign; in float64 0xfff8000000000000."""
     if type == F32:
         return 0x7FFFFFFF
     return 0x7FFF if type in (F16, BF16) else F64_NAN

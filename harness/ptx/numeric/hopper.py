@@ -5,19 +5,19 @@ and prints the table of the GPU at hand. An H200 confirmed every form that uses 
 (`harness/conformance/ledger.jsonl`). A segment has 2**STEP_BITS inputs. With these widths no other coefficients give
 all of its results.
 
-Size: 640 segments, of which 13 are unused, with about 54 bits of coefficients each, 4.3 KB in all. They give every
-result of 15 float32 forms of one operand, 2**32 each (240 GiB in all), of four quotients, of eight 16-bit forms and of
+Size: 640 segments (13 unused) with about 54 bits of coefficients each, 4.3 KB in all. They give every result of 15
+float32 forms with one operand (2**32 results each, 240 GiB in all), of four quotients, of eight 16-bit forms and of
 three float64 forms.
 """
 
-# Tables of one generation: another one is another file of these names.
+# Tables of one generation. For another generation, add a file with the same names.
 # fmt: off
 
 STEP_BITS = 17
-"""Bits of an argument below those that choose the segment."""
+"""How many bits of an argument lie below those that choose the segment."""
 
 SQUARE_CUT = 19
-"""Columns of the square of the steps that are left out: those of weight below 2**19."""
+"""Columns of the square of the steps that the unit omits: those of weight below 2**19."""
 
 # 1 / x, x in [1, 2).
 RCP_CONSTANT = (

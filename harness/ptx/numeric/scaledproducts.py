@@ -1,17 +1,17 @@
-"""What tensor cores compute of block-scaled matrices: MXFP8 (and 6, 4 bits), MXFP4 and NVFP4.
+"""The arithmetic of tensor cores on block-scaled matrices: MXFP8 (and 6, 4 bits), MXFP4 and NVFP4.
 
-Both are as `harness.ptx.numeric.tensorcore` has it: terms are aligned to the largest exponent among them and the
-accumulator, cut to F fraction bits, summed exactly, rounded once toward zero to float32. They differ in what a term is.
+Both kinds work as in `harness.ptx.numeric.tensorcore`: terms and accumulator are aligned to their largest exponent,
+truncated to F fraction bits, summed exactly, and rounded once towards zero to float32. They differ in the terms.
 
-| kind | F | term | its exponent |
-|---|---|---|---|
-| mxf8f6f4 | 25 | a product | the sum of its factors' and both scales' |
-| mxf4, mxf4nvf4 | 35 | the exact sum of 16 products, times the scales' significands | the sum of the scales' alone |
+| kind | F | term | the term's exponent | |---|---|---|---|
+| mxf8f6f4 | 25 | a product | the sum of the exponents of its factors and both scales |
+| mxf4, mxf4nvf4 | 35 | the exact sum of 16 products, times the scales' significands | the sum of the scales' exponents
+|
 
-A group of 16 whose products are all zero, or one of whose scales is, counts with the least exponent; one that cancels
-does not. Scales of ue4m3 have no sign: their highest bit is not read. A NaN scale makes the result NaN.
+A group of 16 with only zero products, or with a zero scale, has the least exponent; a group whose products cancel does
+not. Scales of ue4m3 have no sign: their highest bit is ignored. A NaN scale makes the result NaN.
 
-Source: MMA-Sim, arXiv 2511.10909 (ST-FDPA and GST-FDPA, Blackwell). No such GPU has confirmed it.
+Source: MMA-Sim, arXiv 2511.10909 (ST-FDPA and GST-FDPA, Blackwell). Not confirmed on hardware.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 @dataclass(frozen=True)
 class ScaledModel:
-    """F, how many products are summed before they are scaled, and the exponent of zero terms."""
+    """The parameters of a kind: F, how many products are summed before scaling, and the exponent of zero terms."""
 
     fraction: int
     group: int
@@ -53,7 +53,7 @@ BLACKWELL = {
     "mxf4": ScaledModel(35, 16, -139),
     "mxf4nvf4": ScaledModel(35, 16, -139),
 }
-"""By kind of tcgen05.mma; the generation is Blackwell's."""
+"""The model of each kind of tcgen05.mma; the generation is Blackwell."""
 
 _C = FLOATS["f32"]
 
@@ -76,7 +76,7 @@ def _scale(code: Any, signless: int) -> tuple[int, int, int]:
 
 @scalar
 def _significands(codes: Any, exponent: int, fraction: int, ignored: int, special: int) -> Any:
-    """Of a matrix of codes: signed significands, exponents and classes, as `_decode` has them."""
+    """The signed significands, exponents and classes (see `_decode`) of a matrix of codes."""
     size, power, kind = (
         np.empty(codes.shape, np.int64),
         np.empty(codes.shape, np.int64),
@@ -90,7 +90,7 @@ def _significands(codes: Any, exponent: int, fraction: int, ignored: int, specia
 
 @scalar
 def _scales(codes: Any, signless: int) -> Any:
-    """Of a matrix of scales: significands in eighths, exponents and classes."""
+    """The significands in eighths, exponents and classes of a matrix of scales."""
     size, power, kind = (
         np.empty(codes.shape, np.int64),
         np.empty(codes.shape, np.int64),
@@ -132,7 +132,7 @@ def _dot(a: Array, b: Array, c: Array, d: Array, x: Array, y: Array, fa: Any, fb
                 for p in range(t * group, (t + 1) * group):
                     product = size_a[i, p] * size_b[j, p]
                     some = some or product != 0
-                    if group > 1:  # to the place of the smallest product: e2m1 has exponents from 0 to 2
+                    if group > 1:  # align to the smallest product: e2m1 has exponents from 0 to 2
                         product = product << (power_a[i, p] + power_b[j, p])
                     total += product
                 scaled = sig_a[i, g] * sig_b[j, g]
@@ -151,7 +151,7 @@ def _dot(a: Array, b: Array, c: Array, d: Array, x: Array, y: Array, fa: Any, fb
 
 @scalar
 def _cut(value: Any, up: Any) -> Any:
-    """`value * 2^up`, cut toward zero."""
+    """`value * 2^up`, truncated towards zero."""
     minus = value >> 63
     size = (value ^ minus) - minus
     size = size << up if up >= 0 else size >> min(-up, 63)
@@ -187,7 +187,7 @@ def dot(a: Array, b: Array, c: Array, x: Array, y: Array, types: tuple[str, str,
     """`a b + c` for one tile of codes: uint32 arrays of m x k, n x k (the columns of b) and m x n, all C-contiguous.
 
     c and the result are float32. x, y: codes of the scales, m x blocks and n x blocks. types: the PTX names of a, b and
-    the scales. k is that of one instruction: nothing is rounded in between.
+    the scales. k is that of one instruction, within which nothing is rounded.
     """
     d = np.empty_like(c)
     numbers = (model.fraction, model.group, model.zero, int(types[2] == "ue4m3"))

@@ -1,9 +1,9 @@
-"""What the special function unit of a Hopper GPU computes, bit for bit: its MUFU instructions on float32 patterns.
+"""The MUFU instructions of Hopper's special function unit on float32 patterns, bit for bit.
 
-Each function reduces its argument as the hardware does, takes its segment's coefficients from
-`harness.ptx.numeric.hopper`, and cuts off what the result's format does not hold. Subnormal arguments count as zeros of
-their sign and subnormal results are zeros (not for `tanh`); NaN results are 0x7fffffff. Only powers of 4 (rsqrt), 1
-(lg2) and integers (ex2) are treated apart.
+Each function reduces its argument as the hardware does, interpolates with its segment's coefficients from
+`harness.ptx.numeric.hopper`, and truncates the result to its format. Subnormal arguments count as zeros of their sign
+and subnormal results become zeros (except for `tanh`); NaN results are 0x7fffffff. Only powers of 4 (rsqrt), 1 (lg2)
+and integers (ex2) are special cases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STEPS = (1 << 17) - 1
 
 
 def _table(*columns: tuple[int, ...]) -> NDArray[np.int64]:
-    """Coefficients as compiled code reads them without a branch: column after column."""
+    """Coefficients by column, so that compiled code reads them without a branch."""
     return np.array(columns, np.int64)
 
 
@@ -94,7 +94,7 @@ def sine(angle: int) -> int:
 
 @scalar
 def _cut_float32(value: int, scale: int) -> int:
-    """The float32 pattern of value * 2**-scale, 0 <= value < 2**52, what it does not hold cut off; zero for zero."""
+    """The float32 pattern of value * 2**-scale, truncated, for 0 <= value < 2**52; zero for zero."""
     return (f64_bits(to_float(value)) >> 29) - (896 + scale << 23) if value else 0
 
 
@@ -103,7 +103,7 @@ def unit_rcp(a: int) -> int:
     """MUFU.RCP: 1 / a."""
     exponent, fraction, sign = a >> 23 & 0xFF, a & _FRACTION, a & 0x80000000
     result = (252 - exponent << 23) + reciprocal_significand(fraction)
-    # The least normal number is 2**-126; what is below comes from exponents 253 and 254, or is 1 / infinity.
+    # The least normal number is 2**-126; smaller results come from exponents 253 and 254, or from infinity.
     result = 0 if result < _HIDDEN else result
     result = _INFINITY if exponent == 0 else result
     result = 0 if exponent == 255 else result
@@ -112,7 +112,7 @@ def unit_rcp(a: int) -> int:
 
 @scalar
 def unit_rsqrt(a: int) -> int:
-    """MUFU.RSQ: 1 / sqrt(a); an infinity of its sign for zero, NaN below."""
+    """MUFU.RSQ: 1 / sqrt(a); an infinity of its sign for zero, NaN for negative arguments."""
     exponent, fraction = a >> 23 & 0xFF, a & _FRACTION
     result = (125 - (exponent - 127 >> 1) << 23) + reciprocal_root_significand(~exponent & 1, fraction)
     result = 0 if a == _INFINITY else result
@@ -122,7 +122,7 @@ def unit_rsqrt(a: int) -> int:
 
 @scalar
 def unit_sqrt(a: int) -> int:
-    """MUFU.SQRT: sqrt(a); a zero of its sign for zero, NaN below."""
+    """MUFU.SQRT: sqrt(a); a zero of its sign for zero, NaN for negative arguments."""
     exponent, fraction = a >> 23 & 0xFF, a & _FRACTION
     result = (126 + (exponent - 127 >> 1) << 23) + root_significand(~exponent & 1, fraction)
     result = a if a == _INFINITY else result
@@ -132,12 +132,12 @@ def unit_sqrt(a: int) -> int:
 
 @scalar
 def unit_ex2(a: int) -> int:
-    """MUFU.EX2: 2**a. The argument is cut to 23 bits behind the point; of a negative one all bits are inverted.
+    """MUFU.EX2: 2**a. The argument is truncated to 23 fraction bits; all bits of a negative one are inverted.
 
-    Inverting leaves a negative argument 2**-23 below its value, but integers stay what they are.
+    The inversion makes a negative argument 2**-23 too small, except for integers, which keep their values.
     """
     exponent = a >> 23 & 0xFF
-    # From 2**9 on the size decides nothing more; subnormal arguments become 0 by the shift.
+    # Arguments from 2**9 on all overflow or underflow; the shift turns subnormal arguments into 0.
     size = (a & _FRACTION | _HIDDEN) << min(max(exponent - 103, 0), 33) >> 24
     negative = a >> 31 & 1
     fixed = (size ^ -negative) + (negative & (size & _FRACTION == 0))
@@ -148,9 +148,10 @@ def unit_ex2(a: int) -> int:
 
 @scalar
 def unit_lg2(a: int) -> int:
-    """MUFU.LG2: log2(a), exact for 1 alone; -infinity for zeros, NaN below.
+    """MUFU.LG2: log2(a), special-cased only for 1; -infinity for zeros, NaN for negative arguments.
 
-    Exponent and logarithm make one fixed-point number, of which all bits are inverted where it is negative.
+    The exponent and the logarithm of the significand form one fixed-point number; if it is negative, all its bits are
+    inverted.
     """
     exponent = a >> 23 & 0xFF
     fixed = (exponent - 127 << 36) + logarithm(a & _FRACTION)
@@ -163,13 +164,13 @@ def unit_lg2(a: int) -> int:
 
 @scalar
 def _sine_of_turns(a: int, quarters: int) -> int:
-    """The sine of a float32's magnitude in turns plus some quarters. The angle is cut to 25 bits behind the point.
+    """The sine of a float32's magnitude in turns plus a number of quarters. The angle is truncated to 25 fraction bits.
 
-    In the second and fourth quarter the bits of the angle are inverted, so it runs back from 2**-25 turns before the
-    quarter's beginning.
+    In the second and fourth quarter the bits of the angle are inverted, so that it decreases, starting 2**-25 turns
+    below a full quarter.
     """
     exponent = a >> 23 & 0xFF
-    # Whole turns leave at the top; from 2**26 on nothing else is left.
+    # The shift discards whole turns; arguments from 2**26 on are whole turns.
     fixed = (a & _FRACTION | _HIDDEN) << min(max(exponent - 101, 0), 50) >> 24
     quarter = (fixed >> 23) + quarters
     angle = (fixed ^ -(quarter & 1)) & _FRACTION
@@ -189,18 +190,21 @@ def unit_cos(a: int) -> int:
     return _NAN if a & 0x7FFFFFFF >= _INFINITY else _sine_of_turns(a, 1)
 
 
-# Of the binades from 2**-8 on: bits of the fraction that choose a segment, and the first segment.
+# For each binade from 2**-8 on: how many fraction bits choose a segment, and the first segment.
 _TANH_CHOOSING = np.array((0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3, 0, 0, 0, 0, 0), np.int64)
 _TANH_FIRST = np.array((0, 1, 2, 3, 5, 7, 11, 15, 19, 27, 43, 0, 0, 0, 0, 0), np.int64)
 
 
 @scalar
 def unit_tanh(a: int) -> int:
-    """MUFU.TANH: the hyperbolic tangent. Below 2**-8 in magnitude the argument, subnormal or not; 1 from 8 on."""
+    """MUFU.TANH: the hyperbolic tangent.
+
+    Below 2**-8 in magnitude it returns the argument, also if subnormal; from 8 on 1.
+    """
     size = a & 0x7FFFFFFF
     binade = (size >> 23) - 119 & 15
     choosing = int(_TANH_CHOOSING[binade])
-    # A segment has 2**17 inputs; of the fraction's 23 bits, those below them are cut off.
+    # A segment has 2**17 inputs, so lower bits of the 23-bit fraction are truncated.
     place = (a & _FRACTION) >> 23 - 17 - choosing
     segment = int(_TANH_FIRST[binade]) + (place >> 17) & 63
     constant, slope, curve = int(_TANH[0, segment]) << 15, int(_TANH[1, segment]), int(_TANH[2, segment])

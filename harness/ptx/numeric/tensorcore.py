@@ -1,8 +1,9 @@
-"""What tensor cores compute: one function over tiles, with the arithmetic of a GPU generation as data.
+"""The arithmetic of tensor cores: one function over tiles, with the parameters of a GPU generation as data.
 
-A product over k is taken in blocks of L terms. A block's terms and its accumulator are aligned to the largest exponent
-among them and cut to F fraction bits; their sum is exact, rounded once, and the next block's accumulator. `MODELS` has
-F, L and the exponent of zero terms, a row a generation. Integers and single bits are exact and the same everywhere.
+A product over k is computed in blocks of L terms. A block's terms and its accumulator are aligned to their largest
+exponent and truncated to F fraction bits. Their exact sum is rounded once and becomes the next block's accumulator.
+`MODELS` has F, L and the exponent of zero terms, a row for each generation. Products of integers and single bits are
+exact, and equal on all generations.
 
 Sources: MMA-Sim, arXiv 2511.10909 (parameters of all generations); PTX ISA 9, mma.
 """
@@ -28,7 +29,8 @@ class Model:
     """The arithmetic of products into float32 or float16.
 
     `fraction`: F. `terms`: L. `zero32`, `zero16`: the exponent of zero terms, by accumulator. `kept`: fraction bits of
-    a float32 result. `widened`: there is no such product; its factors become float16, and this is that product's.
+    a float32 result. `widened`: the tensor cores have no such product; its factors become float16, and this is the
+    model of that product.
     """
 
     fraction: int
@@ -39,7 +41,7 @@ class Model:
     widened: bool = False
 
     def of(self, terms: int) -> Model:
-        """The same for a product of at most so many terms."""
+        """The same model for a product of at most `terms` terms."""
         return replace(self, terms=min(terms, self.terms), widened=False)
 
 
@@ -57,22 +59,23 @@ MODELS: dict[str, dict[str, Model]] = {
     "Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": _WIDENED},
     "RTX Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": Model(25, 32, -133, -21)},
 }
-"""By generation and by what is multiplied: f16 and bf16, tf32, floats of 8 bits and fewer; `volta` is m8n8k4."""
+"""By generation and type of factors: f16 and bf16, tf32, floats of at most 8 bits; `volta` is m8n8k4."""
 
 SINCE = (
     ("RTX Blackwell", 120), ("Blackwell", 100), ("Hopper", 90), ("Ada", 89), ("Ampere", 80), ("Turing", 75),
     ("Volta", 70),
 )  # fmt: skip
-"""The generation of targets from a number on."""
+"""For each generation, the number of its first target."""
 MEASURED = "Hopper"
-"""The generation whose results hardware has confirmed; those of others are a model."""
+"""The generation whose results hardware has confirmed; others are models."""
 
 
 @dataclass(frozen=True)
 class Float:
-    """How a code is read: bits of the exponent and of the fraction, low bits without meaning, and what is special.
+    """A floating-point format: exponent bits, fraction bits, low bits that are ignored, and special values.
 
-    `special`: 2, infinities and NaNs have the highest exponent; 1, only the code of all ones is a NaN; 0, nothing is.
+    `special`: 2: infinities and NaNs have the highest exponent. 1: only the code of all ones is a NaN. 0: no code is
+    special.
     """
 
     exponent: int
@@ -82,7 +85,7 @@ class Float:
 
     @property
     def bias(self) -> int:
-        """Of the exponent."""
+        """The exponent bias."""
         return (1 << (self.exponent - 1)) - 1
 
 
@@ -92,15 +95,15 @@ FLOATS = {
 }  # fmt: skip
 BITS = {"f32": 32, "tf32": 32, "f64": 64, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "e3m2": 8, "e2m3": 8, "e2m1": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
-"""Bits that an element takes in a register; formats of 6 and 4 bits have a byte too, e2m1 in its bits 2 to 5."""
+"""Bits of an element in a register. Formats of 6 and 4 bits take a byte; e2m1 is in its bits 2 to 5."""
 
-_LOW = -20_000  # the exponent of a zero until it gets that of the model; below those of all products
+_LOW = -20_000  # a zero's exponent until the model's replaces it; below those of all products
 _ZERO, _FINITE, _INFINITE, _NAN = 0, 1, 2, 3
 
 
 @scalar
 def _decode(code: Any, exponent: int, fraction: int, ignored: int, special: int) -> tuple[int, int, int]:
-    """The signed significand (0 for what is not finite), the exponent of its place 2^fraction, and the class."""
+    """The signed significand (0 if not finite), the exponent of its bit 2^fraction, and the class."""
     code = code >> ignored
     field = (code >> fraction) & ((1 << exponent) - 1)
     low = code & ((1 << fraction) - 1)
@@ -144,7 +147,7 @@ def _encode(total: Any, last: int, half: int, kept: int) -> int:
                 whole += 1
     if not half:
         whole = (whole >> (23 - kept)) << (23 - kept)
-    # The leading one of a normal number adds 1 to the field, which is one too small for that.
+    # The leading one of a normal number adds 1 to the exponent field, which is therefore one less.
     code = ((unit - least) << (precision - 1)) + whole
     if code >= infinity:
         code = infinity
@@ -162,7 +165,7 @@ def _dot(a: Array, b: Array, c: Array, d: Array, fa: Any, fb: Any, fc: Any, fd: 
     quiet = 0x7FFF if half else 0x7FFFFFFF
     infinity = 0x7C00 if half else 0x7F800000
     negative = 0x8000 if half else 0x80000000
-    # Rows of a and columns of b, both along k; for each block the highest class and whether there is a zero in it.
+    # Rows of a and columns of b, both along k; for each block the highest class and whether it contains a zero.
     size_a, power_a, class_a = np.empty((m, k), np.int32), np.empty((m, k), np.int32), np.empty((m, k), np.int8)
     size_b, power_b, class_b = np.empty((n, k), np.int32), np.empty((n, k), np.int32), np.empty((n, k), np.int8)
     special_a, special_b = np.empty((m, blocks), np.bool_), np.empty((n, blocks), np.bool_)
@@ -225,7 +228,7 @@ def _dot(a: Array, b: Array, c: Array, d: Array, fa: Any, fb: Any, fc: Any, fd: 
 
 @scalar
 def _special(size: int, kind: int, a: Any, class_a: Any, b: Any, class_b: Any, start: int, stop: int) -> int:
-    """What NaNs and infinities make of a block: 1 +infinity, 2 -infinity, more a NaN, 0: none are there."""
+    """The result of a block with NaNs or infinities: 1: +infinity, 2: -infinity, more: NaN, 0: it has none."""
     found = 0
     if kind == _NAN:
         found = 4
@@ -281,9 +284,9 @@ def dot(a: Array, b: Array, c: Array, types: tuple[str, str, str, str], model: M
 
 
 def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
-    """`a b + c` for tiles of signed or unsigned numbers of at most 8 bits, in floats, and codes of int32.
+    """`a b + c` for tiles of signed or unsigned numbers of at most 8 bits (as float32), and codes of int32.
 
-    float32 holds the products' sum over k of a tile, which stays below 2^24; that is checked.
+    float32 holds the sum of a tile's products over k exactly, because it stays below 2^24; a check ensures this.
     """
     if a.shape[2] > 256:
         raise ValueError("a tile's k is 256 at most")
@@ -294,7 +297,8 @@ def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
 
 
 def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
-    """The number of ones in `a and b`, or `a xor b`, over k, plus c, for tiles of bits in floats and codes of int32."""
+    """The number of ones in `a and b`, or `a xor b`, over k, plus c, for tiles of bits (as float32) and codes of
+    int32."""
     total = np.matmul(a, b)
     if exclusive:
         total = a.sum(2)[:, :, None] + b.sum(1)[:, None, :] - 2 * total

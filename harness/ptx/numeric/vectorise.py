@@ -1,11 +1,11 @@
-"""From a scalar definition to a function over arrays: Python for few lanes, numba for more.
+"""Make a function over arrays from a scalar definition: in Python for few lanes, compiled by numba for more.
 
-numba compiles a definition twice at most. First with its constants (modifiers, formats) as arguments: one compilation
-serves every spelling of every form with that definition. A function that many lanes pass through is then compiled
-once more, with its constants and the widths of its operands fixed: 3 to 30 times as fast, a fifth of a second each.
+numba compiles a definition at most twice. First with its constants (modifiers, formats) as arguments, so that one
+compilation serves every spelling of every form. A function used for many lanes is then compiled again with fixed
+constants and operand widths: 3 to 30 times as fast, for a fifth of a second each.
 
-numba is imported when the first function is compiled, so that running a snippet on a few values, or only
-analysing one, needs none of its half second.
+numba is imported at the first compilation, so that running a block on a few values, or only analysing it, does not pay
+its half second.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 _PYTHON_LANES = 1500
-"""Lanes that a function serves in Python before it is worth compiling (about a tenth of a second)."""
+"""After this many lanes in Python, compiling a function is worth its cost (about a tenth of a second)."""
 
 _SHARED_LANES = 1 << 22
-"""Lanes that a function serves in its definition's shared code (10 to 400 million a second) before it is worth
-compiling for its own constants."""
+"""After this many lanes in shared code (10 to 400 million lanes a second), compiling a function for its own constants
+is worth its cost."""
 
 _BLOCK = 1 << 14
-"""Lanes that shared code is given at a time; a block of 64-bit operands stays in the processor's cache."""
+"""Lanes in one call of shared code, few enough that a block of 64-bit operands stays in the processor's cache."""
 
-# Helpers vanish in what calls them; entry points of their own, for Python and for C, would be most of a compilation.
+# Helpers are inlined into their callers; entry points for Python and C would take most of the compilation.
 _INLINED: Any = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _lock = threading.RLock()
 _registered: set[Callable[..., object]] = set()
 _shared: dict[tuple[Callable[..., int], int], Any] = {}
-"""The code that takes constants as arguments, once it was needed, of each definition and number of operands: what is
-an operand of one form may be a constant of another."""
+"""Shared code (constants as arguments), by definition and number of operands, because an operand of one form may be a
+constant of another."""
 _uncompiled = 0
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Run definitions in Python, however often: for many small runs of many blocks, where compiling costs more.
+    """Run all definitions in Python: for many small runs of different blocks, where compiling costs more.
 
-    It holds for all threads, and changes how long they take, no bits.
+    It applies to all threads, and changes only their speed.
     """
     global _uncompiled
     with _lock:
@@ -68,8 +68,8 @@ def uncompiled() -> Iterator[None]:
 class ArrayFunction:
     """A scalar definition, specialised on its constants, over arrays of lanes.
 
-    `sources` are pairs (width, signed) and tell how each argument is read; `width` is the result's. Arguments
-    are unsigned arrays of equal length; the result is a new unsigned array.
+    `sources`: a pair (width, signed) for each argument. `width`: bits of the result. Arguments are unsigned arrays of
+    equal length; the result is a new unsigned array.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ArrayFunction:
         return self.compiled(lanes, *arguments)
 
     def shared(self, lanes: int, *arguments: Array) -> Array:
-        """The results by the code that takes the constants as arguments."""
+        """The results of the shared code, which takes the constants as arguments."""
         loop = _shared_loop(self.function, len(self.sources), len(self.constants))
         constants = np.array([_wrapped(c) for c in self.constants], np.int64)
         out = np.empty(lanes, self.dtype)
@@ -114,7 +114,7 @@ class ArrayFunction:
         return out
 
     def compiled(self, lanes: int, *arguments: Array) -> Array:
-        """The results by the code compiled for these constants alone."""
+        """The results of code compiled for these constants."""
         if self._compiled is None:
             with _lock:
                 if self._compiled is None:
@@ -141,7 +141,7 @@ def _ones(width: int) -> int:
 
 
 def _wrapped(constant: int) -> int:
-    """The number of 64 bits with sign that has the constant's bits."""
+    """The signed 64-bit integer with the constant's bits."""
     return (constant + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -153,7 +153,7 @@ def read(pattern: int, width: int, signed: bool) -> int:
 
 
 def register_helpers() -> Any:
-    """Make every function of `bits` known to numba; returns the numba module."""
+    """Register every function of `bits` with numba; returns the numba module."""
     import numba
     from numba.core.extending import overload, register_jitable
 
@@ -194,7 +194,7 @@ def _compile(
     scope: dict[str, Any] = {"__name__": __name__, "function": function, "int64": numba.int64, "store": np.int64}
     scope.update({f"s{w}": t for w, t in SIGNED.items()}, wide_vectors=wide_vectors)
     exec(text, scope)
-    # Read-only in the signature takes both, so that an argument of the caller needs no copy.
+    # A read-only signature also accepts writable arrays, so that no argument needs a copy.
     kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]
     kinds += [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[w])), 1, "C", readonly=True) for w, _ in sources]
     key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
@@ -202,7 +202,8 @@ def _compile(
 
 
 def _shared_loop(function: Callable[..., int], sources: int, constants: int) -> Any:
-    """The loop over `values`, an array of 64-bit rows: the results, then each operand; and the constants, an array."""
+    """The compiled loop over `values` (rows of 64-bit patterns: the results, then each operand) with an array of
+    constants."""
     which = function, sources
     if which not in _shared:
         with _lock:
@@ -215,7 +216,7 @@ def _shared_loop(function: Callable[..., int], sources: int, constants: int) -> 
 
 def _compile_shared(function: Callable[..., int], sources: int, constants: int) -> Any:
     numba = register_helpers()
-    # Two arrays, however many operands there are: numba's entry point is a third of a compilation if it takes ten.
+    # Always two arrays: with ten arguments, numba's entry point takes a third of the compilation.
     operands = [f"values[{k + 1}, i]" for k in range(sources)] + [f"c{k}" for k in range(constants)]
     text = (
         "def loop(values, constants):\n"
@@ -231,7 +232,7 @@ def _compile_shared(function: Callable[..., int], sources: int, constants: int) 
 
 
 def _loop(loop: Callable[..., None], kinds: tuple[Any, ...], key: str, module: str) -> Any:
-    """A loop compiled for arguments of these kinds, or read from the disk, where `key` names it."""
+    """A loop compiled for arguments of these kinds, or loaded from the cache under `key`."""
     import numba
 
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(loop)
@@ -244,7 +245,7 @@ def _loop(loop: Callable[..., None], kinds: tuple[Any, ...], key: str, module: s
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Without the collector of cycles, which takes a tenth of a compilation."""
+    """Turn off the garbage collector, which takes a tenth of a compilation."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -256,10 +257,10 @@ def _undisturbed() -> Iterator[None]:
 
 @contextmanager
 def wrapping() -> Iterator[None]:
-    """Let compiled integer arithmetic wrap, as `bits` promises.
+    """Make compiled integer arithmetic wrap, as `bits` states.
 
-    numba tells LLVM that signed sums, differences and products never overflow, and LLVM makes use of it: the
-    vectorised form of `a - b if a > b else b - a` becomes an absolute value that is wrong for distant a and b.
+    numba marks signed sums, differences and products as never overflowing, and LLVM uses this: the vectorised form of
+    `a - b if a > b else b - a` becomes an absolute value that is wrong if the difference overflows.
     """
     from numba.cpython import numbers
 

@@ -1,1 +1,1 @@
-"""PTX as text: tokens, constants, the syntax tree, and LLVM's spelling of inline asm."""
+"""PTX text: tokens, constants, the syntax tree, and LLVM's spelling of inline asm."""

@@ -1,8 +1,8 @@
 """Token cursor and constant expressions of the PTX parser (ISA 4.5), folded as ptxas 12.9 and 13.4 fold them.
 
-Integer constants have 64 bits and are of type .s64, or .u64 if marked U or too large for that; floating-point
-constants are doubles, and the two do not mix. Where ptxas departs from the text: `c ? a : b` takes integers only and
-keeps the type of what it chooses, and a literal a little beyond 64 bits loses the upper ones.
+Integer constants have 64 bits and type .s64, or .u64 if marked U or too large for .s64. Floating-point constants are
+doubles. Integers and doubles do not mix. ptxas departs from the ISA in two ways: `c ? a : b` takes integers only and
+has the type of the chosen operand, and a literal slightly longer than 64 bits loses its upper bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ONES = (1 << 64) - 1
 
 
 def _sized(value: int, unsigned: bool) -> int:
-    """An integer cut to 64 bits, as .u64 or .s64."""
+    """An integer truncated to 64 bits, as .u64 or .s64."""
     low = value & _ONES
     if unsigned:
         return Unsigned(low)
@@ -43,7 +43,7 @@ def _whole(value: Number) -> int:
 
 
 def _usual(operation: Callable[..., Number]) -> Operator:
-    """An operator on two doubles, or on two integers that are both taken as .u64 if one of them is."""
+    """An operator on two doubles or on two integers, which are both converted to .u64 if one of them is .u64."""
 
     def apply(a: Number, b: Number) -> Number:
         if isinstance(a, float) and isinstance(b, float):
@@ -62,7 +62,7 @@ def _on_integers(operation: Callable[[int, int], int]) -> Operator:
 
 
 def _compared(operation: Callable[..., bool]) -> Operator:
-    """A comparison, whose result is a signed 0 or 1."""
+    """A comparison with the result 0 or 1, a .s64."""
     usual = _usual(operation)
     return lambda a, b: int(usual(a, b))
 
@@ -106,9 +106,9 @@ _BY_LEVEL: list[dict[str, Operator]] = [
     {"+": _usual(operator.add), "-": _usual(operator.sub)},
     {"*": _usual(operator.mul), "/": _usual(_divided), "%": _remainder},
 ]
-"""Binary operators from the loosest level to the tightest."""
+"""Binary operators from the lowest precedence to the highest."""
 _BINARY = {sign: (level, apply) for level, signs in enumerate(_BY_LEVEL) for sign, apply in signs.items()}
-"""Level and function of each binary operator."""
+"""Precedence level and function of each binary operator."""
 
 
 class ConstantExpressions:
@@ -132,11 +132,11 @@ class ConstantExpressions:
 
     @property
     def offset(self) -> int:
-        """Where the next token stands."""
+        """The offset of the next token."""
         return self.tokens[self.at][2]
 
     def advance(self) -> None:
-        """Step over one token; the end is never passed."""
+        """Step over one token, but never past the end."""
         if self.at < len(self.tokens) - 1:
             self.at += 1
 
@@ -168,7 +168,7 @@ class ConstantExpressions:
         return self.error(f"expected {wanted}, found {found}")
 
     def deeper(self) -> None:
-        """Note that something within something else begins. Raises ParseError where too much does."""
+        """Enter one more level of nesting. Raises ParseError if there are too many."""
         self.depth += 1
         if self.depth > NESTING.most:
             raise self.error(f"nested too deeply: more than {NESTING.most} {NESTING.what}")
@@ -199,7 +199,7 @@ class ConstantExpressions:
         return node
 
     def expression(self) -> Number:
-        """A constant expression, or a `0f` literal, which stands alone."""
+        """A constant expression, or a `0f` literal, which cannot be part of a larger expression."""
         if self.kind == "float" and self.text[:2] in ("0f", "0F"):
             self.advance()
             return _float(self.tokens[self.at - 1][1])
@@ -218,7 +218,7 @@ class ConstantExpressions:
         return value
 
     def binary(self, level: int) -> Number:
-        """Operators of this level and tighter, left associative."""
+        """Operators of this level and of higher precedence, left associative."""
         self.deeper()
         value = self.unary()
         while (found := _BINARY.get(self.kind)) is not None and found[0] >= level:
@@ -244,14 +244,14 @@ class ConstantExpressions:
             self.expect(")", "')'")
             return value
         if kind == "float" and text[:2] in ("0f", "0F"):
-            raise self.error(f"{text} stands alone or in parentheses")
+            raise self.error(f"{text} cannot be part of an expression; it may only be in parentheses")
         if kind not in ("int", "float"):
             raise self.unexpected("a constant")
         self.advance()
         return _integer(text) if kind == "int" else _float(text)
 
     def signed(self, sign: str) -> Number:
-        """What follows a prefix operator."""
+        """The operand of a prefix operator, with the operator applied."""
         self.advance()
         self.deeper()
         value = self.unary()
@@ -273,7 +273,7 @@ class ConstantExpressions:
 
 
 def _keep_bits(node: Immediate, tokens: list[Token]) -> None:
-    """Note the bits of a hexadecimal float that is all of a constant but for parentheses."""
+    """Record the bits if the constant is one hexadecimal float, apart from parentheses."""
     words = [text for kind, text, _ in tokens if kind not in ("(", ")")]
     head = words[0][:2].lower() if len(words) == 1 else ""
     if head == "0f":
@@ -283,7 +283,7 @@ def _keep_bits(node: Immediate, tokens: list[Token]) -> None:
 
 
 def _integer(text: str) -> int:
-    """The value of an integer literal; OverflowError where ptxas counts it as too large."""
+    """The value of an integer literal. Raises OverflowError if ptxas refuses it as too large."""
     if text == WARP_SIZE:
         return 32
     digits = text.rstrip("U")

@@ -1,9 +1,9 @@
-"""The three spellings of inline PTX, and the way from each to the one that LLVM reads: `$0` with `=r,r`.
+"""The three spellings of inline PTX, each translated to the one that LLVM reads: `$0` with `=r,r`.
 
-"triton" and "llvm" write that themselves. They differ in what an operand holds (see `binding.constraints.bind`): in
+"triton" and "llvm" use LLVM's spelling. They differ in what an operand holds (see `binding.constraints.bind`): in
 Triton one register holds several small elements, in `llvm.inline_asm` of MLIR one element. "cuda" is the asm statement
-of CUDA C++ as NVIDIA's "Inline PTX Assembly in CUDA" and clang describe it: `%0`, `%%` for a percent sign,
-`"=r"(y) : "r"(x)`, `+r` for an operand that is read and written. `$` and braces mean nothing there.
+of CUDA C++ as NVIDIA's "Inline PTX Assembly in CUDA" and clang describe it: `%0`, `%%` for a percent sign, `"=r"(y) :
+"r"(x)`, `+r` for an operand that is read and written. `$` and braces have no special meaning there.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)[uUlL]*")
 
 @dataclass(frozen=True)
 class Spelled:
-    """A block as LLVM reads it.
+    """A block in LLVM's spelling.
 
-    `moves`: (offset in this text, offset in the author's), ascending, wherever the two run apart. `expressions`: of a
-    CUDA statement, what stands in parentheses after each operand that is an argument, outputs first ("" where nothing
-    does); an operand `+r` has its own twice.
+    `moves`: ascending pairs (offset in this text, offset in the author's text), one wherever the difference between the
+    two changes. `expressions`: for a CUDA statement, the C++ expression in parentheses after each operand, outputs
+    first ("" if there is none); that of an operand `+r` occurs twice.
     """
 
     text: str
@@ -49,7 +49,7 @@ class _Operand:
 
     @property
     def value(self) -> int | None:
-        """The value of a constant that the operand itself states, as in `"n"(16)`."""
+        """The value of a constant operand that states its value, as in `"n"(16)`."""
         written = self.expression.strip()
         if self.constraint not in ("n", "i") or not _NUMBER.fullmatch(written):
             return None
@@ -58,20 +58,20 @@ class _Operand:
 
 
 def check_convention(convention: object) -> None:
-    """Raise BindingError for a word that names no convention."""
+    """Raise BindingError unless `convention` is the name of one."""
     if convention not in CONVENTIONS:
-        words = "triton ($0, several small elements a register), llvm ($0, one element each) and cuda (%0)"
+        words = "triton ($0, several small elements in a register), llvm ($0, one element in each) and cuda (%0)"
         raise BindingError(f"convention={convention!r} is none of {words}")
 
 
 def spelled(asm: str, constraints: str, convention: str, *, lenient: bool = False) -> Spelled:
-    """A block as LLVM reads it.
+    """A block in LLVM's spelling.
 
-    constraints: LLVM's; of a CUDA statement also what stands between its colons, `"=r"(y) : "r"(x) : "memory"`, or the
-    constraints alone with commas, `=r,+r,r`. An operand `+r` becomes an output, and an input tied to it after all other
-    inputs, as clang numbers them. A constant with its value, `"n"(16)`, becomes that number in the text, no operand.
-    lenient: leave what has no meaning in that convention as it stands, for a reader who reports it.
-    Raises BindingError, with the place, for what has no meaning in that convention.
+    constraints: LLVM's constraint string. For a CUDA statement also the text with its colons, `"=r"(y) : "r"(x) :
+    "memory"`, or the constraints alone with commas, `=r,+r,r`. An operand `+r` becomes an output and, after all other
+    inputs, an input tied to it, as clang numbers them. A constant with its value, `"n"(16)`, is replaced by that number
+    in the text and is no operand. lenient: keep text that the convention does not define, so that a caller (the linter)
+    can report it. Otherwise such text raises BindingError with its place.
     """
     check_convention(convention)
     if convention != "cuda":
@@ -117,7 +117,7 @@ def _dollars(
 
 
 def _piece(source: Source, found: re.Match[str], places: Sequence[str], names: dict[str, str]) -> str:
-    """What an escape of CUDA's becomes. Raises BindingError where it is none."""
+    """LLVM's spelling of an escape in CUDA's. Raises BindingError if it is none."""
 
     def refuse(message: str) -> BindingError:
         return source.error(BindingError, message, found.start())
@@ -125,7 +125,7 @@ def _piece(source: Source, found: re.Match[str], places: Sequence[str], names: d
     if found["itself"]:
         return found["itself"]
     if found["unique"]:
-        return "${:uid}"  # a number of its own for every copy of the block
+        return "${:uid}"  # a different number in every copy of the block
     if found["dollar"]:
         own = re.search(r"(?<![\w$%])\$(\d+)\b", source.text[max(found.start() - 1, 0) : found.end() + 9])
         if own and int(own[1]) < len(places) and source.text.startswith(own[0], found.start()):
@@ -153,7 +153,7 @@ def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], 
     """Outputs, inputs and clobbers (as LLVM writes them) of a CUDA statement. Raises BindingError."""
     if '"' not in constraints and ":" not in constraints:
         return _bare(constraints, lenient)
-    after_text = re.match(r'\s*:\s*(?::|(?:\[\w+\]\s*)?"[=+])', constraints)  # with the colon that follows the text
+    after_text = re.match(r'\s*:\s*(?::|(?:\[\w+\]\s*)?"[=+])', constraints)  # with the colon after the text
     sections = list(_split(constraints.lstrip()[1:] if after_text else constraints, ":"))
     if len(sections) > 3:
         raise BindingError(
@@ -178,7 +178,7 @@ def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], 
 
 
 def _bare(constraints: str, lenient: bool) -> tuple[list[_Operand], list[_Operand], list[str]]:
-    """The same from constraints with commas, `=r,+r,r,~{memory}`."""
+    """Outputs, inputs and clobbers from constraints with commas, `=r,+r,r,~{memory}`."""
     words = [word.strip() for word in constraints.split(",")] if constraints.strip() else []
     clobbers = [w for w in words if w.startswith("~")]
     rest = [w for w in words if not w.startswith("~")]
@@ -200,7 +200,10 @@ def _operand(word: str, constraints: str) -> _Operand:
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
-    """The parts between separators outside strings and brackets; `::` of C++ inside brackets is none."""
+    """The parts between separators.
+
+    A separator inside strings or brackets does not count, nor does `::` of C++ there.
+    """
     start = depth = 0
     quoted = False
     for at, character in enumerate(text):

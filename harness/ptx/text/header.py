@@ -1,4 +1,4 @@
-"""The header of a PTX module, taken out of the text: compilers write the same code for several targets below it."""
+"""Separate the header of a PTX module from its code, which compilers often write identically for several targets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _HEADER = re.compile(r"\A((?:[ \t]*(?://[^\n]*)?\n)*)\.version (\d+\.\d+)\n\.tar
 
 @dataclass(frozen=True)
 class Headed:
-    """A text with a header that stands for every version and target, and what its own header said.
+    """A text with a neutral header, and the version and target of its original header.
 
-    Lines and columns below the header are those of the text. A text whose header is written in another way is left as
-    it is: `version` and `target` are then empty.
+    Lines and columns below the header do not change. A text with a header in another layout is left unchanged;
+    `version` and `target` are then empty.
     """
 
     text: str
@@ -26,12 +26,12 @@ _TARGET = re.compile(r"^([ \t]*\.target[ \t]+)sm_\d{2,3}[af]?", re.M)
 
 
 def retargeted(text: str, target: str) -> str:
-    """A module's text as if it had been written for another target: what a later GPU runs of PTX for an older one."""
+    """A module's text with another target, for running PTX of an older GPU on a later one."""
     return _TARGET.sub(lambda found: f"{found[1]}{target}", text, count=1)
 
 
 def without_header(text: str) -> Headed:
-    """A module's text with a neutral header, and its own version and target."""
+    """A module's text with a neutral header, and its original version and target."""
     found = _HEADER.match(text) if isinstance(text, str) else None
     if found is None:
         return Headed(text)

@@ -1,7 +1,7 @@
-"""PTX text to tokens. A token is a tuple (kind, text, offset); offsets point into the expanded text.
+"""Split PTX text into tokens. A token is a tuple (kind, text, offset); offsets are those in the expanded text.
 
-Kinds are single words for classes (`name`, `dot`, `int`, `float`, `string`) and the text itself for
-punctuation. `dot` is a directive or modifier with its leading dot. Debug sections are skipped whole.
+A kind is the word for a class (`name`, `dot`, `int`, `float`, `string`) or, for punctuation, the text itself. `dot` is
+a directive or modifier with its leading dot. Debug sections are skipped.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from harness.ptx.text.nodes import Source
 Token = tuple[str, str, int]
 
 OPERAND = "\x01"
-"""Marks an operand of inline asm inside expanded text: `\\x01` and its number, a name no PTX text can spell."""
+"""Marks an operand of inline asm in expanded text: `\\x01` and its number, which no PTX text can contain."""
 
 WARP_SIZE = "WARP_SZ"
-"""The one integer constant that has a name."""
+"""The only integer constant with a name."""
 
 _TOKEN = re.compile(
     r"""
@@ -42,7 +42,7 @@ _SECTION = re.compile(r"\.section\s+[^\s{]+\s*\{[^{}]*\}")
 def tokenize(source: Source, text: str) -> list[Token]:
     """All tokens of `text` (the expanded form of `source`), ending with one of kind `end`.
 
-    Raises ParseError for a character or number that PTX does not have, TooLarge for a text beyond the limits.
+    Raises ParseError for a character or number that is not PTX, and TooLarge for a text beyond the limits.
     """
     tokens: list[Token] = []
     append = tokens.append

@@ -1,4 +1,4 @@
-"""What LLVM puts into PTX text: the escapes of inline asm, and places in the source that are not there."""
+"""What LLVM adds to PTX text: the escapes of inline asm, and `.loc` lines with wrong source lines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)
 
 
 def without_places(text: str) -> str:
-    """A module whose asm blocks have no `.loc` lines: all of a block has the place of its call, which stands before it.
+    """The text of a module without the `.loc` lines inside its asm blocks: a whole block has the place of its call.
 
-    Newer LLVM writes one for every line of the block, counting on from the line of the call: places that are not there.
+    Newer LLVM writes a `.loc` for every line of a block and counts on from the line of the call, which names source
+    lines that do not belong to the block.
     """
     parts: list[str] = []
     at = 0
@@ -27,7 +28,7 @@ def without_places(text: str) -> str:
 
 
 def in_asm(source: Source, offset: int) -> bool:
-    """Whether a place of a module lies in an asm block."""
+    """Whether an offset of a module lies in an asm block."""
     at = source.original(offset)
     begin = source.text.rfind(_BEGIN, 0, at)
     return begin >= 0 and source.text.find(_END, begin) > at
@@ -38,9 +39,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def at_unended_asm(source: Source, error: ParseError) -> ParseError:
-    """The error at the asm block before it, where that block lacks its last semicolon; else the error itself.
+    """The error, moved to the asm block before it if that block lacks its last semicolon.
 
-    The parser notices the missing semicolon at the next statement, in code that the author of the asm never wrote.
+    The parser detects the missing semicolon at the next statement, in code that the author of the asm did not write.
     """
     if not error.line:
         return error
@@ -67,10 +68,10 @@ _DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII
 
 
 def expanded(source: Source, operand_count: int | None, constants: Mapping[int, int] | None = None) -> str:
-    """The text with LLVM's escapes (`$0`, `${1}`, `$$`) replaced; `source.moves` remembers where the text moved.
+    """The text with LLVM's escapes (`$0`, `${1}`, `$$`) replaced; `source.moves` records where offsets changed.
 
-    operand_count: how many operands there are, None where that is not known. constants: the values of those that are
-    constants, which stand in the text as numbers. Raises ParseError, and BindingError for an operand that LLVM refuses.
+    operand_count: how many operands there are, or None if that is not known. constants: the values of constant
+    operands, which replace them in the text. Raises ParseError, and BindingError for an operand that LLVM refuses.
     """
     text = source.text
     if OPERAND in text:
@@ -87,7 +88,7 @@ def expanded(source: Source, operand_count: int | None, constants: Mapping[int, 
         if dollar:
             piece = "$"
         elif choice:
-            # `$(a$|b$)` offers assembler dialects; there is one, so the first is taken.
+            # `$(a$|b$)` gives a text for each assembler dialect. PTX has one dialect, which takes the first.
             alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
             piece = ""
         else:

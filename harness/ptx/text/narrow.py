@@ -1,7 +1,8 @@
-"""Number formats of at most 8 bits, a row each: the types that PTX packs them in, and what definitions compute with.
+"""Number formats of at most 8 bits, one row for each: the PTX types that pack them, and the properties that definitions
+use.
 
-These come from the table: the types of `types`, the codes of `isa.modifiers`, the inputs of a measurement, and the
-properties that the functions of `isa.convert_formats` look up.
+This table is the source of the narrow types in `types`, the codes in `isa.modifiers`, the inputs of measurements, and
+the properties that functions of `isa.convert_formats` look up.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Specials = Literal["ieee", "nan", "none"]
-"""What the highest codes mean. `ieee`: infinity and NaNs, as in IEEE 754; `nan`: all ones is NaN; `none`: numbers."""
+"""The meaning of the highest codes. `ieee`: infinity and NaNs, as in IEEE 754. `nan`: all ones is NaN. `none`:
+numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class NarrowFormat:
-    """A format. `types`: its PTX types, and the bits of a register of each.
+    """A number format. `types`: its PTX types, each with the bits of its register.
 
-    `code`: the number that a scalar definition gets for any of these types; None where no definition asks.
+    `code`: the number that a scalar definition receives for any of these types; None if no definition needs it.
     """
 
     name: str
@@ -39,22 +41,22 @@ class NarrowFormat:
 
     @property
     def ones(self) -> int:
-        """Exponent and mantissa of all ones: the NaN of a format that has one, else its largest number."""
+        """All exponent and mantissa bits set: NaN if the format has one, else its largest number."""
         return (1 << self.exponent_bits + self.mantissa_bits) - 1
 
     @property
     def sign(self) -> int:
-        """The sign bit; 0 for an unsigned format, whose name begins with u."""
+        """The mask of the sign bit; 0 for an unsigned format (name begins with u)."""
         return 0 if self.name.startswith("u") else self.ones + 1
 
     @property
     def infinity(self) -> int:
-        """The code of infinity; -1, which is no code, where the format has none."""
+        """The code of infinity; -1 (no valid code) if the format has none."""
         return self.ones >> self.mantissa_bits << self.mantissa_bits if self.specials == "ieee" else -1
 
     @property
     def first_nan(self) -> int:
-        """The lowest magnitude that is a NaN; above all magnitudes where the format has none."""
+        """The lowest magnitude that is a NaN; above all magnitudes if the format has none."""
         return {"ieee": self.infinity + 1, "nan": self.ones, "none": self.ones + 1}[self.specials]
 
     @property
@@ -66,7 +68,7 @@ class NarrowFormat:
 def _packed(
     name: str, code: int | None, exponent_bits: int, mantissa_bits: int, specials: Specials, **widths: int
 ) -> NarrowFormat:
-    """A format from the widths of its types: `one` value, `x2` and `x4`."""
+    """A format from the register widths of its types for one, two (`x2`) and four (`x4`) values."""
     types = {name + pack.removeprefix("one"): width for pack, width in widths.items()}
     return NarrowFormat(name, code, exponent_bits, mantissa_bits, specials, types)
 
@@ -85,4 +87,4 @@ NARROW = (
 """Every narrow format."""
 
 BY_CODE = {row.code: row for row in NARROW if row.code is not None}
-"""Formats by the code that definitions get."""
+"""Formats by the code that definitions receive."""

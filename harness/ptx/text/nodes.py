@@ -1,4 +1,4 @@
-"""The syntax tree of PTX: plain data, each node with its offset in the text it was parsed from."""
+"""The syntax tree of PTX: plain data. Each node has its offset in the text from which it was parsed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _N = TypeVar("_N")
 
 _LINE_END = re.compile("\n")
 _SHOWN = 200
-"""Characters before and after a place that an error shows of its line."""
+"""How many characters of a line an error shows before and after the place."""
 
 
 @dataclass(slots=True)
 class Source:
-    """The text behind a tree, and the way from an offset back to line and column.
+    """The text of a tree, and the conversion from an offset to line and column.
 
-    `moves` lists (offset in the expanded text, offset in the user's text) wherever the two run apart, as they
-    do after a `$0` of inline asm was replaced.
+    `moves` lists (offset in the expanded text, offset in the user's text) wherever their difference changes, as after a
+    replaced `$0` of inline asm.
     """
 
     text: str
     moves: list[tuple[int, int]] = field(default_factory=list)
     starts: list[int] = field(default_factory=list, repr=False, compare=False)
-    """Where each line begins, once somebody has asked for a place."""
+    """The offset of each line's beginning, computed at the first call of `position`."""
 
     def original(self, offset: int) -> int:
-        """The place in the user's text of an offset into the expanded text."""
+        """The offset in the user's text for an offset in the expanded text."""
         if self.moves:
             at = bisect_right(self.moves, (offset, 1 << 62)) - 1
             if at >= 0:
@@ -47,7 +47,7 @@ class Source:
         return " ".join(self.text[start : end + 1 if end >= 0 else len(self.text)].split())
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column, both from 1, of an offset into the expanded text."""
+        """Line and column, both from 1, for an offset in the expanded text."""
         offset = self.original(offset)
         if not self.starts:
             self.starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
@@ -55,7 +55,8 @@ class Source:
         return line, offset - self.starts[line - 1] + 1
 
     def error(self, kind: type[_E], message: str, offset: int) -> _E:
-        """An exception of `kind` that points at `offset`, with the line there, of a very long one the part around."""
+        """An exception of `kind` that points at `offset` and shows its line, or the part around it of a very long
+        line."""
         line, column = self.position(offset)
         start = self.starts[line - 1]
         first = max(start, start + column - 1 - _SHOWN)
@@ -90,7 +91,7 @@ class Immediate:
 
 @dataclass(slots=True)
 class Sink:
-    """`_`: a result nobody wants, or an unspecified vector element."""
+    """`_`: a discarded result, or an unspecified vector element."""
 
     offset: int
 
@@ -120,7 +121,7 @@ class Address:
     displacement: int
     offset: int
     extra: list[Operand] = field(default_factory=list)
-    """Further operands inside the brackets, as tensor copies have."""
+    """Further operands inside the brackets, which tensor copies have."""
 
 
 Operand = Name | Immediate | Sink | Vector | Pair | Address
@@ -136,7 +137,7 @@ class Guard:
 
 @dataclass(slots=True)
 class Location:
-    """A `.loc` line: where in the user's program an instruction comes from."""
+    """A `.loc` line: the place in the user's program of the instructions after it."""
 
     file: int
     line: int
@@ -146,7 +147,7 @@ class Location:
 
 @dataclass(slots=True)
 class Instruction:
-    """One instruction: `opcode` without its dot suffixes, which are in `modifiers` in written order."""
+    """One instruction: `opcode` without its dot suffixes; `modifiers`: these suffixes in written order."""
 
     opcode: str
     modifiers: tuple[str, ...]
@@ -174,7 +175,7 @@ class Declaration:
     """A register or variable: `.reg .v4 .b32 %r<8>` or `.shared .align 16 .b8 s[1024]`.
 
     `space` is reg, shared, global, local, const or param. `count` is the `<n>` of a register range (None: one
-    register), `vector` 1, 2 or 4. `size` is the number of elements of an array, None where `[]` leaves it open.
+    register), `vector` 1, 2 or 4. `size` is the number of elements of an array, None for `[]`.
     """
 
     space: str
@@ -198,7 +199,7 @@ class CodeBlock:
 
 @dataclass(slots=True)
 class BranchTargets:
-    """`label: .branchtargets a, b;`: where a brx.idx may go."""
+    """`label: .branchtargets a, b;`: the labels to which a brx.idx may jump."""
 
     label: str
     targets: list[Name]

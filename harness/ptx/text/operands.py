@@ -1,4 +1,4 @@
-"""Operands as they are written: names, constants, vectors, pairs, addresses."""
+"""Parse operands: names, constants, vectors, pairs, addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.ptx.text.nodes import Address, Name, Operand, Pair, Sink, Source, V
 class Operands(ConstantExpressions):
     """The part of the parser that reads operands.
 
-    `signed_operands`: the instruction takes `-a`, as vmad does. `call`: it is a call, whose names stand in parentheses.
+    `signed_operands`: the instruction takes `-a`, as vmad does. `call`: it is a call, which has names in parentheses.
     """
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
@@ -22,7 +22,7 @@ class Operands(ConstantExpressions):
         self.signed_operands = self.call = False
 
     def countable(self, listed: Sequence[Operand]) -> None:
-        """Raise TooLarge for a list of operands without end."""
+        """Raise TooLarge for a list of too many operands."""
         if len(listed) > OPERANDS.most:
             raise self.source.error(TooLarge, OPERANDS.refusal(len(listed)), self.offset)
 
@@ -51,7 +51,7 @@ class Operands(ConstantExpressions):
             node.minus = True
         elif kind == "(" and self.tokens[self.at + 1][0] in ("name", ")"):
             if not self.call:
-                raise self.error("names stand in parentheses in a call only; a vector has braces")
+                raise self.error("only a call takes names in parentheses; a vector has braces")
             node = self.arguments()
         elif kind in ("int", "float", "-", "+", "~", "!", "("):
             node = self.constant()
@@ -85,7 +85,7 @@ class Operands(ConstantExpressions):
         return node
 
     def arguments(self) -> Vector:
-        """The names in parentheses of a call."""
+        """The names between the parentheses of a call."""
         node = Vector([], self.offset)
         self.advance()
         while self.kind != ")":

@@ -1,7 +1,7 @@
-"""PTX text to a syntax tree: asm blocks as written in a kernel, and whole modules as a compiler emits them.
+"""Parse PTX text into a syntax tree: asm blocks as written in a kernel, and whole modules as a compiler emits them.
 
-What ptxas accepts parses, what it refuses as syntax is refused with line and column. Names are not resolved
-and operands not checked here; that is the work of `binding`.
+The parser accepts what ptxas accepts, and refuses what ptxas refuses as syntax, with line and column. It neither
+resolves names nor checks operands; `binding` does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEAD = {
     "maxnreg": (1, 1), "maxclusterrank": (1, 1), "explicitcluster": (0, 0), "blocksareclusters": (0, 0),
     "noreturn": (0, 0), "abi_preserve": (1, 1), "abi_preserve_control": (1, 1),
 }  # fmt: skip
-"""Directives before the body of a function: the fewest and the most numbers that each takes (ISA 11.4 and 11.7)."""
+"""Directives before a function's body, each with the least and greatest count of numbers it takes (ISA 11.4, 11.7)."""
 
 
 def parse_asm(
@@ -46,8 +46,8 @@ def parse_asm(
 ) -> tuple[CodeBlock, Source]:
     """Parse the text of an inline asm block, with LLVM's escapes (`$0`, `${1}`, `$$`).
 
-    `operand_count`: how many operands the constraints declare; a `$n` past it is refused. `constants`: the values of
-    operands under constraint `n`. Raises ParseError, TooLarge, and BindingError for what LLVM refuses.
+    `operand_count`: how many operands the constraints declare; a `$n` beyond them is refused. `constants`: the values
+    of operands under constraint `n`. Raises ParseError, TooLarge, and BindingError for what LLVM refuses.
     """
     source = _sized(text)
     tokens = tokenize(source, expanded(source, operand_count, constants))
@@ -81,7 +81,7 @@ class _Parser(Operands):
         self.statements = 0
 
     def whole(self) -> CodeBlock:
-        """All of an asm block's text."""
+        """Parse the whole text of an asm block."""
         block = CodeBlock([], 0)
         while self.kind != "end":
             self.statement(block.statements)
@@ -101,7 +101,7 @@ class _Parser(Operands):
         return node
 
     def statement(self, into: list[Statement]) -> None:
-        """Parse one statement and append what it declares or does."""
+        """Parse one statement and append its nodes to `into`."""
         self.statements += 1
         if self.statements > INSTRUCTIONS.most:
             raise self.source.error(TooLarge, INSTRUCTIONS.refusal(self.statements), self.offset)
@@ -180,7 +180,7 @@ class _Parser(Operands):
         elif word == ".callprototype":
             self.skip_to(";")
         else:
-            raise self.error(f"directive {word} has no place here")
+            raise self.error(f"directive {word} is not allowed here")
 
     def branch_targets(self, label: str, offset: int) -> BranchTargets:
         self.advance()
@@ -231,7 +231,7 @@ class _Parser(Operands):
                     raise self.error(f".align {align} is no power of two up to 2^30")
                 continue
             if kind and word != ".ptr":
-                raise self.error(f"{word} stands after the type .{kind}")
+                raise self.error(f"{word} comes after the type .{kind}; the type comes last")
             if word in (".v2", ".v4") or (word == ".v8" and space != "reg"):
                 vector = int(word[2:])
             elif word == ".ptr":
@@ -245,7 +245,7 @@ class _Parser(Operands):
         if not kind:
             raise self.unexpected("a type such as .b32")
         if space == "reg" and self.kind == ";":
-            return []  # ptxas lets a declaration end before the first name.
+            return []  # ptxas accepts a declaration without a name.
         found = [self.declared(space, kind, vector, align)]
         while several and self.accept(","):
             found.append(self.declared(space, kind, vector, align))
@@ -334,7 +334,7 @@ class _Parser(Operands):
             elif word in _LINKAGE:
                 self.advance()
                 if self.text in _LINKAGE:
-                    raise self.error(f"{self.text} stands after {word}; a name has one linkage")
+                    raise self.error(f"{self.text} comes after {word}; a name has one linkage")
                 if word == ".extern" and self.text in (".entry", ".func"):
                     functions.append(self.declared_elsewhere())
             elif word in _SPACES - {".reg", ".param"}:
@@ -373,7 +373,7 @@ class _Parser(Operands):
         return Function(name, kernel, parameters, directives, body, offset, results)
 
     def address_size(self) -> None:
-        """Addresses have 64 bits here; those of 32 went with the GPUs before sm_90."""
+        """Parse `.address_size`. Only 64-bit addresses are supported; GPUs from sm_90 on have no others."""
         offset = self.offset
         if (size := self.integer("32 or 64")) != 64:
             known = "the emulator runs modules with addresses of 64 bits"
@@ -387,7 +387,7 @@ class _Parser(Operands):
             self.expect(";", "';' after .pragma")
             return []
         if word not in _HEAD or (word == "noreturn" and kernel):
-            raise self.error(f"directive .{word} has no place before a function's body")
+            raise self.error(f"directive .{word} is not allowed before a function's body")
         self.advance()
         numbers: list[int] = []
         if self.kind == "int":
@@ -402,7 +402,7 @@ class _Parser(Operands):
         return numbers
 
     def declared_elsewhere(self) -> Function:
-        """A function after .extern: it has no body here."""
+        """Parse a function after .extern, which has no body."""
         offset = self.offset
         found = self.function()
         if found.body is not None:

@@ -1,4 +1,4 @@
-"""PTX's fundamental types: their sizes, and which register may hold which operand (ISA 5.2, 9.4.1)."""
+"""PTX's fundamental types: their sizes, and which registers may hold which operands (ISA 5.2, 9.4.1)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from harness.ptx.text.narrow import NARROW
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A type suffix. `width` is in bits; a predicate counts 1.
+    """A type suffix. `width`: bits; a predicate has 1.
 
-    `kind`: pred, b (untyped), u, s, f, p (packed halves, which may live in an f16x2 register) or x (types that
-    only untyped registers hold: bf16, tf32, e4m3x2, f32x2, ...).
+    `kind`: pred, b (untyped), u, s, f, p (packed halves, which an f16x2 register may hold) or x (types that only
+    untyped registers hold: bf16, tf32, e4m3x2, f32x2, ...).
     """
 
     name: str
@@ -32,27 +32,27 @@ def _table() -> dict[str, ScalarType]:
     rows += [("f16x2", "p", 32), ("u16x2", "p", 32), ("s16x2", "p", 32)]
     rows += [("bf16", "x", 16), ("tf32", "x", 32), ("bf16x2", "x", 32), ("f32x2", "x", 64)]
     rows += [(name, "x", width) for narrow in NARROW for name, width in narrow.types.items()]
-    # Types of cvt.pack; nothing has them in a register of their own.
+    # Types of cvt.pack; no register has them.
     rows += [("u4", "u", 4), ("s4", "s", 4), ("u2", "u", 2), ("s2", "s", 2)]
     rows += [("u8x4", "p", 32), ("s8x4", "p", 32)]
     return {name: ScalarType(name, kind, width) for name, kind, width in rows}
 
 
 TYPES = _table()
-"""Every type suffix of scalar and packed data, by name."""
+"""Every type suffix for scalar and packed data, by name."""
 
 REGISTER_TYPES = {"pred", "f16", "f16x2", "f32", "f64", "b128"} | {f"{k}{w}" for k in "bus" for w in (8, 16, 32, 64)}
 
 VARIABLE_TYPES = REGISTER_TYPES - {"pred"}
-"""What a variable in memory may be of."""
+"""The types that a variable in memory may have."""
 
 
 def holds(register: ScalarType, operand: ScalarType, relaxed: bool) -> bool:
     """Whether a register of one type may be an operand of another.
 
-    Sizes must agree, and of the kinds only float against integer does not mix; untyped (b) goes with all. An
-    f16x2 register counts as an integer one. `relaxed`: conversions, loads and stores take registers wider than
-    the operand, where a float operand needs an untyped one.
+    Sizes must be equal. A float register cannot hold an integer operand, nor the reverse; an untyped (b) register holds
+    both. An f16x2 register counts as an integer one. `relaxed`: for conversions, loads and stores the register may be
+    wider than the operand; a float operand then needs an untyped register.
     """
     if (register.kind == "pred") != (operand.kind == "pred"):
         return False

@@ -1,1 +1,1 @@
-"""A reference and its policies as one Triton kernel that judges on the device."""
+"""Make one Triton kernel of a reference and its policies, which judges on the device."""

@@ -1,7 +1,7 @@
-"""From a graph of torch operations to the text of a Triton kernel's body, in 32 bits where they suffice.
+"""Translate a graph of torch operations to the text of a Triton kernel's body, with 32-bit integers where they suffice.
 
-The graph is what `make_fx` records of an oracle. `torch.compile` makes a kernel of it as well, but keeps every integer
-in the 64 bits that references are written in, and takes seconds for each; this takes milliseconds before Triton.
+`make_fx` records the graph of an oracle. `torch.compile` could also make a kernel of it, but it keeps all integers at
+the references' 64 bits, and takes seconds for each kernel; this module takes milliseconds before Triton compiles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_TENSORS = ("dtype", "layout", "device", "pin_memory", "memory_format")
 class Body(KernelText):
     """The lines that compute a graph's results from its arguments; None stands for the inputs' numbers.
 
-    results: what the graph returns, spelt out.
+    results: the texts of the values that the graph returns.
     """
 
     def __init__(self, graph: Any, arguments: Sequence[Value | None], number_bits: int, *, base: str = "base") -> None:

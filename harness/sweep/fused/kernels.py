@@ -1,7 +1,7 @@
-"""Triton kernels for a sweep: tallies of rows, the mask of what is flagged, the inputs.
+"""Triton kernels for a sweep: tallies of rows, the mask of flagged inputs, and the inputs.
 
-Each is text made for one oracle (`harness.sweep.fused.graphs`) and compiled by Triton, whose cache on disk serves later
-processes. The text is made from the oracle's own graph, so tests compare it with the plain oracle.
+Each kernel's text is generated for one oracle from its graph (`harness.sweep.fused.graphs`) and compiled by Triton,
+whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from harness.sweep.result import ROW
 from references.formats import Format
 
 BLOCK = 2048
-"""Inputs of a row that a program takes at a time: a row has at most 63 times as many, see `_BIN`."""
+"""Inputs of a row that a program computes at a time. A row has at most 63 times as many, see `_BIN`."""
 
 WARPS = 8
 
-_BIN = 6  # bits of a count of distances; five lie side by side in 32
+_BIN = 6  # bits of a count of distances; a 32-bit register holds five
 
 _HEAD = """
 import triton
@@ -60,7 +60,7 @@ def _dtype(fmt: Format) -> torch.dtype:
 class RowKernel:
     """A kernel with a program for each row.
 
-    text: its Triton source. tables: constant tensors it looks up, passed after `first`.
+    text: its Triton source. tables: constant tensors for look-ups, passed after `first`.
     """
 
     def __init__(self, text: str, tables: Sequence[Tensor]) -> None:
@@ -69,7 +69,7 @@ class RowKernel:
         self._placed: dict[str, list[Tensor]] = {}
 
     def __call__(self, rows: int, first: Tensor, *tensors: Tensor) -> None:
-        """Launch it; tensors as its text names them, after `first`."""
+        """Launch it; tensors: the further arguments in the order of its text."""
         device = str(first.device)
         if device not in self._placed:
             self._placed[device] = [t.to(device) for t in self.tables]
@@ -84,7 +84,7 @@ class RowKernel:
 
 
 def _compiled_text(text: str) -> Any:
-    """The kernel of a source text: Triton reads it back through `linecache`."""
+    """The kernel of a source text, which Triton reads through `linecache`."""
     name = f"<sweep {hash(text):x}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"__name__": "harness.sweep.fused.kernels"}
@@ -95,8 +95,8 @@ def _compiled_text(text: str) -> Any:
 def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), chunk: int = 0) -> RowKernel:
     """`Oracle.tally`: (first, table int64 [len(names), rows], the outputs' units). Raises NotFused.
 
-    ahead: inputs whose units it makes besides, for the numbers `chunk` further on, in the tensors after the outputs':
-    memory is idle while the judge computes.
+    ahead: inputs whose units it also makes, for the numbers `chunk` further on, in the tensors after the outputs',
+    because memory is idle while the judge computes.
     """
     if any(f.codes_per_unit > 1 for f in oracle.outputs.values()) and not oracle.always_equal:
         raise NotFused("distances of packed outputs")
@@ -181,7 +181,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 class _Count:
-    """How often something holds in a row; of a storage unit's codes each is counted."""
+    """Counts how often a condition holds in a row, for each code of a storage unit."""
 
     def __init__(self, value: Any) -> None:
         self.values: Sequence[Value] = value if isinstance(value, Slots) else (value,)
@@ -197,14 +197,14 @@ class _Count:
 
 
 class _Equal(_Count):
-    """Finite pairs of an output whose distances are all 0."""
+    """Counts finite pairs of an output whose distances are all 0."""
 
     def columns(self, k: int) -> list[str]:
         return [*super().columns(k), *["row * 0"] * (2 + len(NEAR))]
 
 
 class _Sum:
-    """The sum of hashes, modulo 2^64."""
+    """Sums hashes, modulo 2^64."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -220,9 +220,9 @@ class _Sum:
 
 
 class _Distances:
-    """Finite pairs, the extremes of their distance, and counts of the near ones, five in one register.
+    """Counts finite pairs, the extremes of their distances, and the small distances, with five counts in one register.
 
-    The counts are those of a row without distances beyond the nearest; of others nobody asks (`_Near.far`).
+    The counts are valid only for a row without larger distances; those of other rows are not used (`Near.far`).
     """
 
     def __init__(self, keep: Value, steps: Value) -> None:
@@ -248,11 +248,11 @@ class _Distances:
         return [finite, f"tl.min(low{k}, 0)", f"tl.max(high{k}, 0)", *(count(d) for d in NEAR)]
 
 
-# ---- As `harness.sweep.device` calls them -------------------------------------------------------------------------
+# ---- Functions for `harness.sweep.device` ------------------------------------------------------------------------
 
 
 def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Callable[..., Tensor]:
-    """`Oracle.tally` by a kernel; after the outputs' units those of inputs to make ahead. Raises NotFused."""
+    """`Oracle.tally` as a kernel; its last arguments are the units of inputs to make ahead. Raises NotFused."""
     kernel, columns = tally_kernel(oracle, number_bits(oracle), ahead, chunk), len(oracle.names)
 
     def tally(first: Tensor, *units: Tensor) -> Tensor:
@@ -265,7 +265,7 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
 
 
 def mask_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`Oracle.mask` by a kernel. Raises NotFused."""
+    """`Oracle.mask` as a kernel. Raises NotFused."""
     kernel = mask_kernel(oracle, number_bits(oracle))
 
     def mask(first: Tensor, *units: Tensor) -> Tensor:
@@ -277,7 +277,7 @@ def mask_of(oracle: Oracle) -> Callable[..., Tensor]:
 
 
 def fill_of(oracle: Oracle, name: str) -> Callable[[Tensor, Tensor], None]:
-    """An input made by a kernel. Raises NotFused."""
+    """A kernel that makes an input. Raises NotFused."""
     kernel = fill_kernel(oracle, name, number_bits(oracle))
 
     def fill(first: Tensor, units: Tensor) -> None:
@@ -287,7 +287,7 @@ def fill_of(oracle: Oracle, name: str) -> Callable[[Tensor, Tensor], None]:
 
 
 def number_bits(oracle: Oracle) -> int:
-    """Bits of the highest number that an input of an oracle may have."""
+    """Bits of the highest number of an oracle's inputs."""
     if isinstance(oracle.generator, Counted):
         return sum(f.unit_bits for f in oracle.inputs.values())
     return 62

@@ -1,9 +1,9 @@
-"""Integers with bounds, kept in the narrowest type that holds them, so that a GPU computes in 32 bits where it can.
+"""Integers with bounds, in the narrowest type that holds them, so that a GPU computes with 32 bits where possible.
 
-References speak of int64 throughout. A GPU has 32-bit registers, in which a 64-bit comparison takes two instructions
-and a shift four. Here every integer carries the least and the greatest value it can have, and is kept in the narrowest
-of three types that holds both: int32, uint32, int64. Sums, products and bitwise operations need of their operands
-only as many low bits as the result has; comparisons and right shifts need all of them.
+References use int64 throughout. A GPU has 32-bit registers, so a 64-bit comparison takes two instructions and a shift
+four. Here every integer has its least and greatest possible value, and the narrowest of three types that holds both:
+int32, uint32, int64. Sums, products and bitwise operations need only as many low bits of their operands as the result
+has; comparisons and right shifts need all bits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Bounds = tuple[int, int]
 class Value:
     """A value in a kernel's text.
 
-    text: an expression without side effects. kind: "int", "bool", or a floating-point type's name. bounds: of integers
-    and bools. shift: set for the number of an input, shifted right by so many places and not yet spelt out.
+    text: an expression without side effects. kind: "int", "bool", or a floating-point type's name. bounds: for integers
+    and bools. shift: set for the number of an input that is to be shifted right by this many places and has no text
+    yet.
     """
 
     text: str
@@ -40,7 +41,7 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it can have one value only."""
+        """Whether it has only one possible value."""
         return self.kind == "int" and self.bounds[0] == self.bounds[1]
 
     def as_(self, kind: str) -> str:
@@ -51,12 +52,12 @@ class Value:
 
 
 def constant(number: int) -> Value:
-    """An integer that is known."""
+    """A constant integer."""
     return Value(literal(number, register((number, number))), "int", (number, number))
 
 
 def register(bounds: Bounds) -> str:
-    """The narrowest register type that holds a range."""
+    """The narrowest type that holds a range."""
     if within(bounds, INT32):
         return "int32"
     return "uint32" if within(bounds, UINT32) else "int64"
@@ -80,7 +81,7 @@ def within(inner: Bounds, outer: Bounds) -> bool:
 
 
 def hull(*ranges: Bounds) -> Bounds:
-    """The least range with all of some."""
+    """The least range that contains all given ranges."""
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 

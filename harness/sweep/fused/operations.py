@@ -1,6 +1,6 @@
-"""What each torch operation becomes in a kernel's text.
+"""The kernel text of each torch operation.
 
-A function for each: given the writer, the type that torch gives the result, and the operands.
+There is a function for each; its arguments are the writer, torch's type of the result, and the operands.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _bits(operation: str) -> Callable[..., Value]:
             return body.let(f"{left.text} {operation} {right.text}", "bool")
         left, right = _as_int(left), _as_int(right)
         bounds = bitwise(left.bounds, right.bounds, operation)
-        if operation == "&":  # a mask that takes nothing away
+        if operation == "&":  # a mask that clears no bits
             for value, mask in ((left, right), (right, left)):
                 ones = mask.is_constant and mask.bounds[0] & (mask.bounds[0] + 1) == 0
                 if ones and within(value.bounds, (0, mask.bounds[0])):
@@ -159,7 +159,7 @@ def _compared(operation: str) -> Callable[..., Value]:
 
 
 def _decided(operation: str, left: Value, right: Value) -> bool | None:
-    """What a comparison gives whatever the values are, or None."""
+    """The result of a comparison if the bounds determine it, else None."""
     if left.text == right.text and left.text:
         return _COMPARISONS[operation](0, 0)
     (a, b), (c, d) = left.bounds, right.bounds
@@ -323,13 +323,13 @@ def _selected(body: KernelText, shape: Sequence[int], value: Any, dim: int, inde
     return value[index]
 
 
-# What handles the codes of a storage unit, by the name of the aten operation: given the shape of the result.
+# Operations on the codes of a storage unit, by the name of the aten operation; they also get the shape of the result.
 SLOTS: dict[str, Callable[..., Any]] = {
     "stack": _stacked, "unsqueeze": _reshaped, "expand": _expanded, "all": _all, "select": _selected,
     "reshape": _reshaped, "_unsafe_view": _reshaped,
 }  # fmt: skip
 
-# By the name of the aten operation.
+# Elementwise operations by the name of the aten operation.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "rsub": _reversed_subtraction,
     "div": _divided, "floor_divide": _floor_divided, "neg": _negated, "abs": _absolute, "clamp": _clamped,

@@ -1,4 +1,4 @@
-"""The functions of an oracle as a sweep calls them: as kernels, or as they are."""
+"""The functions of an oracle for a sweep: as kernels, or as plain torch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from harness.sweep.oracle import Oracle, numbers
 
 @dataclass(frozen=True)
 class Tools:
-    """tally, mask: of the number of a chunk's first input and its outputs, as `Oracle` has them. fill: makes an input.
+    """tally, mask: as in `Oracle`, functions of the number of a chunk's first input and its outputs. fill: makes an
+    input.
 
-    tally_ahead: for the names of inputs, a tally that makes them for the next chunk besides; None for none.
+    tally_ahead: takes names of inputs and returns a tally that also makes them for the next chunk; None if there is
+    none.
     """
 
     tally: Callable[..., Tensor]
@@ -39,7 +41,7 @@ def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor], Any]:
 
 
 def plain_tools(oracle: Oracle) -> Tools:
-    """The oracle's functions as they are, for a CPU."""
+    """The oracle's functions as plain torch, for a CPU."""
     fill = {n: _filler(oracle.generator, n) for n in oracle.inputs}
     return Tools(oracle.tally, oracle.mask, fill)
 
@@ -48,7 +50,7 @@ _kept: dict[tuple[Any, ...], Tools] = {}
 
 
 def tools_of(oracle: Oracle, job: Job, chunk: int, device: str) -> Tools:
-    """The kernels, kept for the other variants and packs that are judged alike; on a GPU calls may raise NotFused."""
+    """The kernels, cached for other variants and packs with the same judge; on a GPU calls may raise NotFused."""
     judged_by = definition(job.case, job.variant, exact=True)
     parts = tuple(judged_by[name] for name in ("reference", "policy", "meets", "formats"))
     key = (parts, digest_with_code(oracle.generator, exact=True), chunk, device)
@@ -77,7 +79,7 @@ def _ahead(oracle: Oracle, chunk: int, device: str) -> Callable[[tuple[str, ...]
 
 
 def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel, made when it is first called on a GPU; the call raises NotFused where none can be made."""
+    """A kernel that is made at its first call on a GPU; the call raises NotFused if none can be made."""
     made: list[Callable[..., Any]] = []
 
     def call(*tensors: Tensor) -> Any:

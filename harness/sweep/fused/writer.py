@@ -1,4 +1,4 @@
-"""Lines of a Triton kernel's body: named values, and how the numbers of inputs come to be."""
+"""The lines of a Triton kernel's body: named values, and the computation of input numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROW_BITS = ROW.bit_length() - 1
 
 
 class NotFused(RuntimeError):
-    """Operations of which no kernel can be made here; the message names one."""
+    """No kernel can be made of some operation; the message names it."""
 
 
 class Slots(tuple[Any, ...]):
@@ -23,14 +23,14 @@ class Slots(tuple[Any, ...]):
 
 
 TRACED = 8
-"""Inputs that a graph is recorded with."""
+"""How many inputs a graph is recorded with."""
 
 
 class KernelText:
     """The lines so far, for the inputs of numbers `base + off`.
 
-    base: the name of an int64 multiple of `ROW` that all share; off: below `ROW`. number_bits: what a number may need.
-    tables: constants that the lines look up, as `t0`, `t1` and so on.
+    base: the name of an int64 multiple of `ROW`, equal for all; off: below `ROW`. number_bits: the most bits of a
+    number. tables: constants for look-ups, named `t0`, `t1` and so on.
     """
 
     def __init__(self, number_bits: int, base: str) -> None:
@@ -42,11 +42,11 @@ class KernelText:
     # ---- Numbers of inputs ----------------------------------------------------------------------------------
 
     def number_bounds(self, shift: int) -> Bounds:
-        """What a number may be, shifted right."""
+        """The bounds of a number shifted right."""
         return 0, ((1 << self._number) - 1) >> shift
 
     def spelt(self, value: Any) -> Value:
-        """A value that is more than a shifted number."""
+        """A value with a text, also for a shifted number."""
         if not isinstance(value, Value):
             raise NotFused(f"a {type(value).__name__} where a value is needed")
         if value.shift is None:
@@ -54,7 +54,7 @@ class KernelText:
         return self.masked(value.shift, self.number_bounds(value.shift)[1])
 
     def masked(self, shift: int, mask: int) -> Value:
-        """`(number >> shift) & mask`: what comes of `base` is the same for a whole row."""
+        """`(number >> shift) & mask`; the part from `base` is constant for a whole row."""
         bounds = 0, min(mask, self.number_bounds(shift)[1])
         kind = register(bounds)
         parts = []
@@ -67,7 +67,7 @@ class KernelText:
     # ---- Emitting -------------------------------------------------------------------------------------------
 
     def let(self, text: str, kind: str, bounds: Bounds = (0, 0)) -> Value:
-        """A named value."""
+        """Assign a text to a new name."""
         if kind == "int" and bounds[0] == bounds[1]:
             return constant(bounds[0])
         name = f"{self.base}{len(self.lines)}"
@@ -75,7 +75,7 @@ class KernelText:
         return Value(name, kind, (0, 1) if kind == "bool" else bounds)
 
     def operand(self, value: Any) -> Value:
-        """A Python number or a node's value, as a value."""
+        """The value of a Python number or a node."""
         if isinstance(value, bool):
             return Value(literal(int(value), "int32") + ".to(tl.int1)", "bool", (0, 1))
         if isinstance(value, int):
@@ -91,7 +91,7 @@ class KernelText:
         return bounds if within(bounds, RANGES[dtype]) else RANGES[dtype]
 
     def modular(self, operation: str, a: Value, b: Value, bounds: Bounds, dtype: str) -> Value:
-        """An operation whose low bits depend on low bits only."""
+        """An operation whose low bits depend only on low bits."""
         bounds = self.fitted(bounds, dtype)
         kind = register(bounds)
         narrow = f"{a.as_(kind)} {operation} {b.as_(kind)}"

@@ -1,4 +1,4 @@
-"""Rounding of exact rational numbers to IEEE-style formats: what the definitions are held against."""
+"""Rounding of exact rational numbers to IEEE-style formats, with which tests compare the definitions."""
 
 from __future__ import annotations
 

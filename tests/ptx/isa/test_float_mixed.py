@@ -108,7 +108,7 @@ def test_places_are_independent() -> None:
     text = "{ .reg .f16 u, h; .reg .b32 p; .reg .b64 w, z; mov.b32 {h, _}, $1; mov.b32 p, {h, u}; mov.b64 z, 0; "
     text += "add.f32x2.f16x2.f32x2 w, p, z; mov.b64 {%s}, w; }"
     assert emulate(text % "$0, _", "=r,r", [0x3C00], "uint32", target="sm_107a") == ONE
-    with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
+    with pytest.raises(UndefinedBits, match="depends on undefined bits"):
         emulate(text % "_, $0", "=r,r", [0x3C00], "uint32", target="sm_107a")
 
 

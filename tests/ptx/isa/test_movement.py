@@ -94,7 +94,7 @@ def test_moves_that_ptxas_refuses(text: str, words: str) -> None:
 
 def test_an_element_left_open_is_undefined() -> None:
     text = "{.reg .b32 a; mov.v2.b32 {a, $0}, {$1, _};}"
-    with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
+    with pytest.raises(UndefinedBits, match="depends on undefined bits"):
         emulate(text, "=r,r", [WORDS], "uint32")
 
 

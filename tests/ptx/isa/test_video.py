@@ -1,4 +1,4 @@
-"""Video instructions against the ISA's pseudocode (9.7.18), in plain integers, with what hardware does otherwise."""
+"""Video instructions against the ISA's pseudocode (9.7.18), in plain integers, with hardware's differences."""
 
 from __future__ import annotations
 

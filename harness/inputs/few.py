@@ -1,0 +1,74 @@
+"""Inputs of whole kernels that hold few numbers: a scalar has one a run, so it would meet hardly any edge.
+
+A set `few/k` gives each such input the k-th of the numbers that matter most, or random ones near one, whose sums and
+products have to be rounded. The other inputs are random. Kernels that work on many elements are left out: each set is
+another run of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.model.arguments import Argument, format_of
+from harness.model.case import Case
+from references.formats import Format, Shaped, encode
+
+FEW = 16
+"""Elements below which an input holds few."""
+MOST = 4096
+"""Elements of all inputs and outputs beyond which a kernel is left out."""
+_EDGES, _RANDOM = 8, 8
+"""Sets of numbers that matter, and of random ones: those have to tell of a single element how it is rounded."""
+
+
+def _numbers(fmt: Format) -> list[int]:
+    """Codes of both zeros, one and minus one, the ends of the finite numbers, infinity and NaN, as far as there are."""
+    found = [0, 1 << fmt.sign_shift, encode(fmt, 1.0), encode(fmt, -1.0), fmt.min_positive, fmt.max_finite]
+    found += [code for code in (fmt.infinity_code, fmt.canonical_nan) if code is not None]
+    return found
+
+
+NAMES = tuple(f"few/{k}" for k in range(1, _EDGES + _RANDOM + 1))
+"""All sets, those of edges first."""
+
+
+def _size(argument: Argument, sizes: Mapping[str, int]) -> int:
+    return int(np.prod(argument.shape(sizes))) if isinstance(argument, Shaped) else 1
+
+
+def _suits(argument: Argument, sizes: Mapping[str, int]) -> bool:
+    fmt = format_of(argument)
+    wide = fmt.is_float and fmt.has_sign and fmt.code_bits > 8 and fmt.codes_per_unit == 1
+    return wide and _size(argument, sizes) < FEW
+
+
+def few_sets(case: Case, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """The sets that a whole kernel is run on for its inputs of few elements; none where it has none."""
+    everything = (*case.inputs.values(), *case.outputs.values())
+    small = sum(_size(a, sizes) for a in everything) <= MOST
+    return NAMES if small and any(_suits(a, sizes) for a in case.inputs.values()) else ()
+
+
+def few_units(case: Case, name: str, set_name: str, sizes: Mapping[str, int], seed: int) -> NDArray[np.generic] | None:
+    """Units of one input in a set of `NAMES`, in one dimension; None where it has many, which are random as elsewhere.
+
+    seed: of random numbers. Two inputs of few elements take different numbers in the same set.
+    """
+    if not _suits(case.inputs[name], sizes):
+        return None
+    fmt = format_of(case.inputs[name])
+    codes, number = _numbers(fmt), NAMES.index(set_name)
+    size = _size(case.inputs[name], sizes)
+    if number >= _EDGES:
+        rng = np.random.default_rng(seed)
+        digits = fmt.mantissa_bits + fmt.ignored_bits
+        near = rng.integers(fmt.bias - 2, fmt.bias + 2, size).astype(np.uint64) << np.uint64(digits)
+        near |= rng.integers(0, 1 << digits, size).astype(np.uint64)
+        near |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
+        return near.astype(fmt.numpy_dtype())
+    place = list(case.inputs).index(name)
+    turned = np.roll(np.array(codes, dtype=np.uint64), -number - 3 * place)
+    return np.resize(turned, size).astype(fmt.numpy_dtype())

@@ -1,0 +1,168 @@
+"""Mutants of a kernel's PTX: of what Triton made of a variant, and of variants that were given as PTX.
+
+Each kernel of a quick run is compiled for one setup (sizes, alignment, warps, contraction). A mutant is one mistake in
+one of these texts, which takes its place wherever the run compiles it (`harness.triton.compile.rewriting`): as if a
+compiler had made the mistake for this setup.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+
+from harness.backends.compiled import compile_job
+from harness.jobs import Outcome, Setup
+from harness.judging.judge import Judgement
+from harness.model.ptxvariant import PtxVariant
+from harness.mutation.asm import KernelMutant, kernel_mutants, replaced
+from harness.mutation.machinecode import Code
+from harness.mutation.settle import Candidate, Inputs, Search, Settlement, job_in, judged_in, settled
+from harness.mutation.trial import Subject, Trial, trial_of
+from harness.ptx.limits import STILL_RUNNING
+from harness.ptx.text.header import retargeted
+from harness.running.run import jobs
+from harness.triton.assemble import assemble
+from harness.triton.compile import Rewriting, rewriting
+from harness.triton.cubin import loaded_sections
+from harness.triton.diagnostics import Refusal
+from harness.triton.installation import NoTriton
+from harness.triton.spec import Compilation
+from harness.triton.targets import assembler
+
+TIMES, AT_LEAST = 20.0, 10.0
+"""A mutant may run for so many times the seconds of the whole unchanged run, and for so many seconds at least."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel of a variant's quick run, and the first setup that it was compiled for."""
+
+    compilation: Compilation
+    setup: Setup
+
+
+@dataclass(frozen=True)
+class PlacedMutant:
+    """One mistake in one kernel of a variant."""
+
+    kernel: Compiled
+    mutant: KernelMutant
+
+    @property
+    def text(self) -> str:
+        """The kernel's PTX with the mistake."""
+        return replaced(self.kernel.compilation.ptx, self.mutant.changes)
+
+    def in_place(self) -> AbstractContextManager[Rewriting]:
+        """Within this block kernels that had the right text are compiled to this one."""
+        return rewriting(Rewriting(self.kernel.compilation.ptx, self.text))
+
+
+def kernels_of(subject: Subject, name: str) -> list[Compiled] | str:
+    """The kernels of a variant's quick run, one for each text; words where one does not compile."""
+    found: dict[str, Compiled] = {}
+    for _, job in jobs(subject.item(name), subject.backend, "quick"):
+        if job is None:
+            continue
+        made = compile_job(job)
+        if isinstance(made, Outcome):
+            return f"it does not compile: {made.words}"
+        found.setdefault(made.compilation.ptx, Compiled(made.compilation, job.setup))
+    return list(found.values()) or "it has no kernel"
+
+
+def placed_mutants(kernels: Sequence[Compiled]) -> Iterator[PlacedMutant]:
+    """Every mutant of some kernels. Raises PtxError where one cannot be read."""
+    for kernel in kernels:
+        for mutant in kernel_mutants(kernel.compilation.ptx, kernel.compilation.entry):
+            yield PlacedMutant(kernel, mutant)
+
+
+def seconds_of(subject: Subject, name: str) -> float:
+    """How long a mutant of a variant may run, by how long the unchanged variant takes."""
+    started = time.monotonic()
+    subject.run(name)
+    return max(AT_LEAST, TIMES * (time.monotonic() - started))
+
+
+def try_kernel(subject: Subject, name: str, mutant: PlacedMutant) -> Trial:
+    """Run a variant with a mutant in the place of one of its kernels."""
+    if words := _refusal(subject, mutant):
+        return Trial("refused", words)
+    with mutant.in_place() as place:
+        trial = trial_of(subject.run(name))
+    if trial.fate == "survived" and not place.used:
+        return Trial("undecided", "no kernel of the run had the text that was changed")
+    # An error in every run, which no user takes for a pass.
+    return Trial("killed", trial.words) if STILL_RUNNING in trial.words else trial
+
+
+def _refusal(subject: Subject, mutant: PlacedMutant) -> str:
+    """Why the binder refuses a mutant; "" where it does not."""
+    from harness.ptx import PtxError
+    from harness.ptx.kernel.load import load_kernel
+
+    given = mutant.kernel.compilation.spec.given is not None
+    text = retargeted(mutant.text, subject.target) if given else mutant.text
+    try:
+        load_kernel(text, mutant.kernel.compilation.entry)
+    except PtxError as e:
+        return " ".join(str(e).split())
+    return ""
+
+
+def settle_kernels(subject: Subject, name: str, survivors: Sequence[PlacedMutant], search: Search) -> list[Settlement]:
+    """Settle the surviving mutants of a variant, those of each kernel together, in its setup."""
+    found: list[Settlement] = []
+    for _, group in groupby(survivors, key=lambda m: m.kernel.compilation.ptx):
+        same = list(group)
+        kernel = same[0].kernel
+        right = Candidate(partial(_ran, subject, name, kernel), code=partial(_code, kernel, ""))
+        sizes = None if subject.case.elementwise else kernel.setup.sizes
+        found += settled(subject, search, right, [_candidate(subject, name, m) for m in same], sizes)
+    return found
+
+
+def _candidate(subject: Subject, name: str, mutant: PlacedMutant) -> Candidate:
+    kernel = mutant.kernel
+
+    def ran(inputs: Inputs) -> Outcome:
+        with mutant.in_place() as place:
+            outcome = _ran(subject, name, kernel, inputs)
+        return outcome if place.used else Outcome("not run", "no kernel had the text that was changed")
+
+    def judged(inputs: Inputs) -> Judgement | str:
+        with mutant.in_place():
+            return judged_in(subject, name, job_in(subject, name, _setup(kernel, inputs), inputs))
+
+    return Candidate(ran, judged, lambda: _code(kernel, mutant.text))
+
+
+def _ran(subject: Subject, name: str, kernel: Compiled, inputs: Inputs) -> Outcome:
+    return subject.backend.run(job_in(subject, name, _setup(kernel, inputs), inputs))
+
+
+def _setup(kernel: Compiled, inputs: Inputs) -> Setup:
+    """The setup that the kernel was compiled for; of an elementwise case in the shape of the inputs."""
+    if kernel.setup.sizes:
+        return kernel.setup
+    return replace(kernel.setup, shape=(len(next(iter(inputs.values()))),))
+
+
+def _code(kernel: Compiled, text: str) -> Code | None:
+    """The machine code of a kernel, or of another text in its place; None where ptxas refuses that."""
+    compilation = replace(kernel.compilation, ptx=text) if text else kernel.compilation
+    try:
+        made = assemble(replace(compilation, ptxas=assembler(compilation.spec.target)))
+    except (ValueError, TypeError, NoTriton):
+        return None
+    return None if isinstance(made, Refusal) else (loaded_sections(made.cubin),)
+
+
+def is_given(subject: Subject, name: str) -> bool:
+    """Whether a variant was given as PTX, which is its own asm."""
+    return isinstance(subject.case.variants[name], PtxVariant)
