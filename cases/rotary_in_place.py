@@ -11,9 +11,9 @@ from references.formats import F32
 
 @triton.jit
 def rotated(a, b, c, s, ASM: tl.constexpr):
-    """a c - b s, the product b s rounded by itself."""
+    """a c - b s, the product b s rounded by itself. A sign is changed by * -1.0: Triton 3.6 subtracts from 0 for -x."""
     if not ASM:
-        return tl.fma(a, c, -(b * s))
+        return tl.fma(a, c, b * s * -1.0)
     return tl.inline_asm_elementwise(
         "{ .reg .f32 t; mul.rn.f32 t, $2, $4; neg.f32 t, t; fma.rn.f32 $0, $1, $3, t; }",
         constraints="=&f,f,f,f,f", args=[a, b, c, s], dtype=tl.float32, is_pure=True, pack=1,
@@ -28,7 +28,7 @@ def rotate_rows(x, cos, sin, H, ASM: tl.constexpr, BLOCK: tl.constexpr):
     low, high = tl.load(first, mask=inside), tl.load(first + H, mask=inside)
     c, s = tl.load(cos + row * H + at, mask=inside), tl.load(sin + row * H + at, mask=inside)
     tl.store(first, rotated(low, high, c, s, ASM), mask=inside)
-    tl.store(first + H, rotated(high, low, c, -s, ASM), mask=inside)
+    tl.store(first + H, rotated(high, low, c, s * -1.0, ASM), mask=inside)
 
 
 def rotation(x, cos, sin):

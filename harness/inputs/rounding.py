@@ -2,9 +2,9 @@
 
 For two operands: products that tie in the result's format, normal or subnormal; quotients that are exact, or as near
 to a tie as a quotient can be; sums that tie or cancel; products and quotients near both ends of the range. A third
-operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows are also
-shifted by one or two ulps, to the other side of the tie or limit. `sticky_inputs` breaks ties in the last places of wider
-formats.
+operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows
+are also shifted by one or two ulps, to the other side of the tie or limit. `sticky_inputs` breaks ties in the last
+places of wider formats.
 """
 
 from __future__ import annotations

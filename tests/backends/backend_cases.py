@@ -65,7 +65,7 @@ def writes_its_input(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
 def add_in_place(x_ptr, d_ptr, N, FIRST: tl.constexpr, BEYOND: tl.constexpr, TO: tl.constexpr):
     i = tl.program_id(0) * 64 + tl.arange(0, 64)
     m = (i >= FIRST) & (i < N + BEYOND)
-    total = tl.load(x_ptr + i, mask=m) + tl.load(d_ptr + i, mask=i < N)
+    total = tl.load(x_ptr + i, mask=m) + tl.load(d_ptr + i, mask=i < N, other=1)
     tl.store(x_ptr + i, total, mask=m)
     if TO:
         tl.store(d_ptr + i, total, mask=i < N)

@@ -25,6 +25,7 @@ from packed_opinions import finished
 from product_tiles import KINDS, Tiles
 
 from harness.conformance import ledger, otherproducts, productforms, products
+from harness.ptx.targets import Target
 
 TILES = 56 * len(KINDS)
 """Tiles of a form; each has 128 elements."""
@@ -54,7 +55,7 @@ class Product:
         """A target that has the form, and sm_120a where that has it too and computes it in another way."""
         bound = productforms.bounds_of()[self.form]
         first = productforms.target_of(bound)
-        both = first != "sm_120a" and bound.requirement_unmet(products.Target.parse("sm_120a")) is None
+        both = first != "sm_120a" and bound.requirement_unmet(Target.parse("sm_120a")) is None
         return (first, "sm_120a") if both else (first,)
 
     @property
@@ -66,7 +67,7 @@ class Product:
 def product(form: str) -> Product | None:
     """What a form multiplies; None for one that this module does not know."""
     found = _FORM.fullmatch(form)
-    if found is None:
+    if found is None or (found["sparse"] and found["scale"]):  # these have a reference of their own: `dot_sparse`
         return None
     w = found.groupdict()
     blocks = int(w["blocks"] or (2 if w["k"] == "64" else 1)) if w["scale"] else 0

@@ -2,11 +2,11 @@
 
 Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
 read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
-time, which is the number of barriers that the frame has passed. A barrier orders the threads of a block. Nothing orders
-blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this module does
-not model such order. Blocks of one cluster are ordered as `clusters` describes; a write after reads by several of its
-blocks is not checked. Atomics race with stores, not with each other. A load that meets another thread's atomic is not
-reported, because spin loops wait for one so.
+time, which is the number of barriers that the frame has passed. A barrier orders the threads of a block. Nothing
+orders blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because
+this module does not model such order. Blocks of one cluster are ordered as `clusters` describes; a write after reads
+by several of its blocks is not checked. Atomics race with stores, not with each other. A load that meets another
+thread's atomic is not reported, because spin loops wait for one so.
 
 Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
 bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
