@@ -52,7 +52,7 @@ MISTAKES = [
     ('mx_dequantize', 'elements.e4m3', 'triton', 'sm_90a', 'ref', 'right=UE8M0, fmt=BF16)', 'right=UE8M0, fmt=BF16, satfinite=True)'),
     ('rotary_in_place', 'case', 'asm', 'sm_90a', 'asm', 'neg.f32 t, t; ', ''),
     ('rotary_in_place', 'case', 'triton', 'sm_90a', 'asm', 'rotated(high, low, c,', 'rotated(high, tl.load(first, mask=inside), c,'),
-    ('rotary_in_place', 'case', 'triton', 'sm_90a', 'asm', '    tl.store(first + H, rotated(high, low, c, -s, ASM), mask=inside)\n', ''),
+    ('rotary_in_place', 'case', 'triton', 'sm_90a', 'asm', '    tl.store(first + H, rotated(high, low, c, s * -1.0, ASM), mask=inside)\n', ''),
     ('rotary_in_place', 'case', 'asm', 'sm_90a', 'ref', 'turned(b, a, arithmetic.negate(sin))', 'turned(b, a, sin)'),
     ('scale_tiles', 'case', 'reshaping', 'sm_90a', 'asm', '(1, 0, 2)', '(0, 1, 2)'),
     ('scale_tiles', 'case', 'offsets', 'sm_90a', 'ref', 'block_scaling.tiled_scales,', 'lambda s: block_scaling.tiled_scales(s, fill=1),'),
