@@ -97,8 +97,8 @@ KILLED = [
     ("nf4_to_f16[prmt]", "y: q = 0x10 as 0xf"),
 ]
 
-# Survivors that no bounded run is sure to kill, or that are still open. By subject: which mutants, and why. A mutant that changes more than
-# `RARE` of random inputs is excused by none of them.
+# Survivors that no bounded run is sure to kill, or that are still open. By subject: which mutants, and why. A mutant
+# that changes more than `RARE` of random inputs is excused by none of them.
 HASH = "a hash spreads its results evenly: one in 2^k begins with k zeros, and no bits of the operand tell which"
 FUSED = (
     "an open hole: fused and unfused answers are accepted, and of all quick inputs with this result one of them is 0"
