@@ -17,6 +17,7 @@ import numpy as np
 from harness import Case
 from harness.inputs import input_sets
 from harness.inputs.edges import edge_codes
+from harness.inputs.sets import within
 from harness.judging.differences import Difference, classify_differences
 from harness.judging.evaluate import accepted
 from harness.judging.judge import judge
@@ -42,11 +43,16 @@ POOL = 1 << 18
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong answer: from the inputs' codes and the right answer. targets: output codes to search witnesses for."""
+    """A wrong answer: from the inputs' codes and the right answer.
+
+    targets: codes of an output to search witnesses for. output: which one; the first where none is named. witness:
+    codes of the inputs to try.
+    """
 
     name: str
     wrong: Callable[[Answer, Answer], Answer]
     targets: tuple[int, ...] = ()
+    output: str = ""
     witness: tuple[tuple[int, ...], ...] = ()
 
 
@@ -84,6 +90,13 @@ class Subject:
         """The right answer alone."""
         return apply_reference(self.case, self.policy.reference, codes_of(self.case.inputs, rows))
 
+    def inside(self, rows: Rows) -> Rows:
+        """The rows that lie within `where=`: on others a kernel may give anything, and none of them is a witness."""
+        if not len(next(iter(rows.values()))):
+            return rows
+        keep = within(self.case.domain, self.formats, rows)
+        return {n: u[keep] for n, u in rows.items()}
+
     @functools.cached_property
     def quick(self) -> Known:
         """The inputs of quick effort, all sets in one."""
@@ -93,7 +106,7 @@ class Subject:
     @functools.cached_property
     def pool(self) -> Known:
         """Many inputs that no set of the harness was asked for."""
-        return self.known(drawn(self))
+        return self.known(self.inside(drawn(self)))
 
 
 def verdict(subject: Subject, mutant: Mutant) -> str:
@@ -102,9 +115,9 @@ def verdict(subject: Subject, mutant: Mutant) -> str:
         return "killed"
     if tells(subject, mutant, subject.pool):
         return "survives"
-    rows = [searched(subject, target) for target in mutant.targets]
+    rows = [searched(subject, target, mutant.output) for target in mutant.targets]
     rows += [units_of(subject, [np.array([c]) for c in codes]) for codes in mutant.witness]
-    rows = [r for r in rows if len(next(iter(r.values())))]
+    rows = [r for r in map(subject.inside, rows) if len(next(iter(r.values())))]
     return "survives" if any(tells(subject, mutant, subject.known(r)) for r in rows) else "equivalent"
 
 
@@ -167,7 +180,7 @@ def drawn(subject: Subject) -> Rows:
         fmt = formats[0]
         opposite = from_ordinal(fmt, -ordinal(fmt, columns[0]) + near)
         columns[1] = np.where(some & is_finite(fmt, columns[0]), opposite & fmt.code_mask, columns[1])
-    if len(columns) == 3 and formats[0].is_float and formats[0].code_bits <= 32:
+    if len(columns) == 3 and len(set(formats)) == 1 and formats[0].is_float and formats[0].code_bits <= 32:
         fmt = formats[2]
         product = rounded(fmt, "mul", "rn", columns[:2])
         opposite = from_ordinal(fmt, -ordinal(fmt, product) + near)
@@ -179,8 +192,10 @@ def _drawn(fmt: Format, rng: np.random.Generator) -> Codes:
     bits = rng.integers(0, 1 << min(fmt.code_bits, 63), POOL, dtype=np.int64)
     if fmt.code_bits == 64:
         bits |= rng.integers(0, 2, POOL, dtype=np.int64) << 63
-    if not fmt.is_float or fmt.code_bits <= 8:
+    if fmt.code_bits <= 8:
         return bits
+    if not fmt.is_float:
+        return np.where(rng.random(POOL) < 0.4, _few_bits(fmt, rng), bits)
     width = fmt.mantissa_bits + fmt.ignored_bits
     few = (bits >> rng.integers(0, width + 1, POOL)) << rng.integers(0, width + 1, POOL)
     fraction = np.where(rng.random(POOL) < 0.6, few, bits) & ((1 << width) - 1)
@@ -193,12 +208,22 @@ def _drawn(fmt: Format, rng: np.random.Generator) -> Codes:
     return made if fmt.code_bits == 64 else made & fmt.code_mask
 
 
+def _few_bits(fmt: Format, rng: np.random.Generator) -> Codes:
+    """Up to three bits that differ from those of a run of ones or zeros at the upper end."""
+    codes = np.where(rng.random(POOL) < 0.5, 0, -1 << rng.integers(0, fmt.code_bits, POOL))
+    for _ in range(3):
+        codes ^= rng.integers(0, 2, POOL) << rng.integers(0, fmt.code_bits, POOL)
+    codes = np.where(rng.random(POOL) < 0.5, codes, ~codes)
+    return codes if fmt.code_bits == 64 else codes & fmt.code_mask
+
+
 ANCHORS = 256
 
 
-def searched(subject: Subject, target: int) -> Rows:
-    """Inputs whose first output is the target code, by bisection along each input where the answer is monotone."""
-    fmt = format_of(next(iter(subject.case.outputs.values()))).single
+def searched(subject: Subject, target: int, output: str = "") -> Rows:
+    """Inputs that give the target code in an output, by bisection along each input where the answer is monotone."""
+    output = output or next(iter(subject.case.outputs))
+    fmt = format_of(subject.case.outputs[output]).single
     goal = int(ordinal(fmt, target))
     rng = np.random.default_rng(target & 0xFFFFFFFF)
     count = 4 * (ANCHORS if len(subject.formats) > 1 else 1)
@@ -207,13 +232,13 @@ def searched(subject: Subject, target: int) -> Rows:
     found = []
     for name, own in subject.formats.items():
         single = own.single
-        start = {n: u[rng.integers(0, POOL, count)] for n, u in subject.pool.rows.items()}
+        start = {n: u[rng.integers(0, len(u), count)] for n, u in subject.pool.rows.items()}
         low, high = np.zeros(count, np.int64), np.full(count, int(ordinal(single, single.max_finite)))
         for _ in range(single.code_bits):
             middle = low + (high - low) // 2
             column = from_ordinal(single, side * middle) & (single.code_mask if single.code_bits < 64 else -1)
             rows = start | {name: _repeated(own, column)}
-            answer = next(iter(subject.answer(rows).values())).reshape(count, -1)[:, 0]
+            answer = subject.answer(rows)[output].reshape(count, -1)[:, 0]
             hit = np.flatnonzero(answer == target)
             found.append({n: u[hit] for n, u in rows.items()})
             up = (ordinal(fmt, answer) < goal) == rising

@@ -57,9 +57,21 @@ def changed(name: str, mask: Callable[[Answer, Codes], Codes], new: Callable[[Co
     """One output with `new` where the mask of (inputs, output) holds."""
 
     def wrong(codes: Answer, right: Answer) -> Answer:
-        return right | {name: np.where(mask(codes, right[name]), new(right[name]), right[name])}
+        held = per_result(mask(codes, right[name]), right[name])
+        return right | {name: np.where(held, new(right[name]), right[name])}
 
     return wrong
+
+
+def per_result(held: Codes, y: Codes) -> Codes:
+    """What holds for the codes of an input, for the codes of the output that it takes part in.
+
+    A unit of the one may hold several codes of the other: a byte with two nibbles gives two results.
+    """
+    flat = held.reshape(-1)
+    if flat.size > y.size:
+        return flat.reshape(y.size, -1).any(axis=1).reshape(y.shape)
+    return np.repeat(flat, y.size // flat.size).reshape(y.shape) if y.size else flat.reshape(y.shape)
 
 
 def _results(subject: Subject, name: str, fmt: Format, thin: int) -> Iterator[Mutant]:
@@ -95,6 +107,7 @@ def _results(subject: Subject, name: str, fmt: Format, thin: int) -> Iterator[Mu
                     f"{name}: {what}, {'negative' if s else 'positive'}",
                     changed(name, lambda _, y, o=old ^ s: y == o, lambda y, n=new ^ s: np.full_like(y, n)),
                     targets=(old ^ s,),
+                    output=name,
                 )
         yield Mutant(
             f"{name}: subnormal results flushed",
@@ -106,7 +119,7 @@ def _results(subject: Subject, name: str, fmt: Format, thin: int) -> Iterator[Mu
             if new is not None:
                 yield Mutant(f"{name}: NaN as {what}",
                              changed(name, lambda _, y: is_nan(fmt, y), lambda y, n=new: np.full_like(y, n)),
-                             targets=(canonical,))  # fmt: skip
+                             targets=(canonical,), output=name)  # fmt: skip
 
 
 def _integers(name: str, fmt: Format) -> Iterator[Mutant]:
@@ -114,8 +127,8 @@ def _integers(name: str, fmt: Format) -> Iterator[Mutant]:
     ends = {0, 1, top, top - 1, top + 1, fmt.code_mask, fmt.code_mask - 1}
     for end in sorted(ends):
         code = end - (1 << 64) if end >> 63 else end
-        yield Mutant(f"{name}: {end:#x} off by one",
-                     changed(name, lambda _, y, c=code: y == c, lambda y: y ^ 1), targets=(code,))  # fmt: skip
+        wrong = changed(name, lambda _, y, c=code: y == c, lambda y: y ^ 1)
+        yield Mutant(f"{name}: {end:#x} off by one", wrong, targets=(code,), output=name)
     for bits in range(fmt.code_bits):
         yield Mutant(f"{name}: results of {bits + 1} bits off by one",
                      changed(name, lambda _, y, b=bits: (y >> b) == 1, lambda y: y ^ 1))  # fmt: skip
@@ -124,7 +137,6 @@ def _integers(name: str, fmt: Format) -> Iterator[Mutant]:
 def _operands(subject: Subject, name: str, out: Format, thin: int) -> Iterator[Mutant]:
     """By what an operand is: each binade, and each class, with the result wrong there."""
     steps = wrong_by(subject, name) if out.is_float else 1
-    per = out_codes(subject, name)
 
     def broken(y: Codes) -> Codes:
         if not out.is_float:
@@ -136,11 +148,7 @@ def _operands(subject: Subject, name: str, out: Format, thin: int) -> Iterator[M
         fmt = packed.single
 
         def on(test: Callable[[Codes], Codes], n: str = operand) -> Callable:
-            def mask(codes: Answer, y: Codes) -> Codes:
-                found = test(codes[n])
-                return np.repeat(found, y.size // found.size).reshape(y.shape) if per > 1 else found
-
-            return mask
+            return lambda codes, _: test(codes[n])
 
         if fmt.is_float:
             for binade in range(0, 1 << fmt.exponent_bits, thin):
@@ -156,23 +164,25 @@ def _operands(subject: Subject, name: str, out: Format, thin: int) -> Iterator[M
             for code in singles:
                 c = code - (1 << 64) if code >> 63 else code
                 yield Mutant(f"{name}: {operand} = {code:#x}", changed(name, on(lambda x, c=c: x == c), broken))
-            quiet = 1 << (fmt.mantissa_bits + fmt.ignored_bits - 1)
-            for what, bit in (("quiet", quiet), ("signalling", 0)) if fmt.nan == "ieee" else ():
-                yield Mutant(f"{name}: {operand} a {what} NaN",
-                             changed(name, on(lambda x, f=fmt, b=bit, q=quiet: is_nan(f, x) & ((x & q) == b)),
-                                     broken))  # fmt: skip
+            for what, test in nans(fmt):
+                yield Mutant(f"{name}: {operand} a {what}", changed(name, on(test), broken))
 
 
-def out_codes(subject: Subject, name: str) -> int:
-    """Codes of an output for each code of the inputs."""
-    return format_of(subject.case.outputs[name]).codes_per_unit
+def nans(fmt: Format) -> Iterator[tuple[str, Callable[[Codes], Codes]]]:
+    """The kinds of NaN that a format tells apart: a format without a fraction has one."""
+    if fmt.nan == "ieee" and fmt.mantissa_bits:
+        quiet = 1 << (fmt.mantissa_bits + fmt.ignored_bits - 1)
+        yield "quiet NaN", lambda x: is_nan(fmt, x) & ((x & quiet) != 0)
+        yield "signalling NaN", lambda x: is_nan(fmt, x) & ((x & quiet) == 0)
+    elif fmt.nan != "none":
+        yield "NaN", lambda x: is_nan(fmt, x)
 
 
 def _intervals(subject: Subject, thin: int) -> Iterator[Mutant]:
     """Wrong between two neighbouring integers, as a table-driven range reduction can be."""
     (operand, fmt), (name, argument) = *subject.formats.items(), next(iter(subject.case.outputs.items()))
     out = format_of(argument).single
-    if not (fmt.is_float and out.is_float) or fmt.exponent_bits < 8 or fmt.codes_per_unit > 1:
+    if not (fmt.is_float and out.is_float) or fmt.code_bits <= 8 or fmt.exponent_bits < 8 or fmt.codes_per_unit > 1:
         return
     steps = wrong_by(subject, name)
     for k in range(-152, 130, max(1, thin // 2)):
@@ -194,24 +204,27 @@ def _thresholds(subject: Subject, thin: int) -> Iterator[Mutant]:
     if not swaps:
         return
     others = units_of(subject, [np.array([new for _, new in swaps])])
-    values = subject.answer(others)[name].reshape(len(swaps), -1)[:, 0]
-    for (old, new), value in zip(swaps, values.tolist(), strict=True):
+    values = subject.answer(others)[name].reshape(len(swaps), -1)
+    each = values.shape[1] // packed.codes_per_unit  # results of one code: several, where it holds fields
+    for (old, new), value in zip(swaps, values[:, : max(1, each)], strict=True):
         yield Mutant(
             f"{name}: {operand} = {old:#x} as {new:#x}",
-            changed(name, lambda c, y, o=old: c[operand].reshape(-1) == o, lambda y, v=value: np.full_like(y, v)),
+            changed(name, lambda c, y, o=old: c[operand] == o, lambda y, v=value: np.resize(v, y.shape)),
             witness=((old,),),
         )
 
 
 def thresholds(subject: Subject, fmt: Format, out: Format) -> list[tuple[int, int]]:
     """Neighbouring inputs with results of another class, binade or sign (code, if narrow), on a monotone answer."""
+    if fmt.code_bits == 64:  # its places are beyond what the grid, made in float64, can tell apart
+        return []
     top = int(ordinal(fmt, fmt.max_finite)) + (fmt.infinity_code is not None)
     grid = np.unique(np.round(np.linspace(0, top, 3001)).astype(np.int64))
     grid = np.concatenate([-grid[:0:-1], grid]) if fmt.has_sign else grid
     name = next(iter(subject.case.outputs))
 
     def label(places: Codes) -> Codes:
-        codes = from_ordinal(fmt, places) & (fmt.code_mask if fmt.code_bits < 64 else -1)
+        codes = from_ordinal(fmt, places) & fmt.code_mask
         y = subject.answer(units_of(subject, [codes]))[name].reshape(len(places), -1)[:, 0]
         if out.code_bits <= 8:
             return y
@@ -234,7 +247,7 @@ def thresholds(subject: Subject, fmt: Format, out: Format) -> list[tuple[int, in
     order = np.argsort(low[a != b])
     pairs = np.stack([low[a != b], high[a != b]], axis=1)[order]
     codes = np.stack([from_ordinal(fmt, p) for p in pairs.T], axis=1)
-    return [(int(x) & fmt.code_mask, int(y) & fmt.code_mask) for x, y in codes] if fmt.code_bits < 64 else []
+    return [(int(x) & fmt.code_mask, int(y) & fmt.code_mask) for x, y in codes]
 
 
 def _roundings(subject: Subject) -> Iterator[Mutant]:

@@ -302,9 +302,10 @@ def label(fmt: Format, codes: Codes) -> Codes:
 
 
 def _length(values: Codes) -> Codes:
-    """The bit length of 64-bit patterns: exact up to 2^53, above with an error of at most one."""
-    unsigned = values.view(np.uint64) if values.flags.c_contiguous else np.ascontiguousarray(values).view(np.uint64)
-    return np.frexp(unsigned.astype(np.float64))[1].astype(np.int64)
+    """The bit length of 64-bit patterns. float64 holds either half, and would round the whole up to another length."""
+    upper, lower = values >> 32 & 0xFFFFFFFF, values & 0xFFFFFFFF
+    length: Codes = np.where(upper > 0, 32 + np.frexp(upper)[1], np.frexp(lower)[1]).astype(np.int64)
+    return length
 
 
 def _rank(keys: Codes) -> Codes:

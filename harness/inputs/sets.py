@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.outputs import output_inputs
+from harness.inputs.patterns import pattern_inputs
 from harness.inputs.rounding import rounding_inputs, sticky_inputs
 from harness.inputs.specials import combinations, special_units
 from harness.inputs.ties import tie_codes
@@ -134,6 +135,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"sticky{size}/1", lambda rng: sticky_inputs(formats, results, effort, rng)),
+            ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
     for name, build in builders:

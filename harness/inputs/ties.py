@@ -50,7 +50,7 @@ def _midpoints(result: Format, most: int) -> list[Fraction]:
     else:
         middles = [v + _gap_above(result, v) / 2 for v in values]
     top = fraction(result, result.max_finite)
-    middles += [top + _gap_below(result, top) / 2, *values[1:]]
+    middles += [top + _gap_below(result, top) / 2, *(v for v in values if v)]
     return middles
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pytest
 
 from references.formats import F32, Class, classify, to_float64
-from tests.reference_mutants import Mutant, Subject, judged, tells, verdict
+from tests.reference_mutants import Mutant, Subject, changed_answer, judged, tells, verdict
 from tests.reference_mutations import mutants
 from tests.reference_subjects import subjects
 
@@ -83,7 +84,42 @@ KILLED = [
     ("f32 to e2m1", "y: a a signalling NaN"),
     ("f32 to i32", "y: 0x80000000 off by one"),
     ("u8_to_i32_max[documented]", "d: b = 0x80000000"),
+    # Bits that move: results of one length, or of few bits, come from operands of few bits.
+    ("bit_reverse[brev]", "y: results of 15 bits off by one"),
+    ("byte_permute[prmt]", "y: 0x7fffffff off by one"),
+    ("morton_apart[masks]", "y: 0x8001 off by one"),
+    ("multiply_high.u64[mul.hi]", "y: 0x8000000000000001 off by one"),
+    # Three operands in one binade, both sides of zero, and several results of one operand.
+    ("max_of_three[three]", "most: -results of exponent field 208 wrong by 1"),
+    ("max_of_three.nan[three]", "least: results of exponent field 212 wrong by 1"),
+    ("cvt_ue8m0.f32[cvt.rp]", "s: x = 0x80400001 as 0x80400000"),
+    ("cvt_ue8m0.back[cvt]", "y: s a NaN"),
+    ("nf4_to_f16[prmt]", "y: q = 0x10 as 0xf"),
 ]
+
+# Survivors that no bounded run is sure to kill, or that are still open. By subject: which mutants, and why. A mutant
+# that changes more than `RARE` of random inputs is excused by none of them.
+HASH = "a hash spreads its results evenly: one in 2^k begins with k zeros, and no bits of the operand tell which"
+FUSED = (
+    "an open hole: fused and unfused answers are accepted, and of all quick inputs with this result one of them is 0"
+)
+INHERENT = {
+    "f16x2_fma_clamp[triton-fusion-on]": (r"d: the smallest subnormal flushed, positive", FUSED),
+    "hash_rounds.murmur[asm]": (r"y: results of ([1-9]|1[0-8]) bits off by one", HASH),
+    "hash_rounds.splitmix[asm]": (r"y: results of ([1-9]|[1-4]\d|50) bits off by one", HASH),
+    "philox[mul.hi]": (r"r[0-3]: results of ([1-9]|1[0-8]) bits off by one", HASH),
+}
+RARE = 2.0**-14
+
+
+def excused(subject: Subject, mutant: Mutant) -> bool:
+    """Whether `INHERENT` names the mutant, and it is as rare as it has to be."""
+    pattern, _ = INHERENT.get(subject.name, (r"(?!)", ""))
+    if not re.fullmatch(pattern, mutant.name):
+        return False
+    known = subject.pool
+    wrong = changed_answer(mutant, known)
+    return all(np.mean(wrong[n] != known.right[n]) <= RARE for n in known.right)
 
 
 @pytest.mark.parametrize(("subject", "mutant"), KILLED, ids=lambda text: text)
@@ -141,9 +177,38 @@ def test_the_judge_says_the_same(name):
     assert found == {True, False}
 
 
+@pytest.mark.parametrize("name", INHERENT)
+def test_what_is_excused_is_rare(name):
+    """The name alone excuses nothing: the same mutant, wrong on all that it can be, is a survivor."""
+    subject = subject_of(name)
+    named = [m for m in mutants_of(name).values() if re.fullmatch(INHERENT[name][0], m.name)]
+    assert named
+    assert all(excused(subject, m) for m in named)
+    common = Mutant(named[0].name, lambda codes, right: {n: y ^ 1 for n, y in right.items()})
+    assert not excused(subject, common)
+    assert not excused(subject_of("byte_permute[prmt]"), named[0])
+
+
+def test_what_lies_outside_where_is_no_witness():
+    """clamp_f32 takes no bound that is NaN: a kernel may do there as it likes."""
+    subject = subject_of("clamp_f32[setp-selp]")
+    assert verdict(subject, mutants_of(subject.name)["y: lo a quiet NaN"]) == "equivalent"
+    assert verdict(subject, mutants_of(subject.name)["y: x a quiet NaN"]) == "killed"
+
+
+def test_a_mutant_of_a_byte_with_two_numbers_changes_both():
+    """One mask of 256 operands, for 512 results: as many as the byte has, and no others."""
+    subject = subject_of("nf4_to_f16[prmt]")
+    wrong = changed_answer(mutants_of(subject.name)["y: q = 0x10 as 0xf"], subject.quick)["y"].reshape(-1, 2)
+    right = subject.quick.right["y"].reshape(-1, 2)
+    assert np.flatnonzero((wrong != right).any(axis=1)).tolist() == [0x10]
+    assert wrong[0x10].tolist() == right[0x0F].tolist()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [s.name for s in subjects()])
 def test_no_mutant_survives_that_has_a_witness(name):
     """Slow: thousands of mutants, each with a search for inputs on which it differs."""
     subject = subject_of(name)
-    assert not [m.name for m in mutants(subject, thin=4) if verdict(subject, m) == "survives"]
+    found = [m for m in mutants(subject, thin=4) if verdict(subject, m) == "survives"]
+    assert not [m.name for m in found if not excused(subject, m)]
