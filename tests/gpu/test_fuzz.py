@@ -55,11 +55,9 @@ def test_an_assembler_that_flips_an_instruction_is_found_and_its_programs_cut_do
     )
     state = FuzzCampaign(plan, runner, tmp_path / "journal.jsonl", jobs=2).run(120, 16)
     wrong = [f for f in state.findings.values() if f.kind == "wrong"]
-    # The assembler beneath the wrapper may have faults of its own at -O1; they hold no xor.b32.
-    planted = [f for f in wrong if "xor.b32" in f.skeleton.split()]
-    assert min((f.size for f in planted), default=0) in range(1, 4)
-    assert [f.skeleton for f in planted if f.size > 5] == []
-    assert [f.skeleton for f in wrong if not all(label.endswith("-O1") for label in f.assemblers)] == []
+    assert wrong
+    assert [f.skeleton for f in wrong if "xor.b32" not in f.skeleton.split() or f.size > 3] == []
+    assert [f.assemblers for f in wrong if not all("-O1" in label.split() for label in f.assemblers)] == []
 
 
 def test_the_case_of_a_finding_is_green_with_the_assembler_at_fault_and_red_with_a_repaired_one(tmp_path, target):
