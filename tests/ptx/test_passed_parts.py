@@ -76,3 +76,11 @@ def test_two_widths_of_stores_are_refused() -> None:
     """Which of the two is the newer is not followed."""
     with pytest.raises(NotElementwise, match="in two widths"):
         run(last=f"{LAST} st.param.b16 [result+2], %h2;")
+
+
+def test_the_address_of_a_function_is_refused_in_words() -> None:
+    """nvcc writes it for calls through a pointer."""
+    with pytest.raises(
+        NotElementwise, match=r"the address of the function bytes: calls through a register are not run"
+    ):
+        run(taken="mov.b64 %d2, bytes; ld.param.b32 %r5, [back+0];")

@@ -124,6 +124,11 @@ class KernelBuilder(Builder):
     def address_of(self, node: Name) -> ReadSlot | None:
         """The address of a shared or local variable, or of a parameter of the kernel."""
         variable = self.scope.variable(node.text)
+        if variable is None and node.text in self.functions:
+            message = (
+                f"the address of the function {node.text}: calls through a register are not run, calls by name are"
+            )
+            raise self.error(NotElementwise, message, node.offset)
         if variable is None:
             at = self.parameter_places.get(node.text)
             return None if at is None else ReadSlot(-1, 64, at)
