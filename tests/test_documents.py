@@ -47,6 +47,13 @@ def _is_object(name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_blocks_of_code_begin_and_end_on_lines_of_their_own(document):
+    fences = [line for line in (ROOT / document).read_text().splitlines() if "```" in line]
+    assert [line for line in fences if not line.startswith("```")] == []
+    assert len(fences) % 2 == 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_what_the_documents_name_exists(document):
     assert wrong_names((ROOT / document).read_text()) == []
 
