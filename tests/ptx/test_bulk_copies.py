@@ -66,7 +66,7 @@ def test_a_copy_goes_to_another_blocks_shared_memory(op: str) -> None:
 def test_its_source_is_kept_until_it_has_landed() -> None:
     move = MOVE.format(reduce="", op="")
     body = f"{FENCED} {EXPECT.format(BYTES)} {FROM} {move} @%p1 st.shared.b32 [%r5], 1; {WAIT} {SYNC}"
-    refused(MemoryFault, "the bulk copy in line .* still reads: a wait for the mbarrier", body)
+    refused(MemoryFault, "the bulk copy in line .* still reads: a wait for its mbarrier", body)
     body = body.replace("@%p1 st.shared.b32 [%r5], 1;", "").replace("fence.proxy.async;", "")
     refused(MemoryFault, "no fence.proxy.async lies between", body)
     other = f"{FENCED} {EXPECT.format(BYTES)} {FROM} {move.replace('bar, %r3', 'bar, %r2')} {WAIT} {SYNC}"

@@ -333,7 +333,7 @@ def test_an_output_written_before_an_input_is_read() -> None:
     a, b = np.array([1], U32), np.array([10], U32)
     assert emulate(asm, "=r,r,r", [a, b], "uint32").tolist() == [12]
     assert emulate(asm, "=r,r,r", [a, b], "uint32", share={0: 2}).tolist() == [4]
-    with pytest.raises(PtxError, match="written early"):
+    with pytest.raises(PtxError, match="is an early clobber"):
         emulate(asm, "=&r,r,r", [a, b], "uint32", share={0: 2})
 
 
