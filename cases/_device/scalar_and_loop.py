@@ -21,5 +21,5 @@ def horner(x, c, y, N, STEPS: tl.constexpr, BLOCK: tl.constexpr, HOW: tl.constex
                 "=&f,=&f,f,f,f,f,f,f", [total, value, c], dtype=tl.float32, is_pure=True, pack=2,
             )  # fmt: skip
         else:
-            total = tl.fma(total, value, tl.full((BLOCK,), 0.0, tl.float32) + c)
+            total = tl.fma(total, value, tl.full((BLOCK,), c, tl.float32))
     tl.store(y + i, total, mask=i < N)

@@ -291,7 +291,7 @@ def test_a_commit_to_global_memory_is_named() -> None:
         ("matmul", replaced(r"tcgen05\.wait::st\S+;", ""), MemoryFault, ": tcgen05.wait::st must come first"),
         ("matmul", without_barriers, MemoryFault, "race: "),
         ("matmul", replaced(r"@%p\d+ tcgen05\.dealloc[^;]*;", ""), ExecutionError, "no tcgen05.dealloc has freed"),
-        ("scaled", replaced(r"@%p\d+ tcgen05\.st\S+b\.x4[^;]*;", ""), MemoryFault, "takes the scale of a .* never written"),
+        ("scaled", replaced(r"@%p\d+ tcgen05\.st\S+b\.x4[^;]*;", ""), MemoryFault, "scale of a .* never written"),
     ],
     ids=["commit", "wait", "wait of scales", "phase", "wait ld", "wait st", "barrier", "dealloc", "scales"],
 )  # fmt: skip

@@ -50,11 +50,12 @@ SHARED_BUDGET = 4 << 20
 
 @dataclass(frozen=True)
 class Executed:
-    """The counts of a run: instructions executed, once for each thread."""
+    """The counts of a run: instructions executed, once for each thread. variables: the module's, after it, as bytes."""
 
     thread_instructions: int
     blocks: int
     threads: int
+    variables: bytes = b""
 
 
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
@@ -167,7 +168,7 @@ def run_kernel(
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
     clusters = _cluster(kernel, cluster, (x, y, z))
     launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed)
-    return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
+    return _run_grid(launched) if x * y * z else Executed(0, 0, threads, kernel.variables)
 
 
 def _run_grid(grid: KernelGrid) -> Executed:
@@ -192,7 +193,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), range(0, total, together), workers)
     for buffer in grid.memory.buffers:
         buffer.save()
-    return Executed(grid.instructions, total, grid.threads)
+    return Executed(grid.instructions, total, grid.threads, grid.memory.buffers[0].array.tobytes())
 
 
 def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:

@@ -1,0 +1,57 @@
+"""A module's variables keep their values from one launch to the next: kernels that depend on them are found."""
+
+import pytest
+
+from harness.backends import create
+from harness.model.load import load
+from harness.running.item import Item
+from harness.running.run import run_item
+
+pytest.importorskip("torch")
+
+CASE = """
+from harness import Case, ptx
+from references import bits
+from references.formats import U32
+
+TEXT = '''.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 seen;
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
+{{
+  .reg .pred p, q; .reg .b32 %r<9>; .reg .b64 %d<9>;
+  mov.u32 %r0, %tid.x;
+  ld.param.u32 %r3, [n]; ld.param.u64 %d0, [x]; ld.param.u64 %d1, [y];
+  mul.wide.u32 %d2, %r0, 4; add.s64 %d0, %d0, %d2; add.s64 %d1, %d1, %d2;
+  mov.u32 %r6, 0; setp.eq.u32 p, %r0, 0; setp.ge.u32 q, %r0, %r3;
+  {body}
+  @q bra E;
+  ld.global.u32 %r4, [%d0]; popc.b32 %r5, %r4; add.u32 %r5, %r5, %r6; st.global.u32 [%d1], %r5;
+E: ret;
+}}'''
+case = Case(
+    inputs={{"x": U32["N"]}}, outputs={{"y": U32["N"]}}, reference=bits.popc, sizes=[{{"N": 33}}],
+    variants={{"static": ptx(TEXT, grid="1", block=64, parameters=["x", "y", "N"])}},
+)
+"""
+BODIES = {
+    "read and changed": ("@p ld.global.u32 %r6, [seen]; @p st.global.u32 [seen], 1;", False),
+    "changed alone": ("@p st.global.u32 [seen], 1;", True),
+    "changed and restored": (
+        "@p ld.global.u32 %r6, [seen]; @p st.global.u32 [seen], 1; @p st.global.u32 [seen], 0;",
+        True,
+    ),
+    "read alone": ("ld.global.u32 %r6, [seen];", True),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_second_launch_has_to_give_the_same_bits(name, tmp_path):
+    body, right = BODIES[name]
+    path = tmp_path / "static.py"
+    path.write_text(CASE.format(body=body))
+    (loaded,) = load(path)
+    found = run_item(Item(loaded, "static", "sm_80", "emulator"), create("emulator"), "quick").results
+    assert {r.verdict for r in found} == {"pass" if right else "fail"}
+    assert all(("second launch" in r.message) is not right for r in found)
