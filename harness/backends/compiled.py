@@ -269,18 +269,21 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
     )
 
 
-SECOND_LAUNCH = "a second launch finds what the first left in the module's variables, and gives other bits"
+LATER_LAUNCH = "a later launch finds what an earlier one left in the module's variables, and gives other bits"
+LAUNCHES = 4
+"""How often a kernel is launched at most that changes its module's variables each time."""
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    """Run a kernel; twice if it changes its module's variables, which the next launch on a device would find so."""
+    """Run a kernel; again while it changes its module's variables, which the next launch on a device would find so."""
     first, variables = _launched(job, kernel, fuse, limit, None)
-    if variables is None:
-        return first
-    second, _ = _launched(job, kernel, fuse, limit, variables)
-    if all(np.array_equal(first.outputs[n], second.outputs[n]) for n in first.outputs):
-        return first
-    return _Bits(first.outputs, (*first.findings, SECOND_LAUNCH))
+    for _ in range(LAUNCHES - 1):
+        if variables is None:
+            break
+        later, variables = _launched(job, kernel, fuse, limit, variables)
+        if not all(np.array_equal(first.outputs[n], later.outputs[n]) for n in first.outputs):
+            return _Bits(first.outputs, (*first.findings, LATER_LAUNCH))
+    return first
 
 
 def _launched(
