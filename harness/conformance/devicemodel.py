@@ -254,27 +254,18 @@ def on_host() -> Any:
         return numba.cfunc(signature, nopython=True, error_model="numpy")(agreed)
 
 
-_KERNEL = """\
-declare i64 @agreed(i64, {pointers}, {numbers})
-define ptx_kernel void @check(i64 %flags, i64 %each, {given}, i64 %n, i64 %count) {{
+_KERNEL = f"""\
+declare i64 @agreed(i64, {{pointers}}, {{numbers}})
+define ptx_kernel void @check(i64 %flags, i64 %each, {{given}}, i64 %n, i64 %count) {{{{
 entry:
-  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-  %ntid = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
-  %ctaid = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
-  %nctaid = call i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
-  %base = mul i32 %ctaid, %ntid
-  %first32 = add i32 %base, %tid
-  %first = zext i32 %first32 to i64
-  %stride32 = mul i32 %nctaid, %ntid
-  %stride = zext i32 %stride32 to i64
-{casts}
+{kernels.FIRST_AND_STRIDE}{{casts}}
   br label %loop
 loop:
   %i = phi i64 [ %first, %entry ], [ %next, %body ]
   %more = icmp ult i64 %i, %count
   br i1 %more, label %body, label %done
 body:
-  %good = call i64 @agreed(i64 %i, {passed})
+  %good = call i64 @agreed(i64 %i, {{passed}})
   %good32 = trunc i64 %good to i32
   %tile = udiv i64 %i, %each
   %distance = shl i64 %tile, 2
@@ -285,7 +276,7 @@ body:
   br label %loop
 done:
   ret void
-}}
+}}}}
 """
 
 

@@ -82,9 +82,7 @@ declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
 """
 
-_LOOP = """\
-define ptx_kernel void @{name}({parameters}) {{
-entry:
+FIRST_AND_STRIDE = """\
   %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %ntid = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
   %ctaid = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
@@ -94,20 +92,26 @@ entry:
   %first = zext i32 %first32 to i64
   %stride32 = mul i32 %nctaid, %ntid
   %stride = zext i32 %stride32 to i64
-  br label %loop
+"""
+"""LLVM IR: where a thread of a grid begins, and how far its next element is."""
+
+_LOOP = f"""\
+define ptx_kernel void @{{name}}({{parameters}}) {{{{
+entry:
+{FIRST_AND_STRIDE}  br label %loop
 loop:
   %i = phi i64 [ %first, %entry ], [ %next, %latch ]
   %more = icmp ult i64 %i, %count
   br i1 %more, label %body, label %done
 body:
-{body}
+{{body}}
   br label %latch
 latch:
   %next = add i64 %i, %stride
   br label %loop
 done:
   ret void
-}}
+}}}}
 """
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -138,17 +138,29 @@ def _of_kernels(
     except PtxError as e:
         return tally.done(" ".join(str(e).split()), started)
     subject = subject.limited(min(budget.limit, kernels.seconds_of(subject, name)))
+    _placed(subject, name, every, budget, tally, kernels.try_kernel, kernels.settle_kernels)
+    return tally.done("", started)
+
+
+def _placed(
+    subject: Subject,
+    name: str,
+    every: Sequence[Any],
+    budget: Budget,
+    tally: _Tally,
+    tried: Callable[..., Trial],
+    settled: Callable[..., Iterable[Settlement]],
+) -> None:
+    """Try mutants that have a place in a kernel, and settle those that survive."""
     survivors = []
     for one in tally.some(every, budget):
-        trial = kernels.try_kernel(subject, name, one)
+        trial = tried(subject, name, one)
         if trial.fate == "survived":
             survivors.append(one)
         else:
             tally.add(one.mutant.operator, one.mutant.change, trial)
-    settled = kernels.settle_kernels(subject, name, survivors, budget.search)
-    for one, settlement in zip(survivors, settled, strict=True):
+    for one, settlement in zip(survivors, settled(subject, name, survivors, budget.search), strict=True):
         tally.settle(one.mutant.operator, one.mutant.change, settlement)
-    return tally.done("", started)
 
 
 def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:
@@ -194,16 +206,7 @@ def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budge
         every = inline.inline_mutants(blocks)
     except PtxError as e:
         return tally.done(" ".join(str(e).split()), started)
-    survivors = []
-    for one in tally.some(every, budget):
-        trial = inline.try_inline(subject, name, one)
-        if trial.fate == "survived":
-            survivors.append(one)
-        else:
-            tally.add(one.mutant.operator, one.mutant.change, trial)
-    settled = inline.settle_inline(subject, name, survivors, budget.search)
-    for one, settlement in zip(survivors, settled, strict=True):
-        tally.settle(one.mutant.operator, one.mutant.change, settlement)
+    _placed(subject, name, every, budget, tally, inline.try_inline, inline.settle_inline)
     return tally.done("", started)
 
 
