@@ -118,8 +118,8 @@ def _scratch(metadata: Mapping[str, Any]) -> int:
 
 
 def _descriptor(found: Mapping[str, Any]) -> DescriptorLayout:
-    if found.get("is_im2col") or found.get("fp4_padded"):
-        raise CompileFailure("a tensor descriptor of im2col, or of padded 4-bit elements: the emulator runs neither")
+    if found.get("is_im2col"):
+        raise CompileFailure("a tensor descriptor of im2col, which the emulator does not run")
     return DescriptorLayout(found["swizzle"], found["elem_type"], tuple(found["block_size"]))
 
 
