@@ -86,6 +86,8 @@ class ArrayFunction:
         self.sources = sources
         self.width = width
         self.dtype = UNSIGNED[width]
+        self._kinds = tuple(np.dtype(UNSIGNED[w]) for w, _ in sources)
+        self._words = np.array([_wrapped(c) for c in constants], np.int64)
         self._lanes = 0
         self._compiled: Any = None
 
@@ -105,16 +107,16 @@ class ArrayFunction:
         loop = _shared_loop(self.function, len(self.sources), len(self.constants))
         if loop is None:
             return self._interpret(lanes, arguments)
-        constants = np.array([_wrapped(c) for c in self.constants], np.int64)
         out = np.empty(lanes, self.dtype)
         for start in range(0, lanes, _BLOCK):
             end = min(start + _BLOCK, lanes)
-            values = np.empty((1 + len(arguments), end - start), np.int64)
-            for row, argument, (width, signed) in zip(values[1:], arguments, self.sources, strict=True):
+            found = np.empty(end - start, np.int64)
+            values = np.empty((len(arguments), end - start), np.int64)
+            for row, argument, (width, signed) in zip(values, arguments, self.sources, strict=True):
                 part = argument[start:end]
                 row[:] = part.view(SIGNED[width]) if signed or width == 64 else part
-            loop(*(row.ctypes.data for row in values), constants.ctypes.data, end - start)
-            out[start:end] = values[0] & 1 if self.width == 1 else values[0]
+            loop(id(found), id(values), id(self._words), end - start)
+            out[start:end] = found & 1 if self.width == 1 else found
         return out
 
     def compiled(self, lanes: int, *arguments: Array) -> Array:
@@ -127,17 +129,24 @@ class ArrayFunction:
                     )
         if self._compiled is _UNKNOWN:
             return self._interpret(lanes, arguments)
-        # Machine code trusts its pointers.
-        given = [np.ascontiguousarray(a) for a in arguments]
-        for argument, (width, _) in zip(given, self.sources, strict=True):
-            if argument.dtype != UNSIGNED[width] or argument.ndim != 1 or len(argument) < lanes:
+        for a, kind in zip(arguments, self._kinds, strict=True):
+            plain = type(a) is np.ndarray and a.dtype == kind and a.ndim == 1
+            if not plain or len(a) < lanes or not a.flags.c_contiguous:
+                arguments = self._readable(lanes, arguments)
+                break
+        out = np.empty(lanes, self.dtype)
+        self._compiled(id(out), *map(id, arguments), lanes)
+        return out
+
+    def _readable(self, lanes: int, arguments: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Operands as machine code reads them, which checks nothing: contiguous. Raises TypeError for others."""
+        for argument, kind in zip(arguments, self._kinds, strict=True):
+            if argument.dtype != kind or argument.ndim != 1 or len(argument) < lanes:
                 raise TypeError(
                     f"{self.function.__qualname__}: an operand of {argument.dtype} and shape {argument.shape}, "
-                    f"where {lanes} lanes of {np.dtype(UNSIGNED[width])} are needed"
+                    f"where {lanes} lanes of {kind} are needed"
                 )
-        out = np.empty(lanes, self.dtype)
-        self._compiled(out.ctypes.data, *(a.ctypes.data for a in given), lanes)
-        return out
+        return tuple(np.asarray(a, order="C") for a in arguments)
 
     def one(self, *patterns: int) -> int:
         """The result for one lane, in Python: bit patterns in (non-negative), bit pattern out."""
