@@ -256,7 +256,10 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
 
     if launch.made is None or not _is_of(launch, job.target, launch.made):
         return by_triton
-    ready = machine_code(job, launch, pointers)
+    try:
+        ready = machine_code(job, launch, pointers)
+    except driver.DriverError:
+        return by_triton  # which has better words for what does not fit on the device
     return launcher(function, by_triton, ready, launch.made.compilation.spec)
 
 
