@@ -254,7 +254,7 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     def by_triton() -> Any:
         return function[launch.grid](**arguments, **options)
 
-    if launch.made is None or not _is_of(launch, job.target, launch.made):
+    if launch.made is None or not is_of(launch, job.target, launch.made):
         return by_triton
     try:
         ready = machine_code(job, launch, pointers)
@@ -263,7 +263,7 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     return launcher(function, by_triton, ready, launch.made.compilation.spec)
 
 
-def _is_of(launch: Launch, target: str, built: Built) -> bool:
+def is_of(launch: Launch, target: str, built: Built) -> bool:
     """Whether something was built of a launch as it is here, and the driver API can launch it."""
     same = digest_with_code(launch.spec(target), exact=True) == digest_with_code(built.compilation.spec, exact=True)
     return same and launches_ready(launch, built)

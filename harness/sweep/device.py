@@ -24,8 +24,9 @@ from harness.judging.judge import Judgement, add_counts
 from harness.model.policies import Policies
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.distances import PLACES, by_bin
-from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, shares_of_sample
+from harness.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample
 from harness.sweep.fused.tools import plain_tools, tools_of
+from harness.sweep.kernels import PIECE
 from harness.sweep.near import Near
 from harness.sweep.oracle import Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
@@ -33,8 +34,6 @@ from harness.sweep.sample import Sampler
 from harness.sweep.windows import Windows
 from harness.triton.guarded import PATTERNS, Layout
 from harness.triton.launch import TensorLayout as Argument
-
-CHUNK_BYTES = 1 << 30
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 
@@ -65,14 +64,6 @@ class ChunkTensor:
     def guards_hold(self) -> bool:
         """Whether the guard zones are unchanged."""
         return all(bool((zone == PATTERNS[0]).all()) for zone in self._outside)
-
-
-def chunk_size(count: int, unit_bytes: int, *, compiled: bool) -> int:
-    """Inputs of a chunk: a power of two, at least one row; fewer if eager operations do all the work."""
-    size = ROW
-    while size * 2 <= count and size * 2 * unit_bytes <= CHUNK_BYTES and (compiled or size * 2 <= PIECE):
-        size *= 2
-    return size
 
 
 class DeviceSweep:

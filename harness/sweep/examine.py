@@ -1,6 +1,6 @@
 """Examine single inputs of a sweep: classify flagged results, and judge some of them with the plain judge.
 
-It runs eagerly, on the device that holds the outputs, on at most `PIECE` inputs at a time.
+It runs eagerly, on the device that holds the outputs, on at most `harness.sweep.kernels.PIECE` inputs at a time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ from harness.sweep.onarrays import float_values, holds_on_tensors
 from harness.sweep.oracle import Oracle, ReferenceCheck
 from harness.sweep.result import ROW
 from references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
-
-PIECE = 1 << 22
-"""Inputs examined at a time: int64 temporaries of 32 MiB each."""
 
 _UNCHECKED = int(Difference.UNCHECKED)
 
