@@ -171,7 +171,7 @@ def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
     monkeypatch.setattr(gpu, "_synchronize", lost)
     backend = GpuBackend()
     words = backend._device_fault(RuntimeError("CUDA error: an illegal memory access was encountered\nmore"))
-    assert words.startswith("RuntimeError: CUDA error: an illegal memory access was encountered (the kernel read")
+    assert words.startswith("RuntimeError: CUDA error: an illegal memory access was encountered (the kernel accessed")
     assert "context was lost: CUDA error" in backend.unavailable("sm_90a")
 
 

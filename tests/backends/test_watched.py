@@ -171,7 +171,7 @@ def test_a_file_that_was_changed_meanwhile_is_noticed(backend, tmp_path):
     path = tmp_path / "other.py"
     path.write_text(Path(backend_cases.__file__).read_text().replace("add.rn.f32", "sub.rn.f32"))
     outcome = backend.run(job(path=path))
-    assert outcome.words == f"{path} is not as it was when the run began: of asm, asm changed"
+    assert outcome.words == f"{path} has changed since the run began: of asm, asm changed"
 
 
 def test_another_target_than_the_device_s_is_not_run(backend):
