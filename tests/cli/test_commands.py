@@ -74,19 +74,25 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["report", "bad"], "bad: no records"),
         (["report", "cases/flip.py"], "cases/flip.py:1: not JSON"),
         (["new", "a-b"], "'a-b' is no case name; use letters, digits and underscores"),
-        (["new", "flip"], "cases/flip.py is there already"),
-        (["new", "_flip"], "'_flip': files called so are no case files"),
+        (["new", "flip"], "cases/flip.py exists already"),
+        (["new", "_flip"], "'_flip': files of this name are not loaded as case files"),
         (["emulate", "mov.b32 $0, $1;"], "give each output's format: -o float32"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"], "no format is called 'float33'; known:"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32", "-o", "float32"], "write FORMAT=VALUE,VALUE"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"], "'one' is no number and no bit pattern"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "uint8=300", "-o", "uint8"], "uint8 has no value 300"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "int8=128", "-o", "int8"], "int8 has no value 128"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"],
+            "'one' is neither a number nor a bit pattern",
+        ),
+        (["emulate", "mov.b32 $0, $1;", "-i", "uint8=300", "-o", "uint8"], "300 is outside the range of uint8"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "int8=128", "-o", "int8"], "128 is outside the range of int8"),
         (
             ["emulate", "mov.b32 $0, $1;", "-i", "float16=0x12345", "-o", "float16"],
-            "more than the 16 bits of",
+            "more bits than float16, which has 16",
         ),
-        (["emulate", "mov.b32 $0, $1;", "-i", "e2m1x2=1.0", "-o", "e2m1x2"], "given as bit patterns (0x...)"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "e2m1x2=1.0", "-o", "e2m1x2"],
+            "give values of e2m1x2 as bit patterns (0x...)",
+        ),
         (
             ["emulate", "x $0, $1, $2;", "-i", "float32=1,2", "-i", "float32=1,2,3", "-o", "float32"],
             "different numbers",
@@ -405,7 +411,7 @@ def test_compare_takes_one_run_for_two_targets(here, in_this_process, capsys):
     assert re.search(r"[1-9]\d* results in both", out)
     code, _, err = said(capsys, "compare", "run.jsonl")
     assert code == 2
-    assert "name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a" in err
+    assert "give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a" in err
 
 
 def test_emulate_says_whose_approximate_bits_it_prints(capsys):

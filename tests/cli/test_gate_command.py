@@ -84,10 +84,10 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"end": None}, "not made the baseline: the run was cut short"),
+        ({"end": None}, "the baseline is unchanged: the run was cut short"),
         (
             {"results": [], "end": End("", 1.0, {})},
-            "not made the baseline: nothing ran: the run holds no result",
+            "the baseline is unchanged: nothing ran: the run holds no result",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
     code, text = said(capsys, run, folder, "--accept", "--accept-failures")
     assert code == 0
     assert "accepted, and listed in the baseline: rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes" in text
-    assert "the gate refuses these all the same" in text
+    assert "the gate still refuses these" in text
     lines = [json.loads(line) for line in (folder / "rcp.jsonl").read_text().splitlines()]
     listed = [line for line in lines if line.get("verdict") == "fail"]
     assert len(listed) == lines[-1]["verdicts"]["fail"] == 12
@@ -164,7 +164,7 @@ def test_a_run_that_was_cut_short_is_refused_whatever_is_asked(small, tmp_path, 
     run = stored(dataclasses.replace(wrong_on_the_gpu(small), end=None), tmp_path / "run.jsonl")
     code, text = said(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
     assert code == 1
-    assert "not made the baseline: the run was cut short" in text
+    assert "the baseline is unchanged: the run was cut short" in text
 
 
 def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):

@@ -41,7 +41,7 @@ def test_exit_codes(file, text, code):
         (["--ignore", "no-such", "."], "no rule is called 'no-such'"),
         (["--explain", "no-such"], "no rule"),
         (["--asm", "ret;"], "--constraints"),
-        (["--asm", "ret;", "-c", "", "."], "give it or paths"),
+        (["--asm", "ret;", "-c", "", "."], "give either --asm or paths"),
         (["--asm", "ret;", "-c", "", "--dtype", "float33"], "float33"),
         (["-c", "=r", "."], "belong to a snippet"),
         (["--write", "."], "--fix"),

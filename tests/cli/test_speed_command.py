@@ -84,7 +84,7 @@ def test_an_assembler_that_is_none_is_refused(here, capsys):
     assert main(["speed", "flip.py", "--ptx-assembler", "no/such/ptxas"]) == 2
     assert "no/such/ptxas" in capsys.readouterr().err
     assert main(["speed", "flip.py", "--in-registers", "--ptx-opt", "0"]) == 2
-    assert "timed as Triton assembles them" in capsys.readouterr().err
+    assert "--in-registers times what Triton assembles" in capsys.readouterr().err
 
 
 def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
@@ -155,7 +155,7 @@ def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
     [
         (["nowhere.py"], "no such file or folder: nowhere.py"),
         (["flip.py::other"], "flip.py binds no case called other"),
-        (["flip.py", "--size", "big"], "--size big: small, L2, large, or a number of elements such as 2^28"),
+        (["flip.py", "--size", "big"], "--size big: give small, L2, large, or a number of elements such as 2^28"),
     ],
 )
 def test_usage(here, capsys, words, message):

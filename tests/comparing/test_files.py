@@ -314,7 +314,7 @@ def test_a_target_that_cannot_be(compare):
     ("words", "why"),
     [
         (["a.ptx", "b.jsonl"], "b.jsonl is none"),
-        (["a.ptx"], "there is no second one"),
+        (["a.ptx"], "no second file is given"),
         (["a.ptx", "b.ptx"], "--like cases/x.py"),
         (["a.ptx", "b.ptx", "--like", "x", "--kind", "bits"], "--kind is for records"),
         (["a.jsonl", "b.jsonl", "--entry", "k"], "--entry is for two PTX files"),
