@@ -87,7 +87,7 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
         ({"end": None}, "the baseline is unchanged: the run was cut short"),
         (
             {"results": [], "end": End("", 1.0, {})},
-            "the baseline is unchanged: nothing ran: the run holds no result",
+            "the baseline is unchanged: nothing ran: the run has no results",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
     code, text = said(capsys, run, folder)
     assert code == CORRECTNESS
     assert "✗ rcp::asm.rn: fail on sm_90a" in text
-    assert "· rcp::asm.rn: accepted in the baseline though it is no pass: fail on sm_90a" in text
+    assert "· rcp::asm.rn: accepted in the baseline although no pass: fail on sm_90a" in text
 
 
 @pytest.mark.parametrize("verdict", ["error", "unsupported"])
@@ -214,7 +214,7 @@ def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, 
     (folder / "rcp.jsonl").write_text("nonsense\n")
     code, text = said(capsys, run, folder, "--accept")
     assert code == 2
-    assert "make all of the baseline again with --accept --replace" in text
+    assert "make the whole baseline again with --accept --replace" in text
     code, text = said(capsys, run, folder, "--accept", "--replace")
     assert code == 0
     assert "cannot be read, so nothing is compared with it" in text

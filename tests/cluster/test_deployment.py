@@ -94,7 +94,7 @@ def manifest(*groups, **options):
 @pytest.mark.parametrize(
     "text",
     [manifest(*GENERATIONS), manifest(), manifest("sm_90a=1x1", cpu_nodes=0), manifest("sm_80=1x1", image='a"\n: b')],
-    ids=["five generations", "processors alone", "GPUs alone", "an odd name of an image"],
+    ids=["five generations", "Nodes without a GPU", "GPUs alone", "an odd name of an image"],
 )
 def test_the_manifest_has_the_fields_of_a_raycluster(text):
     assert mistakes(text) == []
@@ -137,7 +137,7 @@ def test_a_planted_mistake_in_the_manifest_is_found(right, wrong, words):
         (["--gpus", "sm_90a=8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "sm_90a=0x8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "h100=1x8"], "no target that ptxdiff knows"),
-        (["--gpus", "sm_90=1x8", "--gpus", "sm_90a=2x4"], "sm_90a is named twice"),
+        (["--gpus", "sm_90=1x8", "--gpus", "sm_90a=2x4"], "sm_90a is given twice"),
         (["--cpu-nodes", "0"], "runs nothing"),
         (["--name", "My_Cluster"], "lower-case letters"),
     ],

@@ -115,7 +115,7 @@ def test_a_value_out_of_order_is_an_error(ray, nodes):
     tasks = Tasks(ray, nodes)
     task = tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
     task.received = 1  # as if the first value had been counted
-    with pytest.raises(Misreported, match="number 0 came where number 1 was due"):
+    with pytest.raises(Misreported, match="number 0, but number 1 was expected"):
         all_of(tasks)
 
 
@@ -150,7 +150,7 @@ def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_pat
         tasks = Tasks(ray, alone)
         tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
         [lost] = all_of(tasks)
-        assert "not as it was when it was asked: ptxdiff's own code" in lost.words
+        assert "the node has changed since it reported its facts: ptxdiff's own code" in lost.words
         assert alone.serving(CPU) == []
     finally:
         three_nodes.remove_node(other)

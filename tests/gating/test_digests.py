@@ -83,7 +83,7 @@ def test_other_inputs_are_refused_and_not_taken_for_equal_bits(base, folder):
     run = with_results(base, lambda r: dataclasses.replace(r, inputs_digest=f"{r.inputs_digest}x"))
     decision = decided(run, folder)
     assert decision.code == CORRECTNESS
-    assert any("in the baseline and not in the run" in f.text for f in decision.findings)
+    assert any("in the baseline but not in the run" in f.text for f in decision.findings)
 
 
 def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):
