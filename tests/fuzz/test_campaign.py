@@ -112,7 +112,7 @@ def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
 def test_a_batch_that_comes_twice_counts_once(tmp_path):
     run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
     run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
-    with pytest.raises(ValueError, match="batch 0 came twice"):
+    with pytest.raises(ValueError, match="batch 0 was counted before"):
         run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
     assert (run.state.programs, run.state.runs) == (2, 4)
 

@@ -155,7 +155,7 @@ def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
     file.write_text(json.dumps(words))
     done = ran(EmulatorBackend())
     assert done.verdict == "error"
-    assert any("other words than when this fault was found" in r.words for r in done.results)
+    assert any("other outputs than when this fault was found" in r.words for r in done.results)
 
 
 @pytest.mark.parametrize(

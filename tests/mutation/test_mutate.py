@@ -154,7 +154,7 @@ def test_the_reference_is_mutated_and_is_itself_again_afterwards(weak):
 def test_a_variant_that_fails_as_it_is_is_refused(weak):
     (loaded,) = load(weak)
     asm_of, reference = mutate(loaded, ["wrong"], "sm_90a", Budget())
-    assert "does not pass as it is" in asm_of.words
+    assert "does not pass unchanged" in asm_of.words
     assert asm_of.count("killed") == 0
     assert reference.words
 
@@ -214,7 +214,7 @@ def test_json_is_one_object_a_line(weak, capsys):
 
 def test_an_unknown_variant_is_a_usage_error(weak, capsys):
     assert main(["mutate", str(weak), "--variant", "nothing"]) == 2
-    assert "there are asm, wrong" in capsys.readouterr().err
+    assert "the cases have asm, wrong" in capsys.readouterr().err
 
 
 def test_the_target_is_one_that_the_variants_work_on(weak):
