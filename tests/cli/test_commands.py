@@ -26,8 +26,8 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def in_this_process(here, monkeypatch):
-    """`ptxdiff run` runs its pytest in this process: another one spends seconds on importing torch."""
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
+    """Makes `ptxdiff run` run pytest in this process, because a new process would spend seconds on importing torch."""
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is not an xdist worker
         monkeypatch.delenv(name, raising=False)
     (here / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.setattr("harness.cli.run._call", lambda words, environment: pytest.main(words[3:]))
@@ -101,7 +101,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "x"], "'x' is no target"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_exit_code_2(here, capsys, words, message):
+def test_invalid_requests_exit_with_code_2_and_a_message(here, capsys, words, message):
     (here / "bad").mkdir()
     (here / "bad" / "broken.py").write_text("1 / 0\n")
     code, _, err = said(capsys, *words)
@@ -111,7 +111,7 @@ def test_what_cannot_be_done_is_said_with_exit_code_2(here, capsys, words, messa
     assert "Traceback" not in err
 
 
-def test_list_says_what_there_is(here, capsys):
+def test_list_prints_cases_and_variants(here, capsys):
     code, out, _ = said(capsys, "list")
     assert code == 0
     assert "flip  (x: uint8) -> (y: uint8)  Flip the lowest bit of a byte." in out
@@ -205,7 +205,7 @@ def test_a_new_case_runs_and_says_what_is_missing(run_cases, capsys):
 
 
 def test_run_writes_records_and_a_report(here):
-    """In a process of its own: it runs pytest."""
+    """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
     command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
@@ -337,7 +337,7 @@ def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
         ),
     ],
 )
-def test_what_a_name_does_not_mean_is_said_alike_by_every_verb(here, capsys, words, message):
+def test_an_unknown_name_gives_the_same_error_with_every_verb(here, capsys, words, message):
     assert said(capsys, *words)[0] == 2
     main(words)
     assert message in capsys.readouterr().err
@@ -428,7 +428,7 @@ def test_emulate_says_whose_approximate_bits_it_prints(capsys):
     assert "0x3f42f7d6" not in printed()
 
 
-def test_run_hands_on_whose_approximate_bits(here, in_this_process, capsys):
+def test_run_passes_the_option_on_approximate_bits_to_pytest(here, in_this_process, capsys):
     words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--output=run.jsonl"]
     assert main([*words, "--approximate=rounded"]) == 0
     assert read(here / "run.jsonl").run.environment["approximate"] == "rounded"

@@ -22,7 +22,7 @@ def stored(run, path):
 
 
 def resealed(change):
-    """A change of one line, by number, whose checksums are right again."""
+    """The records with one line, given by its number, changed, and with correct checksums."""
 
     def changed(text, number=1):
         lines = unsealed(text.encode())
@@ -91,7 +91,7 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
         ),
     ],
 )
-def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
+def test_an_incomplete_run_does_not_become_the_baseline(small, tmp_path, capsys, change, words):
     folder = tmp_path / "baseline"
     before = {p: p.read_text() for p in baseline.write(small, folder)}
     run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
@@ -101,7 +101,7 @@ def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
     assert {p: p.read_text() for p in folder.iterdir()} == before
 
 
-def test_what_is_gone_is_accepted_as_gone_only_when_asked(small, tmp_path, capsys):
+def test_missing_results_leave_the_baseline_only_with_replace(small, tmp_path, capsys):
     folder = tmp_path / "baseline"
     baseline.write(small, folder)
     less = with_results(small, lambda r: r if r.key.variant != "triton" else None)
@@ -143,7 +143,7 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
 
 
 @pytest.mark.parametrize("verdict", ["error", "unsupported"])
-def test_what_is_no_pass_any_more_is_asked_for_too(small, tmp_path, capsys, verdict):
+def test_a_lost_pass_needs_accept_failures_too(small, tmp_path, capsys, verdict):
     folder = tmp_path / "baseline"
     before = {p: p.read_text() for p in baseline.write(small, folder)}
 
@@ -186,7 +186,7 @@ def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
     assert said(capsys, run, folder)[1].splitlines()[-1].endswith(words)
 
 
-def test_what_could_not_run_here_takes_nothing_from_the_baseline(small, tmp_path, capsys):
+def test_results_that_could_not_run_here_stay_in_the_baseline(small, tmp_path, capsys):
     folder = tmp_path / "baseline"
     baseline.write(small, folder)
     without = with_results(
@@ -202,7 +202,7 @@ def test_what_could_not_run_here_takes_nothing_from_the_baseline(small, tmp_path
 
 
 @pytest.mark.parametrize("option", ["--accept-failures", "--replace"])
-def test_options_of_accept_alone_are_refused_alone(small, tmp_path, capsys, option):
+def test_options_of_accept_are_refused_without_accept(small, tmp_path, capsys, option):
     code, text = said(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", option)
     assert code == 2
     assert "add --accept" in text

@@ -41,7 +41,7 @@ def command(folder, *words, path=(), program=(str(ROOT / "ptxdiff.py"),)):
 
 @pytest.fixture
 def theirs(tmp_path):
-    """A project with packages of its own of all our names."""
+    """A project whose own packages have the names of all of ours."""
     for name in ("reports", "references", "harness", "cases"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('the user has a package {name}')\n")

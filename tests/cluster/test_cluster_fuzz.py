@@ -70,7 +70,7 @@ def test_a_cluster_finds_what_is_found_here(tasks, tmp_path):
         ("twice", "sent batch 1 a second time"),
     ],
 )
-def test_what_was_not_asked_for_counts_as_nothing(tasks, tmp_path, work, words):
+def test_results_that_were_not_requested_do_not_count(tasks, tmp_path, work, words):
     running = fuzzed(tasks, tmp_path, work, 4)
     assert [*running.lost] == [1]
     assert words in running.lost[1]

@@ -117,7 +117,7 @@ def test_a_long_wait_for_a_head_says_what_may_be_wrong(capsys, monkeypatch):
 
 
 class SlowRay:
-    """Ray with two nodes, of which the second does not answer before it is `awake`."""
+    """A stand-in for Ray with two nodes, of which the second answers only when `awake` is set."""
 
     class exceptions:
         class GetTimeoutError(Exception):
@@ -225,7 +225,7 @@ def test_a_run_without_the_option_imports_no_ray():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_what_travels(tmp_path, monkeypatch):
+def test_the_shipment_has_the_project_packages_and_settings(tmp_path, monkeypatch):
     root, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (root / "src" / "inside", elsewhere / "theirs"):
         folder.mkdir(parents=True)

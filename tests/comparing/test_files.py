@@ -9,7 +9,7 @@ from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare the kernel of this file with another one: the exit code and what was said."""
+    """Compares the base kernel with another one. Returns the exit code and the output."""
 
     def run(other, *words, base=None, case=CASE, fusion="False", like="case.py"):
         (tmp_path / "base.ptx").write_text(base or kernel())
@@ -184,7 +184,7 @@ def test_another_thread_of_the_warp(compare):
     assert "%r7, 2, 31" in said[said.index("traces") :]
 
 
-# what must not pass in silence -----------------------------------------------------------------------------------
+# differences and gaps that must be reported ----------------------------------------------------------------------
 
 
 def test_files_that_store_nothing_are_not_equal(compare):
@@ -236,7 +236,7 @@ def test_an_approximate_result_is_held_to_no_exact_policy(compare):
 
 
 def test_both_readings_of_what_may_be_contracted(compare):
-    """A fused multiply-add is one reading of `mul.f32` and `add.f32`, and not the other."""
+    """A fused multiply-add equals `mul.f32` and `add.f32` only if ptxas fuses these."""
     open_ = changed("mul.rn.f32 %f2, %f1, 0f40466666;\nadd.rn", "mul.f32 %f2, %f1, 0f40466666;\nadd")
     fused = changed(SEPARATE, "fma.rn.f32 %f3, %f1, 0f40466666, %f1;")
     code, said = compare(fused, base=open_, fusion="True")
@@ -272,7 +272,7 @@ def test_of_two_kernels_one_is_named(compare):
     assert "base.ptx has no kernel 'right'; it has k" in said
 
 
-def test_the_launch_may_be_said(compare):
+def test_the_launch_may_be_given_by_options(compare):
     plain = CASE.replace('"own": ptx("base.ptx", grid=1, block=64, parameters=["x", "y"], fusion=FUSION)',
                          '"own": ptx("base.ptx", grid=1, block=32, parameters=["x", "y"])')  # fmt: skip
     launch = ["--block", "64", "--grid", "1", "--parameters", "x, y"]
@@ -295,7 +295,7 @@ case = Case(inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=arithmeti
 """
 
 
-def test_what_is_missing_is_said(compare):
+def test_missing_options_are_errors(compare):
     code, said = compare(kernel(), case=ASM_CASE)
     assert code == 2
     assert "give --grid, --block, --parameters" in said
@@ -327,7 +327,7 @@ def test_records_and_files_do_not_mix(words, why, capsys):
 
 
 def test_blocks_in_clusters_are_followed(compare):
-    """A block reads what the other one of its cluster stored in its shared memory."""
+    """A block reads what the other block of its cluster stored in its shared memory."""
     body = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d3, %r3, 4;
 ld.param.u64 %d1, [px]; add.u64 %d4, %d1, %d3; ld.global.f32 %f1, [%d4];
 mul.rn.f32 %f2, %f1, 0f40466666;

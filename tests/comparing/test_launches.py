@@ -36,7 +36,7 @@ LAUNCH = ["--parameters", "x,y", "--parameters", "x,y,0,0"]
 
 
 def pairs(body=PAIRS):
-    """As Triton writes a kernel: it demands its block, and takes addresses of scratch memory at the end."""
+    """A kernel in Triton's form: with a required block, and addresses of scratch memory as last parameters."""
     made = kernel(body, "triton_kernel").replace(".param .u64 py)", ".param .u64 py, .param .u64 s, .param .u64 t)")
     return made.replace("\n{\n.reg", "\n.reqntid 32\n{\n.reg", 1)
 
@@ -77,7 +77,7 @@ def test_a_launch_that_does_not_fit_is_no_equality(compare):
 
 @pytest.mark.parametrize("place", ["%f2, %f1", "%f5, %f4"])
 def test_the_computation_of_the_stored_element_is_followed(compare, place):
-    """Not that of the other element, which the same thread stores with the same instruction."""
+    """The computation of the other element, which the same instruction stores, is not followed."""
     code, said = compare(pairs(PAIRS.replace(f"mul.rn.f32 {place}", f"mul.rz.f32 {place}")))
     assert code == 1
     part = traces(said)
@@ -87,7 +87,7 @@ def test_the_computation_of_the_stored_element_is_followed(compare, place):
     assert "%tid" not in part
 
 
-def test_the_first_value_that_parts_where_files_compute_in_other_ways(compare):
+def test_the_first_value_that_differs_where_files_compute_in_different_ways(compare):
     fused = PAIRS.replace("mul.rn.f32 %f5, %f4, 0f40466666;\nadd.rn.f32 %f6, %f5, %f4;",
                           "fma.rn.f32 %f6, %f4, 0f40466666, %f4;")  # fmt: skip
     code, said = compare(pairs(fused))
@@ -155,8 +155,8 @@ def test_of_a_fault_no_thread_of_the_other_file_is_the_counterpart(compare):
     assert "base.ptx:" not in part
 
 
-def test_a_store_whose_register_cannot_be_told_is_said(compare):
-    """An atomic operation leaves what no register holds."""
+def test_a_store_whose_register_cannot_be_determined_is_reported(compare):
+    """An atomic operation stores a value that no register holds."""
     adds = PAIRS.replace(
         "st.global.v2.f32 [%d5], {%f7, %f8};",
         """st.global.f32 [%d5], %f7;
@@ -182,7 +182,7 @@ atom.global.add.f32 %f13, [%d5+4], 0f3F800000;""",
         (["--like", "cases/cuda_fma.py"], "--like names two cases"),
     ],
 )
-def test_what_cannot_be_said_of_two_files(compare, words, why):
+def test_wrong_options_for_two_files_are_errors(compare, words, why):
     code, said = compare(pairs(), *words)
     assert (code, why in said) == (2, True), said
 

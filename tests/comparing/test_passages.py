@@ -1,4 +1,4 @@
-"""Values that go from thread to thread by copies, products and atomics are followed to what made them."""
+"""Values that copies, products and atomics pass between threads are followed to the instruction that made them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, thre
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare two modules: where they part."""
+    """Compares two modules. Returns the exit code, the output, and its part on the traces."""
 
     def run(base, other, block):
         (tmp_path / "base.ptx").write_text(base)
@@ -25,8 +25,8 @@ def compare(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", PASSAGES)
-def test_a_fault_before_and_one_behind(compare, name):
-    """One thread's value is made with another constant; then what was passed on is."""
+def test_a_fault_before_and_one_after_the_passage(compare, name):
+    """A wrong constant before the value is passed on, and one after it."""
     base, block = passage(name), threads(name)
     wrong = BEFORE.replace("0f40466666", "0f40800000")
     code, said, shown = compare(base, base.replace(BEFORE, wrong), block)
@@ -49,7 +49,7 @@ def test_a_fault_before_and_one_behind(compare, name):
         ("tcgen05.mma", "0x08040010", "0x08042010"),
     ],
 )
-def test_a_fault_in_what_passes_values_on(compare, name, right, wrong):
+def test_a_fault_in_the_instruction_that_passes_values_on(compare, name, right, wrong):
     """A matrix that is negated, a copy of nothing, another operand, a flag in an instruction descriptor."""
     base = passage(name)
     assert base.count(right) == 1

@@ -48,7 +48,7 @@ def test_every_kind_of_change_is_made_and_one_place_differs():
 
 
 def test_an_assembler_that_takes_everything_disagrees(tmp_path):
-    """The stand-in copies its text at -O0: whatever the emulator refuses is a disagreement."""
+    """The stand-in at -O0 accepts every text, so each refusal by the emulator is a disagreement."""
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
     run._take(0, *tried(plan(), 0))
     assert run.state.programs == 8
@@ -76,7 +76,7 @@ def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
     assert (places[0] / "program.ptx").read_text() == first["text"]
 
 
-def test_what_is_a_disagreement():
+def test_disagreements_of_judges_are_detected():
     made = Illegal("s", "a kind", "x by y", "add", "text")
     assert disagreement(made, {EMULATOR: None, "ptxas": None}) is None
     assert disagreement(made, {EMULATOR: "no", "ptxas": "no"}) is None
@@ -159,7 +159,7 @@ def test_a_module_begins_as_the_isa_says(old, new, words):
     ["sm_80", "sm_90a", "sm_100a", pytest.param("sm_110a", marks=since(3, 9, "its ptxas has no sm_110a")), "sm_121a"],
 )
 def test_programs_state_a_version_that_has_their_target(target):
-    """Without it ptxas refuses each program for a later target, and a campaign tries nothing."""
+    """Otherwise ptxas refuses every program for a later target, and a campaign tests nothing."""
     text = text_of([small("l/1", 80, WEIGHTS)], target)
     assert header_fault(text) == ""
     assert assembler(bundled(target).path, 0).assemble(text, target).ended == "assembled"

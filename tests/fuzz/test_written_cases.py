@@ -167,7 +167,7 @@ def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
         ({"assemblers": {"13.4": "wrong"}, "diagnosis": "missing early clobber"}, "no diagnosis"),
     ],
 )
-def test_what_a_known_fault_must_say(given, words):
+def test_a_declared_ptxas_failure_must_be_complete(given, words):
     with pytest.raises(CaseError, match=words):
         PtxasFailure(**given)
 

@@ -40,7 +40,7 @@ def one(run, change):
     return with_results(run, lambda r: change(r) if r.key == chosen else r)
 
 
-def test_what_was_written_is_what_is_read(base, folder):
+def test_a_baseline_is_read_as_it_was_written(base, folder):
     made = digests.condensed(base)
     kept = {r.key: r for r in digests.load(folder).results}
     for r in made.results:
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_refused(base, tmp_path, damage):
         digests.load(tmp_path)
 
 
-def test_what_another_machine_has_run_stays(base, tmp_path):
+def test_results_of_another_machine_stay(base, tmp_path):
     gpu = with_results(base, lambda r: r if r.key.backend == "gpu" else None)
     others = with_results(base, lambda r: None if r.key.backend == "gpu" else r)
     digests.write(digests.condensed(gpu), tmp_path)

@@ -1,4 +1,4 @@
-"""A gate on speed and timings in registers: a figure that is missing, of another loop or too noisy does not pass."""
+"""A gate on speed with timings in registers refuses missing timings, timings of another loop, and too noisy ones."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ OTHER = of_case(loop(clocks=100.0), "asm.approx")
 
 
 def decided(base, before, after, policy=SPEED, accept=baseline.accepted):
-    """The gate's code on a run with timings in registers, and what it says of them."""
+    """The gate's exit code on a run with timings in registers, and its words on them."""
     was = accept(replace(base, in_registers=list(before)))
     decision = gate(replace(base, in_registers=list(after)), was, policy)
     words = [f for f in decision.findings if "in registers" in f.text]
@@ -59,7 +59,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("after", "words"), WRONG.values(), ids=list(WRONG))
-def test_what_was_accepted_and_is_not_shown_again_is_refused_and_without_a_gate_stated(base, after, words):
+def test_a_missing_timing_is_refused_with_a_gate_on_speed_and_else_a_remark(base, after, words):
     code, told = decided(base, [FIRST, OTHER], after)
     assert code == REGRESSION
     assert any(words in t for t in told)
@@ -83,7 +83,7 @@ def test_the_loop_alone_is_told_and_not_gated(base):
     assert f"{ALONE} is not gated" in told[0]
 
 
-def test_what_is_new_is_stated(base):
+def test_a_new_timing_is_a_remark(base):
     code, told = decided(base, [FIRST], [FIRST, OTHER])
     assert (code, len(told)) == (ACCEPTED, 1)
     assert "new, so not compared" in told[0]
@@ -92,7 +92,7 @@ def test_what_is_new_is_stated(base):
     assert told == ["run: the baseline has no timings in registers; 2 here are not compared"]
 
 
-def test_what_was_never_timed_is_stated_with_its_reason(base):
+def test_a_variant_that_was_never_timed_is_a_remark_with_its_reason(base):
     code, told = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
     assert code == ACCEPTED
     assert told[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")

@@ -33,7 +33,7 @@ MODELS = Policy(allow_model=True)
 
 
 def by(run, label, *, chosen):
-    """The run's results of gpu and assembler by an assembler; chosen: whether the key says so."""
+    """The run with its gpu and assembler results attributed to one assembler. chosen: whether the key names it."""
 
     def changed(r):
         if r.key.backend == "emulator":
@@ -60,7 +60,7 @@ def objections(decision):
 @pytest.mark.parametrize("form", [baseline, digests])
 @pytest.mark.parametrize("now", [LOW, TWIN, ""])
 def test_a_baseline_of_one_assembler_vouches_for_no_other(base, form, now, tmp_path):
-    """Neither for another level, nor another program of the same version, nor Triton's own."""
+    """It does not cover another level, another program of the same version, or Triton's own assembler."""
     old, run = by(base, OLD, chosen=True), by(base, now, chosen=True) if now else base
     condensed = digests.condensed if form is digests else lambda r: r
     form.write(condensed(old), tmp_path)
@@ -73,7 +73,7 @@ def test_a_baseline_of_one_assembler_vouches_for_no_other(base, form, now, tmp_p
 
 
 def test_a_baseline_of_digests_keeps_wrong_bits_of_one_level_apart(base, tmp_path):
-    """Bits of two levels in one line would let the one pass for the other."""
+    """If one line held the bits of two levels, wrong bits of one level could pass as those of the other."""
     both = by(base, OLD, chosen=True)
     both.results = [*both.results, *(r for r in by(base, LOW, chosen=True).results if r.key.assembler)]
     made = digests.condensed(both)

@@ -101,7 +101,7 @@ def test_a_journal_is_believed_only_where_nothing_changed(path, tmp_path, monkey
         Mutation("kept", "asm", "asm", "sm_90a", survivors=(Survivor("opcode", "a -> b", "undecided", "timeout"),)),
     ],
 )
-def test_what_another_try_may_decide_is_not_kept(path, tmp_path, made):
+def test_undecided_mutants_are_not_stored(path, tmp_path, made):
     journal = MutationJournal(tmp_path / "j.jsonl")
     journal.keep(asked(path), made)
     assert journal.find(asked(path)) is None
