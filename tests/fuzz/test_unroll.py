@@ -52,7 +52,7 @@ def run(text, limit=10.0):
 
 
 def wrong_at(count):
-    """A ptxas that makes one multiplication and addition wrong, where its second factor is a certain number."""
+    """A planted ptxas that compiles a multiply-add wrongly if its second factor is a given number."""
 
     def edit(text):
         return re.sub(
@@ -100,7 +100,7 @@ def test_a_fault_in_the_seventh_round_of_thirty_instructions(loop, counted):
 
 
 def test_copies_that_threads_may_leave_compute_what_the_loop_does():
-    """Of every loop of random programs, with as many copies as it has rounds or more."""
+    """For every loop of random programs, with at least as many copies as it has iterations."""
     inputs = inputs_of("1")
     tried = 0
     for seed in map(str, range(40)):
@@ -114,7 +114,7 @@ def test_copies_that_threads_may_leave_compute_what_the_loop_does():
 
 
 def looping(rounds):
-    """A random program's loop, of which one statement is wrong in one round."""
+    """A random program's loop, in which one statement is wrong in one iteration."""
     carried, counter, steps, goes, made = (Variable(k, n) for k, n in zip("rrrpr", range(10, 15), strict=True))
     text = (
         "mov.b32 {w0}, {r0};\nmov.b32 {w1}, 0;\nand.b32 {w2}, {r1}, 7;\n{l0}:\n{body}\nmov.b32 {w0}, {result};\n"
