@@ -65,8 +65,8 @@ def test_a_record_reads_as_it_was_written(record):
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (replace(loop(), key=replace(loop().key, shape="1024")), "shape '1024'; throughput or latency"),
-        (replace(loop(), low=0.0), "median 256.0 clocks, within 0.0"),
+        (replace(loop(), key=replace(loop().key, shape="1024")), "shape '1024'; expected throughput or latency"),
+        (replace(loop(), low=0.0), "median 256.0 clocks is not within 0.0"),
         (replace(loop(), median=0.0, low=0.0, high=0.0), "median 0.0 clocks"),
         (replace(loop(), opcodes={}), "a loop without instructions"),
         (replace(loop(), opcodes={"MUFU.RCP": 0.0}), "a loop without instructions"),
@@ -149,9 +149,9 @@ def test_the_faster_variant_pays_where_the_slower_one_holds_up_the_memory():
     assert list(pays(timed)) == [Pays("rcp", "div", 0.5, 4.0, 8.0), ("like-div", "div", "same")]
     assert pays_lines(timed) == [
         "memory: 16.00 bytes a clock and SM at 1755 MHz, by a copy",
-        "rcp pays over div from 0.50 results a byte of memory traffic on: "
+        "rcp pays over div above 0.50 results for each byte of memory traffic: "
         "4.0 for each element of 8 bytes read and written",
-        "like-div beside div: same; nothing to choose between",
+        "like-div beside div: same; neither is faster",
     ]
 
 

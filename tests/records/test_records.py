@@ -289,7 +289,7 @@ def test_results_of_another_form_of_the_variant_are_refused(run_cases):
     changed = FLIP.replace("0x01010101;", "0x02020202;")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume: the records hold results of an earlier definition *changed*"])
 
 
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""
@@ -354,7 +354,7 @@ def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_case
         result = run_cases(*options, folder=f"{folder}/cases", elsewhere=edit(ELSEWHERE))
     sys.modules.pop("helpers_of_elsewhere", None)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume: the records hold results of an earlier definition *changed*"])
 
 
 def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):

@@ -178,7 +178,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     assert full.returncode == pytest.ExitCode.INTERNAL_ERROR
     told = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
     assert len(told) == 1
-    assert "records: run.jsonl: File too large; what was written before can be read" in told[0]
+    assert "records: run.jsonl: File too large; the file can be read up to there" in told[0]
     assert "Traceback" not in full.stdout + full.stderr
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
@@ -191,7 +191,7 @@ def test_a_device_that_is_always_full_is_told_at_once(run_cases, pytester):
     os.symlink("/dev/full", pytester.path / "run.jsonl")
     result = run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
-    result.stdout.fnmatch_lines(["*records: run.jsonl: No space left on device; what was written before can be read*"])
+    result.stdout.fnmatch_lines(["*records: run.jsonl: No space left on device; the file can be read up to there*"])
 
 
 def test_what_a_writer_could_not_write_whole_it_takes_back(tmp_path, monkeypatch):

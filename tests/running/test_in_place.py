@@ -286,7 +286,7 @@ def test_an_index_out_of_range_is_told_of_where(run_cases, pytester):
     said: dict[tuple[str, str], list[str]] = {}
     for r in found:
         said.setdefault((r["key"]["case"].partition(".")[2], r["key"]["variant"]), []).append(r.get("message", ""))
-    hint = 'edges/1 gives at, v any bits: the range of an index is told by where={"at": Domain('
+    hint = 'edges/1 gives at, v any bits; state the range of an index with where={"at": Domain('
     assert any(hint in text and "out of bounds" in text for text in said["free", "reads"])
     assert any(hint in text and "error: reference placed raised" in text for text in said["free", "counts"])
     assert not any(said["bound", "reads"])  # it passes

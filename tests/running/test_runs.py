@@ -108,7 +108,7 @@ def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
     out = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert items(tmp_path / "run.jsonl") == {("a_first", "right", "sm_100a", "emulator")}
-    assert "cut short: 1 of 2 items have no result; --ptx-resume goes on" in out
+    assert "cut short: 1 of 2 items have no result; --ptx-resume continues it" in out
     assert refused(tmp_path / "run.jsonl", capsys)
 
 

@@ -195,8 +195,8 @@ misspelt_at_pack_4 = case_of(asm({
     ("planted", "backend", "verdict", "words"),
     [
         ("in_a_pack", "emulator", "fail", "num_warps 1"),
-        ("by_warps", "emulator", "error", "%ntid says where Triton has placed an element"),
-        ("by_warps", "assembler", "error", "%ntid says where Triton has placed an element"),
+        ("by_warps", "emulator", "error", "%ntid depends on where Triton places an element"),
+        ("by_warps", "assembler", "error", "%ntid depends on where Triton places an element"),
         ("fused_by_triton", "emulator", "fail", "fusion on"),
         ("fused_by_ptxas", "emulator", "fail", "fusion on"),
         ("one_element", "emulator", "fail", "shape 1,"),
