@@ -91,7 +91,7 @@ def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker
     expected = "unsupported" if stage == "ptxas" and taker else "error"
     assert isinstance(found, Refusal)
     assert found.kind == expected
-    assert ("sm_120a takes it" in found.words) == (expected == "unsupported")
+    assert ("sm_120a accepts it" in found.words) == (expected == "unsupported")
 
 
 def test_many_faults_at_once_leave_every_answer_where_it_belongs():
@@ -133,5 +133,5 @@ def test_a_pass_that_dies_is_the_targets_where_another_target_compiles(monkeypat
     refusal = compiled(kernel.spec("sm_90a", enable_fp_fusion=False))
     assert refusal.kind == kind
     assert refusal.words.startswith("Assertion `type.isIntOrIndex()' failed")
-    assert ("takes it" in refusal.words) is bool(dies)
+    assert ("accepts it" in refusal.words) is bool(dies)
     assert compiled(kernel.spec("sm_100a", enable_fp_fusion=False)) == "PTX" or not dies
