@@ -73,12 +73,12 @@ def test_without_a_gpu_timing_is_skipped_in_words_or_fails_if_required(run_cases
     run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", move=SOURCE).assert_outcomes(skipped=2)
     done = run_cases("--ptx-timing", "--ptx-backend=gpu", "--ptx-require-gpu", "-k", "timing", move=SOURCE)
     done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not timed: no NVIDIA GPU on this machine*"])
+    done.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not timed: no NVIDIA GPU on this machine*"])
 
 
 def test_timing_without_the_gpu_backend_is_a_contradiction(run_cases):
     done = run_cases("--ptx-timing", "--ptx-backend=emulator", move=SOURCE)
-    done.stderr.fnmatch_lines(["*--ptx-timing needs a GPU, and --ptx-backend=emulator leaves it out*"])
+    done.stderr.fnmatch_lines(["*--ptx-timing needs a GPU, but --ptx-backend=emulator leaves it out*"])
     assert done.ret == pytest.ExitCode.USAGE_ERROR
 
 
@@ -102,13 +102,13 @@ def test_registers_that_cannot_be_timed_are_no_silent_pass(run_cases, device, py
         raise RuntimeError("an illegal instruction was encountered")
 
     def cannot(*words, **more):
-        raise CannotTime("plain: 64 more steps of the loop cost no clocks")
+        raise CannotTime("plain: 64 more steps of the loop took no more clocks")
 
     words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing and not other", "--ptx-records=r.jsonl")
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", broken)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["move: timing in registers broke down: RuntimeError: an illegal instruction*"])
+    done.stdout.fnmatch_lines(["move: timing in registers failed: RuntimeError: an illegal instruction*"])
     assert len(read(pytester.path / "r.jsonl").timings) == 6
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", cannot)
     done = run_cases(*words, move=SOURCE)
@@ -153,7 +153,7 @@ def test_what_cannot_be_timed_is_skipped_and_what_breaks_down_fails(run_cases, d
     monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, path, *w: model(path, "broken", ""))
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["move: timing broke down: RuntimeError: an illegal memory access was encountered"])
+    done.stdout.fnmatch_lines(["move: timing failed: RuntimeError: an illegal memory access was encountered"])
 
 
 def test_benchmarks_are_the_only_items_then_and_grouped_by_case_and_size(run_cases, device, pytester):

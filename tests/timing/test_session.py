@@ -70,8 +70,8 @@ def test_a_record_says_all_that_was_measured():
 def test_noise_and_limits_are_said():
     found = session(spread=0.2, budget=0.0, limits=("power cap",))[0]
     assert found.throttled
-    assert "wide after 32 samples, when 0 s were over" in found.notes[0]
-    assert found.notes[1] == "clocks held down: power cap"
+    assert "wide after 32 samples, when the budget of 0 s was used up" in found.notes[0]
+    assert found.notes[1] == "clocks reduced: power cap"
 
 
 def test_samples_of_the_twin_set_the_noise():
@@ -99,7 +99,7 @@ def test_the_page_shows_intervals_noise_and_notes(run, tmp_path):
     text = html.write([found], tmp_path / "r.html").read_text()
     t = found.timings[0]
     assert f"{t.low * 1e6:.3g} µs – {t.high * 1e6:.3g} µs" in text
-    assert "samples, when 0 s were over" in text
+    assert "samples, when the budget of 0 s was used up" in text
     assert "too noisy to say" in text
     assert "33,554,432" in text
 
