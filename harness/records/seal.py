@@ -75,5 +75,5 @@ def _unsealed(line: bytes) -> str:
     if not line.strip():
         return "an empty line; records files have none"
     if line.endswith(b"\r"):
-        return "the line ends in CR LF: the file was converted (by git's autocrlf, say); restore it as it was written"
+        return "the line ends in CR LF: it was converted, e.g. by git's autocrlf; restore it as it was written"
     return "the line does not end in its checksum: it was changed after it was written, or is no record"

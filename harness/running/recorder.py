@@ -87,7 +87,7 @@ class Recorder:
             assert self.path is not None
             earlier = resumable(self.path)
             if earlier.run.effort != config.option.ptx_effort:
-                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
+                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; use the same effort")
             if changed := other_environment(earlier.run.environment, self._head().environment):
                 raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)

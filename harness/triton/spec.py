@@ -163,7 +163,7 @@ class KernelSpec:
     """One compilation of a @triton.jit kernel for one target, or a kernel given as PTX. Hashable and picklable.
 
     signature: a Triton type for each parameter in order ("*fp32", "i32", "constexpr"), tuples for tuples.
-    constants: the value of each "constexpr", by place; a `FunctionRef` stands for a @triton.jit function.
+    constants: the value of each "constexpr", by place; for a @triton.jit function, a `FunctionRef`.
     divisible: the places of the arguments known to be divisible by 16 (addresses, sizes).
     target: "sm_90a"; Triton compiles for the capability in it.
     enable_fp_fusion: never left to Triton, whose default changes between releases.

@@ -9,7 +9,7 @@ from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare the kernel of this file with another one: the exit code and what was said."""
+    """Compare the kernel of this file with another one; returns the exit code and the output."""
 
     def run(other, *words, base=None, case=CASE, fusion="False", like="case.py"):
         (tmp_path / "base.ptx").write_text(base or kernel())

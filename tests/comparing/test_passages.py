@@ -1,4 +1,4 @@
-"""Values that go from thread to thread by copies, products and atomics are followed to what made them."""
+"""Values that pass from thread to thread by copies, products and atomics are traced to their origins."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def compare(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", PASSAGES)
 def test_a_fault_before_and_one_behind(compare, name):
-    """One thread's value is made with another constant; then what was passed on is."""
+    """First one thread's value is made with another constant; then the value that was passed on is changed."""
     base, block = passage(name), threads(name)
     wrong = BEFORE.replace("0f40466666", "0f40800000")
     code, said, parting = compare(base, base.replace(BEFORE, wrong), block)

@@ -38,7 +38,7 @@ def whole(tmp_path_factory) -> bytes:
 
 
 def refusal(path: Path, data: bytes) -> str:
-    """The words with which a file is refused; empty where it is read."""
+    """The error with which a file is refused; "" if it can be read."""
     path.write_bytes(data)
     try:
         read(path)
@@ -141,7 +141,7 @@ def number_of(objects: list[dict[str, Any]], kind: str) -> int:
 
 
 def corrupted(whole: bytes, kind: str, edit: Edit) -> tuple[int, bytes]:
-    """The file with one line changed, and its checksums right again; and the line's number."""
+    """A file with one line changed and all checksums made right again, and the line's number."""
     lines = unsealed(whole)
     objects = [json.loads(line) for line in lines]
     number = number_of(objects, kind)
@@ -155,7 +155,7 @@ def test_there_are_enough_corruptions():
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_what_a_record_must_not_say_is_refused_with_its_line(whole, tmp_path, name):
+def test_an_invalid_record_is_refused_with_its_line(whole, tmp_path, name):
     kind, edit, words = CORRUPTIONS[name]
     number, data = corrupted(whole, kind, edit)
     said = refusal(tmp_path / "run.jsonl", data)
@@ -243,8 +243,8 @@ def test_a_damaged_file_is_refused_with_its_line(whole, tmp_path, name):
     assert len(said) < 500
 
 
-def test_a_lost_line_of_a_run_that_was_cut_short_is_seen_too(whole, tmp_path):
-    """There is no end to count results; a resumed run would take the rest for the whole item."""
+def test_a_lost_line_of_a_run_that_was_cut_short_is_detected(whole, tmp_path):
+    """There is no `end` line with counts, and a resumed run would take the remaining results for the whole item."""
     lines = whole.splitlines()[:-1]
     path = tmp_path / "run.jsonl"
     path.write_bytes(joined([*lines[:3], *lines[4:]]))
@@ -261,7 +261,7 @@ def test_a_tail_that_is_missing_leaves_a_run_cut_short(whole, tmp_path, cut):
     assert found.run == RUN
 
 
-def test_a_resumed_file_goes_on_with_its_checksums(tmp_path):
+def test_a_resumed_file_continues_its_checksums(tmp_path):
     path = tmp_path / "run.jsonl"
     writer = Writer(path)
     writer.write(RUN, RESULT, End("", 1.0, {"expected failure": 1}))
@@ -274,7 +274,7 @@ def test_a_resumed_file_goes_on_with_its_checksums(tmp_path):
     assert len(read(path).results) == 3
 
 
-def test_no_run_goes_on_with_a_baseline(tmp_path):
+def test_a_baseline_cannot_be_resumed(tmp_path):
     (path, *_) = baseline.write(small(), tmp_path)
     with pytest.raises(RecordError, match="this is a baseline, which no run can continue"):
         Writer(path, resume=True)
@@ -302,7 +302,7 @@ def flips(data: bytes, count: int) -> Iterator[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("of", ["run", "baseline"])
 def test_every_flipped_bit_is_refused(tmp_path, of):
-    """1,500 of a run, and as many of a baseline, without an exception other than the refusal."""
+    """1,500 bits of a run, and as many of a baseline; each is refused, and raises no other exception."""
     run = small()
     if of == "run":
         data = stored(run, tmp_path / "whole.jsonl").read_bytes()
@@ -314,7 +314,7 @@ def test_every_flipped_bit_is_refused(tmp_path, of):
     assert taken == []
 
 
-def test_every_bit_around_the_ends_of_lines_is_seen(whole, tmp_path):
+def test_a_flipped_bit_near_the_end_of_a_line_is_detected(whole, tmp_path):
     """Newlines, checksums and their marks: all bits of the last 30 bytes of each line."""
     path = tmp_path / "run.jsonl"
     ends = [n for n, byte in enumerate(whole) if byte == ord("\n")]
@@ -327,7 +327,7 @@ def test_every_bit_around_the_ends_of_lines_is_seen(whole, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["lost", "twice", "exchanged"])
-def test_lines_of_a_baseline_lost_repeated_or_exchanged_are_seen(tmp_path, change):
+def test_lost_repeated_or_exchanged_lines_of_a_baseline_are_detected(tmp_path, change):
     (path,) = baseline.write(small(), tmp_path)
     lines = path.read_bytes().splitlines()
     changed = {
@@ -341,7 +341,7 @@ def test_lines_of_a_baseline_lost_repeated_or_exchanged_are_seen(tmp_path, chang
 
 
 def test_one_changed_result_changes_two_lines_of_a_baseline(tmp_path):
-    """So that a diff shows what changed: that line, and the last, whose checksum is of the whole file."""
+    """A diff then shows only the changed line, and the last line, whose checksum covers the whole file."""
     run = small()
     (path,) = baseline.write(run, tmp_path)
     before = path.read_bytes().splitlines()
@@ -381,7 +381,7 @@ def test_every_verb_refuses_in_one_line_with_exit_2(whole, tmp_path, capfd, verb
     assert words in err
 
 
-def test_what_older_files_lack_may_be_missing(whole, tmp_path):
+def test_a_field_that_older_files_lack_may_be_missing(whole, tmp_path):
     """A field with a default."""
     number, data = corrupted(whole, "result", drop("device"))
     assert refusal(tmp_path / "run.jsonl", data) == ""

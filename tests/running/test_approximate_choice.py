@@ -1,4 +1,4 @@
-"""Whose bits approximate instructions have on the emulator: the choice decides results, and nothing forgets it."""
+"""The choice of bits for approximate instructions on the emulator: caches, resumed runs and repeat commands keep it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_by_default_the_unit_s_bits(runs):  # noqa: F811
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-def test_what_is_rounded_is_a_model_and_says_so(runs, target, monkeypatch):  # noqa: F811
+def test_rounded_results_have_the_evidence_model(runs, target, monkeypatch):  # noqa: F811
     """On Hopper too, however the ledger stands; the records name the choice, and the experiment is another one."""
     monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     identities = set()
@@ -76,7 +76,7 @@ def test_what_is_rounded_is_a_model_and_says_so(runs, target, monkeypatch):  # n
     assert len({i for i, _ in identities}) == len(identities)
 
 
-def test_a_run_goes_on_with_the_same_choice(run_cases, pytester):
+def test_a_run_is_resumed_with_the_same_choice_only(run_cases, pytester):
     options = ("--ptx-target=sm_90a", "--ptx-records=run.jsonl")
     first = run_cases(*options, "--ptx-approximate=rounded", case=PLAIN)
     first.assert_outcomes(passed=1)

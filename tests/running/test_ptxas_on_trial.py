@@ -149,7 +149,7 @@ def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(bac
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch):
-    """What is cut down is looked at by two tests; a few seconds do for the first one's kernel."""
+    """Two tests examine the reduced PTX; for the first one's kernel a few seconds are enough."""
     monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
 
 
@@ -269,14 +269,14 @@ def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_pa
         ("both wrong", '[ "$lowest" ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'),
     ],
 )
-def test_it_is_not_reached_where_it_is_not_proved(backend, tried, planted, variant, deed):
+def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, deed):
     found = tried(backend, variant, planted(deed))
     assert (found.verdict, found.diagnosis) == ("fail", "")
     assert "ptxas is NVIDIA" not in found.message
 
 
-def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, planted, tmp_path):
-    """Wrong the first time it is assembled, and right ever after."""
+def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tried, planted, tmp_path):
+    """The machine code is wrong the first time it is assembled, and right every other time."""
     deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
     honest = backend.run
 
@@ -296,7 +296,7 @@ def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, pla
 
 
 def test_a_finding_beside_the_emulator_s_own_bits_is_not_the_assembler_s(backend, tried, planted):
-    """The level that fails agrees with the emulator: what it wrote elsewhere, nothing here explains."""
+    """The outputs of the failing level agree with the emulator, so no other level explains its stray write."""
 
     class Overwrites:
         name = "gpu"
@@ -333,8 +333,8 @@ def test_a_crash_that_does_not_come_again_is_an_error_to_be_tried_again(tried, p
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
-def test_what_the_system_kills_is_no_fault_of_the_assembler(tried, planted, signal):
-    """When memory runs out, say."""
+def test_a_ptxas_killed_by_the_system_is_not_at_fault(tried, planted, signal):
+    """For example when memory runs out."""
     found = tried(AssemblerBackend("never"), "right", planted(f"kill -{signal} $$"))
     assert (found.verdict, found.diagnosis) == ("error", "")
 

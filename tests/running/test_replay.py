@@ -83,7 +83,7 @@ def test_a_whole_kernel_names_its_input_set():
         ("pack=1,x=g", "expected hexadecimal numbers separated by colons"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_said(text, words):
+def test_a_wrong_token_gets_a_clear_error(text, words):
     with pytest.raises(TokenError) as raised:
         parse(text, case_of(x=F32))
     assert words in str(raised.value)
@@ -102,7 +102,7 @@ def repeated(run_cases, before: str, after: str) -> str:
     return run_cases(node, word, c=after).stdout.str()
 
 
-def test_a_replay_of_the_same_case_says_nothing_of_changes(run_cases):
+def test_a_replay_of_the_same_case_has_no_remark(run_cases):
     commented = FLIP.replace("U8\n\n", "U8  # bytes\n\n")
     for text in (FLIP, commented):
         told = repeated(run_cases, FLIP, text)
@@ -132,7 +132,7 @@ def test_inputs_in_another_format_are_other_inputs(run_cases):
     assert "--ptx-replay: the formats of the case have changed since this token was made" in told
 
 
-def test_a_token_without_an_identity_runs_and_is_said(run_cases):
+def test_a_token_without_an_identity_runs_with_a_remark(run_cases):
     word = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
     told = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
     assert "1 passed" in told
@@ -178,7 +178,7 @@ def test_a_kernel_whose_inputs_changed_cannot_be_repeated(run_cases):
     assert CHANGED + "function" + NOW in " ".join(told.split())
 
 
-def test_other_compiled_code_of_the_same_case_is_said():
+def test_other_compiled_code_of_the_same_case_gets_a_remark():
     origin = Origin.of({"asm": "0" * 16}, body="a" * 64)
     made = Replay(Setup(), 0, {}, origin=origin)
     same = {"asm": "0" * 16}
