@@ -20,6 +20,7 @@ from harness.sweep.fused.tools import Tools  # noqa: E402
 from harness.triton.launch import TensorLayout as Argument  # noqa: E402
 from references import arithmetic, conversion  # noqa: E402
 from references.formats import E2M1, E4M3, F16  # noqa: E402
+from tests.sampling import paired  # noqa: E402
 
 FORMATS = {"a": E2M1, "b": F16}
 COUNT, CHUNK, PACK = 1 << 18, 1 << 17, 2
@@ -71,6 +72,7 @@ def plainly(case, launch, generator=GENERATOR):
     return judge(case, policies(case, case.variants["v"]), inputs, outputs, PACK)
 
 
+MATCHES = {"exact": exact(), "ulp": ulp(1), "domain": ulp(1, on=magnitude("b", 1, 2))}
 FAULTS = {
     "none": lambda a, b, c: c,
     "one input": lambda a, b, c: torch.where((a == 3) & (b == 0x3C01), c ^ 1, c),
@@ -79,10 +81,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("match", [exact(), ulp(1), ulp(1, on=magnitude("b", 1, 2))], ids=["exact", "ulp", "domain"])
-def test_the_judgement_is_the_plain_judge_s(fault, match):
-    case = case_of(match)
+@pytest.mark.parametrize(("match", "fault"), paired(MATCHES, FAULTS, 2))
+def test_the_judgement_is_the_plain_judge_s(match, fault):
+    case = case_of(MATCHES[match])
     found = sweep(case, kernel(FAULTS[fault]))
     expected = plainly(case, kernel(FAULTS[fault]))
     assert found.faults == []
