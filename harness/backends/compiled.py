@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends.evidence import rested
+from harness.backends.launches import NEVER_REPEATED, launched
 from harness.backends.snippet import error_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
@@ -147,7 +148,8 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         "ran",
         outputs=run.outputs,
         alternative=other.outputs if differ else {},
-        findings=run.findings,
+        findings=run.findings or other.findings,
+        notes=run.notes,
         contraction_open=contraction,
         approximate=_approximate_outputs(kernel, loaded),
     )
@@ -231,6 +233,11 @@ def _in_the_asm(job: Job) -> tuple[str, int] | None:
 class _Bits:
     outputs: dict[str, NDArray[Any]]
     findings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def same(self, other: _Bits) -> bool:
+        """Whether another launch gave the same bits."""
+        return all(np.array_equal(bits, other.outputs[n]) for n, bits in self.outputs.items())
 
 
 @dataclass(frozen=True)
@@ -270,26 +277,20 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
 
 LATER_LAUNCH = "a later launch finds what an earlier one left in the module's variables, and gives other bits"
-LAUNCHES = 4
-"""How often a kernel is launched at most that changes its module's variables each time."""
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    """Run a kernel; again while it changes its module's variables, which the next launch on a device would find so."""
-    first, variables = _launched(job, kernel, fuse, limit, None)
-    for _ in range(LAUNCHES - 1):
-        if variables is None:
-            break
-        later, variables = _launched(job, kernel, fuse, limit, variables)
-        if not all(np.array_equal(first.outputs[n], later.outputs[n]) for n in first.outputs):
-            return _Bits(first.outputs, (*first.findings, LATER_LAUNCH))
-    return first
+    """Run a kernel; again while it changes its module's variables."""
+    first, same, proved = launched(lambda given: _launched(job, kernel, fuse, limit, given), _Bits.same)
+    if not same:
+        return replace(first, findings=(*first.findings, LATER_LAUNCH))
+    return first if proved else replace(first, notes=(NEVER_REPEATED,))
 
 
 def _launched(
     job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None
-) -> tuple[_Bits, bytes | None]:
-    """The bits of one launch, and the module's variables after it if it changed them. variables: at its start."""
+) -> tuple[_Bits, bytes, bytes]:
+    """The bits of one launch, and the module's variables before and after it. variables: at its start, if given."""
     from harness.ptx.kernel.run import run_kernel
 
     made = placed(job, kernel, fuse=fuse)
@@ -305,8 +306,8 @@ def _launched(
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
-    changed = None if executed.variables == loaded.variables else executed.variables
-    return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings)), changed
+    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    return bits, loaded.variables, executed.variables
 
 
 class EmulatedTensor:

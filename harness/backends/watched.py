@@ -96,10 +96,11 @@ class WatchedGpu:
 
     def run_built(self, job: Job, built: Built) -> Outcome:
         """Launch what was built of a job."""
-        from harness.backends.gpu import by_driver, completed
+        from harness.backends.gpu import by_driver, completed, launches_ready
         from harness.triton.guarded import GUARD
 
-        made = built if by_driver(launch_of(job)) else None
+        launch = launch_of(job)
+        made = built if by_driver(launch) or launches_ready(launch, built) else None
         device = self._device(job.target)
         guard = 0 if self._tool else GUARD
         try:
@@ -176,7 +177,7 @@ class Sanitizer:
 
 
 def run_here(ref: JobRef, guard: int, made: Built | None = None) -> Outcome:
-    """Launch a job in this process. guard: bytes around each tensor. made: what the driver API launches of it."""
+    """Launch a job in this process. guard: bytes around each tensor. made: what the driver API may launch of it."""
     import torch
 
     from harness.backends.gpu import fault_words, launched

@@ -24,6 +24,8 @@ PYTORCH = "torch.compile"
 """What timings of a case's expression in PyTorch have in the place of a variant's name."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+UNPROVED = "not proved: "
+"""Begins a result's note that limits what its pass says; summaries print it."""
 EXPECTED = "expected failure"
 """The word for a failure that its case declares, where verdicts are counted."""
 
@@ -194,7 +196,7 @@ class Result:
     sweep: Mapping[str, Amount] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
-    """How a sweep was judged, where that needs saying."""
+    """How a sweep was judged, where that needs saying; and what a pass leaves open (`UNPROVED`)."""
     grid: Grid | None = None
     """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""

@@ -53,7 +53,7 @@ def case_of(fmt: Any, reference: Any, **options: Any) -> Case:
 def flagged(case: Case, fmt: Any, x: Any, y: Any) -> Any:
     oracle = Oracle(case, policies(case, case.variants["v"]), Counted({"x": U8}))
     oracle.inputs = {"x": fmt}
-    return oracle.flags({"x": torch.from_numpy(x)}, {"y": torch.from_numpy(y)})[0].numpy()
+    return oracle.flags({"x": torch.from_numpy(x)}, {"y": torch.from_numpy(y)}).flagged.numpy()
 
 
 def refused(case: Case, fmt: Any, x: Any, y: Any) -> Any:
@@ -121,7 +121,7 @@ def test_one_of_several_specifications_answers_for_all_outputs():
     oracle = Oracle(case, policies(case, case.variants["v"]), None)
     a = torch.tensor([2, 2, 2, 2])
     got = {"y": torch.tensor([2, 3, 2, 3]), "z": torch.tensor([3, 2, 2, 3])}
-    assert oracle.flags({"a": a}, got)[0].tolist() == [False, False, True, True]
+    assert oracle.flags({"a": a}, got).flagged.tolist() == [False, False, True, True]
 
 
 def test_a_second_specification_of_the_host_keeps_a_sweep_there():
