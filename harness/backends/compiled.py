@@ -289,8 +289,6 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     return first if proved else replace(first, notes=(NEVER_REPEATED,))
 
 
-
-
 def _launch_once(
     job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None
 ) -> tuple[_Bits, bytes, bytes]:
