@@ -1,4 +1,4 @@
-"""The page on two PTX files that were compared: the verdict, the first difference, and where the two part."""
+"""The page on a comparison of two PTX files: the verdict, the first difference, and where their traces differ."""
 
 from __future__ import annotations
 

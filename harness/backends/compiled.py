@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends.evidence import with_evidence
+from harness.backends.launches import NEVER_REPEATED, launched
 from harness.backends.snippet import error_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
@@ -147,7 +148,8 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         "ran",
         outputs=run.outputs,
         alternative=other.outputs if differ else {},
-        findings=run.findings,
+        findings=run.findings or other.findings,
+        notes=run.notes,
         contraction_open=contraction,
         approximate=_approximate_outputs(kernel, loaded),
     )
@@ -233,6 +235,11 @@ def _undefined_in_asm(job: Job) -> tuple[str, int] | None:
 class _Bits:
     outputs: dict[str, NDArray[Any]]
     findings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def same(self, other: _Bits) -> bool:
+        """Whether another launch gave the same bits."""
+        return all(np.array_equal(bits, other.outputs[n]) for n, bits in self.outputs.items())
 
 
 @dataclass(frozen=True)
@@ -272,26 +279,20 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
 
 LATER_LAUNCH = "a later launch reads what an earlier launch left in the module's variables, and gives other bits"
-LAUNCHES = 4
-"""The most launches of a kernel that changes its module's variables each time."""
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
     """Run a kernel, and again while it changes its module's variables: on a device they keep their values."""
-    first, variables = _launch_once(job, kernel, fuse, limit, None)
-    for _ in range(LAUNCHES - 1):
-        if variables is None:
-            break
-        later, variables = _launch_once(job, kernel, fuse, limit, variables)
-        if not all(np.array_equal(first.outputs[n], later.outputs[n]) for n in first.outputs):
-            return _Bits(first.outputs, (*first.findings, LATER_LAUNCH))
-    return first
+    first, same, proved = launched(lambda given: _launch_once(job, kernel, fuse, limit, given), _Bits.same)
+    if not same:
+        return replace(first, findings=(*first.findings, LATER_LAUNCH))
+    return first if proved else replace(first, notes=(NEVER_REPEATED,))
 
 
 def _launch_once(
     job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None
-) -> tuple[_Bits, bytes | None]:
-    """The bits of one launch, and the module's variables after it; None if it did not change them.
+) -> tuple[_Bits, bytes, bytes]:
+    """The bits of one launch, and the module's variables before and after it.
 
     variables: the contents of the module's variables at the start; None for their initial values.
     """
@@ -310,8 +311,8 @@ def _launch_once(
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
-    changed = None if executed.variables == loaded.variables else executed.variables
-    return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings)), changed
+    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    return bits, loaded.variables, executed.variables
 
 
 class EmulatedTensor:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from harness.backends import driver
 from harness.backends.assembler import artifacts, machine, notes, refused
+from harness.backends.ready import launcher
 from harness.jobs import Job, Outcome
-from harness.model.identity import digest
+from harness.model.identity import digest, digest_with_code
 from harness.model.targets import normal
 from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
 from harness.processes.worker import resolve
@@ -251,7 +252,32 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
     _forget_other_constants(function, launch, job.target)
-    return lambda: function[launch.grid](**arguments, **options)
+
+    def by_triton() -> Any:
+        return function[launch.grid](**arguments, **options)
+
+    if launch.made is None or not is_of(launch, job.target, launch.made):
+        return by_triton
+    try:
+        ready = machine_code(job, launch, pointers)
+    except driver.DriverError:
+        return by_triton  # which has better words for what does not fit on the device
+    return launcher(function, by_triton, ready, launch.made.compilation.spec)
+
+
+def is_of(launch: Launch, target: str, built: Built) -> bool:
+    """Whether something was built of a launch as it is here, and the driver API can launch it."""
+    same = digest_with_code(launch.spec(target), exact=True) == digest_with_code(built.compilation.spec, exact=True)
+    return same and launches_ready(launch, built)
+
+
+def launches_ready(launch: Launch, built: Built) -> bool:
+    """Whether the driver API can launch a kernel of Triton's that has been compiled and assembled."""
+    try:
+        driver.bindings()
+    except driver.NoDriver:
+        return False
+    return not launch.compiler and not _unpacked(built)
 
 
 def by_driver(launch: Launch) -> bool:
@@ -303,8 +329,11 @@ def unlaunched(launch: Launch, target: str) -> str:
 def _not_launched(launch: Launch, target: str) -> str:
     """The reason why the driver API cannot pass the arguments of Triton's kernel; "" if it can."""
     built = launch.build(target)
-    if launch.given is not None or not isinstance(built, Built):
-        return ""
+    return "" if launch.given is not None or not isinstance(built, Built) else _unpacked(built)
+
+
+def _unpacked(built: Built) -> str:
+    """Why the driver API cannot be given the arguments of a kernel of Triton's; "" where it can."""
     compilation = built.compilation
     if compilation.descriptors:
         return "only Triton, with its own ptxas, can launch a kernel with tensor descriptors among its arguments"

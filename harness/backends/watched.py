@@ -96,10 +96,11 @@ class WatchedGpu:
 
     def run_built(self, job: Job, built: Built) -> Outcome:
         """Launch a job's built kernel in the GPU's process."""
-        from harness.backends.gpu import by_driver, completed
+        from harness.backends.gpu import by_driver, completed, launches_ready
         from harness.triton.guarded import GUARD
 
-        made = built if by_driver(launch_of(job)) else None
+        launch = launch_of(job)
+        made = built if by_driver(launch) or launches_ready(launch, built) else None
         device = self._device(job.target)
         guard = 0 if self._tool else GUARD
         try:

@@ -85,10 +85,10 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
             progress.update(bar, advance=1, different=different)
 
         if tasks and root:
-            from harness.running.shardworker import giver
+            from harness.running.shardworker import shard_digests
             from harness.sweep.oncluster import ClusterSweep
 
-            options: dict[str, Any] = {"root": root, "given": giver(task), "timeout": args.timeout}
+            options: dict[str, Any] = {"root": root, "given": shard_digests(task), "timeout": args.timeout}
             ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **options).run()
         else:
             sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)

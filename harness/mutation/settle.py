@@ -35,6 +35,8 @@ from harness.triton.spec import digests_from
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
 LARGEST_PACK = 16
+OUTSIDE = 16
+"""Inputs made for one that is wanted, where a domain leaves some out."""
 KERNEL_SETS = 8
 """The number of additional random input sets on which a survivor in a whole kernel runs."""
 
@@ -98,7 +100,7 @@ def settle_asm(
     for place, mutant in enumerate(survivors):
         if given.convention == mutant.convention and _same_texts(subject, given, mutant):
             subject.put(name, mutant)
-            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)))
+            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
     others = [m for place, m in enumerate(survivors) if place not in found]
     rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others]))
     return [found[place] if place in found else next(rest) for place in range(len(survivors))]
@@ -247,20 +249,26 @@ def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) ->
         return "some", (kernel_inputs(case, name, set_name, size) for set_name in names for size in sizes)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
-    made: InputSet = exhaustive(formats, bits) if bits <= search.bits else stratified(case, name, search.count)
-    whole = "all" if bits <= search.bits else "some"
-    return whole, _inside(subject, made)
+    if bits <= search.bits:
+        return "all", _inside(subject, exhaustive(formats, bits), 1 << bits)
+    spare = 1 if case.domain is None else OUTSIDE
+    return "some", _inside(subject, stratified(case, name, spare * search.count), search.count)
 
 
-def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
+def _inside(subject: Subject, made: InputSet, most: int) -> Iterator[dict[str, Any]]:
+    """The inputs within the case's domain in pieces, until there are `most` of them or none are left."""
     formats = {n: format_of(a) for n, a in subject.case.inputs.items()}
     for piece in made.chunks(CHUNK):
+        if most <= 0:
+            return
         if subject.case.domain is None:
+            most -= len(next(iter(piece.values())))
             yield piece
             continue
         kept = np.flatnonzero(within(subject.case.domain, formats, piece))
         kept = kept[: len(kept) - len(kept) % LARGEST_PACK]
         if len(kept):
+            most -= len(kept)
             yield {n: u[kept] for n, u in piece.items()}
 
 
@@ -342,12 +350,17 @@ def _same_texts(subject: Subject, given: AsmVariant, mutant: AsmVariant) -> bool
     return asm_form(subject.case, given, pack).text == asm_form(subject.case, mutant, pack).text
 
 
-def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int) -> Settlement:
+def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, search: Search) -> Settlement:
     """Settle a dropped early clobber by running the asm with operands in shared registers."""
     if not may_share(subject.case, mutant, pack):
         return Settlement("equivalent", "no sharing of registers between an output and an input changes a bit")
-    inputs = stratified(subject.case, subject.loaded.name, 1 << 20).take(0, 1 << 20)
-    outcome = ran_as(subject, name, pack, inputs, "shared")
-    if outcome.findings:
-        return Settlement("missed", "; ".join(outcome.findings))
-    return Settlement("sampled", f"the same bits on {1 << 20} inputs that were tried, in every assignment of registers")
+    tried, until = 0, time.monotonic() + search.seconds
+    _, pieces = _pieces(subject, search, None)
+    for inputs in pieces:
+        outcome = ran_as(subject, name, pack, inputs, "shared")
+        if outcome.findings:
+            return Settlement("missed", "; ".join(outcome.findings))
+        tried += len(next(iter(inputs.values())))
+        if time.monotonic() > until:
+            break
+    return Settlement("sampled", f"the same bits on {tried} inputs that were tried, in every assignment of registers")

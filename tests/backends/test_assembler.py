@@ -120,4 +120,4 @@ def test_a_function_that_executing_its_file_does_not_make_is_refused_in_words(ba
     outcome = backend.run(Job(case, "c", PATH, "local", case.variants["local"], "sm_90a", Setup(shape=(8,))))
     assert outcome.status == "error"
     assert "test_assembler.py has no function" in outcome.words
-    assert "start anew" in outcome.words
+    assert "start the process again" in outcome.words

@@ -111,4 +111,4 @@ def test_without_the_program_one_line_says_so(run_cases, monkeypatch):
 def test_the_sanitizer_needs_the_gpu_backend(run_cases):
     result = run_cases("--ptx-sanitize=memcheck", "--ptx-backend=emulator", flip="")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --ptx-sanitize watches kernels on a GPU*"])
+    result.stderr.fnmatch_lines(["ERROR: --ptx-sanitize needs a GPU*"])

@@ -68,7 +68,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["run", "--target", "sm_1"], "'sm_1' is no target that ptxdiff knows"),
         (
             ["run", "--output", "out.json"],
-            "out.json: records are written to a file that ends in .jsonl",
+            "out.json: name a file that ends in .jsonl",
         ),
         (["report", "nowhere"], "nowhere: no such file or folder"),
         (["report", "bad"], "bad: no records"),

@@ -29,7 +29,7 @@ def session(limit, path, attribute, target, assemblers, variants, sizes, budget)
         samples = tuple(level * (1 + 0.001 * np.random.default_rng(k).standard_normal(48)))
         known = median(samples)
         key = Key("flip", variant, target, "gpu", shape=str(sizes[0]), assembler=label)
-        notes = ("clocks held down: power cap",)
+        notes = ("clocks reduced: power cap",)
         found.append(Timing(key, 1 << 25, 8 << 25, samples, known.value, known.low, known.high, 61e-6, 0.002, 5e-7,
                             {"sm_min": 1905}, timer="cupti", notes=notes, ptxas=label))  # fmt: skip
     return Session(tuple(found), ("cvt: unsupported: needs sm_100a",))
@@ -63,7 +63,7 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert lines["copy"].startswith("copy 61.00 µs 4.40 TB/s")
     assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
     assert "note: cvt: unsupported: needs sm_100a" in out
-    assert out.count("clocks held down: power cap") == 1
+    assert out.count("clocks reduced: power cap") == 1
 
 
 def test_each_assembler_has_a_table_of_its_own(here, capsys):
@@ -96,7 +96,7 @@ def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
     assert "flip, in registers on sm_90a: results a clock and SM" in out
     assert "flip, in registers on sm_90a: clocks an application, in a dependent chain" in out
     assert any(line.startswith("second 16.000") and "faster -75.0%" in line for line in lines)
-    assert "second pays over first from 0.25 results a byte of memory traffic on: 2.0 for each element of 8" in out
+    assert "second pays over first above 0.25 results for each byte of memory traffic: 2.0 for each element of 8" in out
     assert "note: third, throughput: the loop holds LDG.E" in out
 
 

@@ -52,12 +52,15 @@ def test_a_report_gets_the_node_into_its_records(item):
         (lambda i: "a text", "it sent str"),
         (lambda i: ItemReport("cases/other.py::x[sm_90a-emulator]", ()), "which it was not given"),
         (lambda i: report(i, result(i), nodeid="cases/other.py::x"), "which it was not given"),
-        (lambda i: report(i, result(i, variant="another")), "is one of flip::another"),
-        (lambda i: report(i, result(i, backend="gpu")), "is one of flip"),
-        (lambda i: report(i), "passed, and sends no result"),
+        (lambda i: report(i, result(i, variant="another")), "contain one of flip::another"),
+        (lambda i: report(i, result(i, backend="gpu")), "contain one of flip"),
+        (lambda i: report(i), "passed, but sent no result"),
         (lambda i: ItemReport(i.nodeid, ()), "it sent nothing"),
-        (lambda i: report(i, replace(result(i), verdict="fail")), "passed, and sends a result that says fail"),
-        (lambda i: report(i, result(i, **{next(iter(fingerprint_of(i.item))): "0" * 32})), "defined otherwise there"),
+        (lambda i: report(i, replace(result(i), verdict="fail")), "passed, but sent a result with the verdict fail"),
+        (
+            lambda i: report(i, result(i, **{next(iter(fingerprint_of(i.item))): "0" * 32})),
+            "has another definition",
+        ),
     ],
 )
 def test_records_of_other_items_are_refused(item, made, words):

@@ -72,7 +72,7 @@ def test_a_launch_that_does_not_fit_is_no_equality(compare):
     code, said = compare(pairs(), "--block", "32", *LAUNCH)
     assert (code, "were never written" in said) == (1, True)
     code, said = compare(pairs(), "--parameters", "x,y")
-    assert (code, "4 parameters, parameters= gives 2" in said) == (1, True)
+    assert (code, "4 parameters, but parameters= gives 2" in said) == (1, True)
 
 
 @pytest.mark.parametrize("place", ["%f2, %f1", "%f5, %f4"])

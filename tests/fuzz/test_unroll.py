@@ -1,4 +1,4 @@
-"""A fault that needs one round of a loop ends without the loop; copies of a body compute what the loop does."""
+"""A fault that needs one round of a loop is reduced to PTX without the loop; copies of a body compute the same."""
 
 import re
 
@@ -26,8 +26,8 @@ ld.param.u64 %rd1, [a];
 mov.u32 %r1, 77;
 mov.u32 %r2, BEGIN;
 """
-OTHERS = "\n".join(f"xor.b32 %r{k}, %r{k - 1}, {k};\nadd.u32 %r1, %r1, %r{k};" for k in range(4, 17))
-"""26 instructions, of which the fault needs none."""
+OTHERS = "\n".join(f"xor.b32 %r{k}, %r{k - 1}, {k};\nadd.u32 %r1, %r1, %r{k};" for k in range(4, 11))
+"""14 instructions that the fault does not need."""
 BODY = f"""mul.lo.u32 %r3, %r1, 3;
 {OTHERS}
 mad.lo.u32 %r20, %r1, %r2, %r3;
@@ -37,7 +37,7 @@ AT_ITS_END = f"AGAIN:\n{BODY}\nsetp.ne.u32 %p1, %r2, END;\n@%p1 bra AGAIN;\n"
 AT_ITS_BEGIN = f"AGAIN:\nsetp.eq.u32 %p1, %r2, END;\n@%p1 bra OUT;\n{BODY}\nbra AGAIN;\nOUT:\n"
 TAIL = "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 LOST = 0.2
-"""Seconds after which a loop has lost its end."""
+"""Seconds after which a loop counts as endless."""
 COUNTED = {"begin": 0, "step": 1, "end": 9}, {"begin": 40, "step": -4, "end": 8}
 
 
@@ -81,7 +81,7 @@ def instructions(text):
     list(zip([AT_ITS_END, AT_ITS_BEGIN], COUNTED, strict=True)),
     ids=["tested at its end", "at its begin"],
 )
-def test_a_fault_in_the_seventh_round_of_thirty_instructions(loop, counted):
+def test_a_fault_in_the_seventh_round_of_eighteen_instructions(loop, counted):
     edit = wrong_at(counted["begin"] + 6 * counted["step"])
     text = kernel(loop, **counted)
     apart = taken_apart(text)
