@@ -292,7 +292,8 @@ def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
         return _reference(value, held)
     if is_descriptor(value):
         described = _described(value.base, held)
-        return DescriptorType(described.element, tuple(value.block_shape))
+        stated = repr(value.layout) if hasattr(value, "layout") else ""  # Gluon's descriptors have one
+        return DescriptorType(described.element, tuple(value.block_shape), stated)
     if not is_tensor(value):
         return value.item() if isinstance(value, np.generic) else value
     name = str(value.dtype).removeprefix("torch.")

@@ -24,6 +24,8 @@ PYTORCH = "torch.compile"
 """The variant's name in timings of a case's expression in PyTorch."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+UNPROVED = "not proved: "
+"""Prefix of a note that limits what a pass proves; summaries print such notes."""
 EXPECTED = "expected failure"
 """In counts of verdicts: a failure that its case declares."""
 
@@ -194,7 +196,7 @@ class Result:
     sweep: Mapping[str, Amount] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy": seconds of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
-    """How a sweep was judged, if that is unusual, and other remarks."""
+    """How a sweep was judged, if that is unusual, and what a pass leaves open (`UNPROVED`)."""
     grid: Grid | None = None
     """Where inputs fail, for a case of two small inputs; None if none fails."""
     device: str = ""

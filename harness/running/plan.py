@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.sharing import may_share
-from harness.inputs import InputSet, blocks, input_sets, stratified
+from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified
 from harness.inputs.few import few_sets
 from harness.inputs.fill import has_blocks
 from harness.jobs import Setup, block_of
@@ -86,7 +86,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
     if backend == "assembler":
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
-    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
+    sets = [s.name for s in sets_of(case, case_name, backend, effort, variant)]
     alone = effort == "quick" and _emulated_alone(variant, backend)
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
@@ -143,9 +143,14 @@ def _shared_items(
 SAMPLED = 1 << 30  # random inputs of a sweep on a GPU if there are too many inputs to try all
 
 
-def sets_of(case: Case, case_name: str, backend: str, effort: str) -> list[InputSet]:
-    """The input sets of an elementwise case. On a GPU, exhaustive effort samples sets that are too large."""
+def sets_of(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None = None) -> list[InputSet]:
+    """The input sets of an elementwise case, with the one from a variant's constants.
+
+    On a GPU, exhaustive effort samples what it cannot exhaust.
+    """
     sets = input_sets(case, case_name, effort)
+    if variant is not None and (own := constant_set(case, case_name, effort, variant)) is not None:
+        sets.append(own)
     sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
     if sampled and not any(s.name.startswith("exhaustive") for s in sets):
         sets.append(stratified(case, case_name, SAMPLED))

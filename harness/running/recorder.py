@@ -14,6 +14,7 @@ import pytest
 
 from harness.processes.gpus import gpu_visible
 from harness.records import (
+    UNPROVED,
     VERDICTS,
     CaseInfo,
     Disagreement,
@@ -67,7 +68,7 @@ class Recorder:
         self.assembled: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
-        self.remarks: dict[str, None] = {}  # of a replay, each of them once
+        self.remarks: dict[str, None] = {}  # of a replay, and what passes leave open, each once
         self.fault = ""
         self.progress = Progress()
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
@@ -131,6 +132,8 @@ class Recorder:
         self.evidence += evidence_of_passes(results)
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
+            opened = (n for n in r.notes if n.startswith(UNPROVED))
+            self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:

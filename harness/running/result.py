@@ -60,7 +60,8 @@ class Recording:
         return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
     def _set(self, name: str) -> InputSet:
-        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
+        place = self.item.loaded.name, self.backend.name, self.effort
+        sets = planning.sets_of(self.case, *place, self.variant)
         return next(s for s in sets if s.name == name)
 
     def _against(self, item: WorkItem) -> str:

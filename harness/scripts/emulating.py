@@ -40,10 +40,10 @@ def emulating(
     races, limit, approximate: for each launch, as in `emulated`. processors: the number of multiprocessors that host
     code gets, which persistent kernels use as their grid (None: that of the generation's large product).
 
-    A kernel under `@triton.autotune` runs with the first configuration that the target can hold, because nothing can be
-    timed: `do_bench` calls its function once and returns NaN, and a `perf_report` does not run. `data_ptr()` returns
-    addresses that the emulator's kernels may read from memory; they are not valid in this process. cuBLAS is not
-    available.
+    A kernel under `@triton.autotune` runs with the first configuration that the target can hold, because nothing can
+    be timed: `do_bench` calls its function once and returns NaN, a `perf_report` does not run, and Proton makes no
+    profile; each says so on stderr. `data_ptr()` returns addresses that the emulator's kernels may read from memory; they are
+    not valid in this process. cuBLAS is not available.
 
     It must not be used by several threads at once, nor nested. Raises LaunchError and PtxError as launches do, and
     ImportError without torch or triton.
@@ -78,8 +78,7 @@ def emulating(
         stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(target)))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(mock.patch.object(Autotuner, "run", tuned))
-        stack.enter_context(mock.patch.multiple(triton.testing, do_bench=_untimed, do_bench_cudagraph=_untimed))
-        stack.enter_context(mock.patch.object(triton.testing.Mark, "run", _no_report))
+        _without_times(stack)
         for name, answer in answers(target, processors or multiprocessors(target)).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         _without_libraries(stack)
@@ -87,15 +86,37 @@ def emulating(
         yield
 
 
-def _untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
-    """Calls the function once; returns NaN as its time."""
-    function()
-    return math.nan if quantiles is None else [math.nan] * len(quantiles)
+def _without_times(stack: contextlib.ExitStack) -> None:
+    """Replace Triton's benchmarks and profiles by a line on stderr, once each: scripts call them in loops."""
+    from triton import testing
 
+    told: set[str] = set()
 
-def _no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
-    name = getattr(mark.fn, "__name__", "a benchmark")
-    print(f"{name}: not run, because the emulator cannot measure times", file=sys.stderr)
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            print(f"{text}, as the emulator has no times", file=sys.stderr)
+
+    def untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
+        tell("do_bench: called its function once, and gave NaN")
+        function()
+        return math.nan if quantiles is None else [math.nan] * len(quantiles)
+
+    def no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
+        tell(f"{getattr(mark.fn, '__name__', 'a benchmark')}: not run")
+
+    def no_profile(name: str | None = None, *args: Any, **kwargs: Any) -> None:
+        tell(f"the profile {name or 'of Proton'}: not made")
+
+    stack.enter_context(mock.patch.multiple(testing, do_bench=untimed, do_bench_cudagraph=untimed))
+    stack.enter_context(mock.patch.object(testing.Mark, "run", no_report))
+    with contextlib.suppress(ImportError):  # a build of Triton without Proton
+        import triton.profiler
+
+        for module in (triton.profiler, sys.modules["triton.profiler.profile"]):
+            stack.enter_context(mock.patch.object(module, "start", no_profile))
+            for name in ("activate", "deactivate", "finalize"):
+                stack.enter_context(mock.patch.object(module, name, return_value=None))
 
 
 def _without_libraries(stack: contextlib.ExitStack) -> None:

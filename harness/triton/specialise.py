@@ -24,10 +24,14 @@ class PointerType:
 
 @dataclass(frozen=True)
 class DescriptorType:
-    """A tensor descriptor as an argument: Triton's name of its element type, and the sizes of its blocks."""
+    """A tensor descriptor as an argument: Triton's name of its element type, and the sizes of its blocks.
+
+    layout: the layout of a block in shared memory, which a descriptor for Gluon states, as text; "": Triton chooses it.
+    """
 
     element: str
     block: tuple[int, ...]
+    layout: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
             facts.divisible.append(place)
         return f"*{'k' if const else ''}{value.element}"
     if isinstance(value, DescriptorType):
-        return f"tensordesc<{value.element}{list(value.block)}>"
+        stated = f",{value.layout}" if value.layout else ""
+        return f"tensordesc<{value.element}{list(value.block)}{stated}>"
     if isinstance(value, Constant) or value is None:
         facts.constants.append((place, value.value if isinstance(value, Constant) else None))
         return "constexpr"

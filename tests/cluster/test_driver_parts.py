@@ -1,4 +1,4 @@
-"""What a driver takes from nodes, how items become batches, and the line on progress; without Ray."""
+"""Parts of a driver without Ray: which results it accepts, how it makes batches of items, and the progress line."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def test_a_report_gets_the_node_into_its_records(item):
         ),
     ],
 )
-def test_what_is_not_about_the_item_is_refused(item, made, words):
+def test_records_of_other_items_are_refused(item, made, words):
     with pytest.raises(Misreported, match=words):
         checked(made(item), item, NODE)
 
@@ -105,7 +105,7 @@ def test_batches_are_as_large_as_pays_and_small_at_the_end():
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_what_is_left_of_a_batch_comes_first():
+def test_the_rest_of_a_batch_is_sent_first():
     items, group = made(8)
     [queue] = queues(items, group)
     batch = queue.next(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
 import triton
+import triton.profiler
 
 from harness import emulating
 from harness.launcher import LaunchError
@@ -48,7 +50,12 @@ def test_a_file_runs_as_it_is(target: str, capsys: pytest.CaptureFixture[str]) -
         assert torch.equal(array, torch.arange(size) * 2.0)
     assert found["config"] == {"BLOCK": 32}, "the first that a static_assert lets through"
     assert all(map(math.isnan, found["time"]))
-    assert "measured: not run, because the emulator cannot measure times" in capsys.readouterr().err
+    assert sorted(line for line in capsys.readouterr().err.splitlines() if "has no times" in line) == [
+        "do_bench: called its function once, and gave NaN, as the emulator has no times",
+        "measured: not run, as the emulator has no times",
+        "the profile decorated: not made, as the emulator has no times",
+        "the profile tables: not made, as the emulator has no times",
+    ]
 
 
 @pytest.fixture
@@ -113,11 +120,19 @@ def test_if_no_configuration_runs_the_error_names_all(session: Any) -> None:
 
 
 def test_everything_is_put_back() -> None:
-    before = triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability
+    def replaced() -> list[Any]:
+        proton = triton.profiler, sys.modules["triton.profiler.profile"]
+        mark = triton.testing.Mark
+        return [
+            triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability, mark.run,
+            *(getattr(m, name) for m in proton for name in ("start", "activate", "deactivate", "finalize")),
+        ]  # fmt: skip
+
+    before = replaced()
     active = triton.runtime.driver._active
     with pytest.raises(ZeroDivisionError), emulating("sm_80"):
         torch.empty(1 // 0, device="cuda")
-    assert before == (triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability)
+    assert before == replaced()
     assert triton.runtime.driver._active is active
     tensor = torch.zeros(4)
     assert tensor.numpy().ctypes.data == tensor.data_ptr()

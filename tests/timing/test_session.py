@@ -143,7 +143,7 @@ def test_a_gate_on_speed_states_what_was_not_timed_and_what_is_too_noisy(run):
     assert any("nothing was timed; the baseline has 3 timings" in f.text for f in nothing.findings)
     gone = gate(dataclasses.replace(before, timings=before.timings[:2]), before, policy)
     assert [(f.subject, f.text) for f in gone.findings if f.code == 3] == [
-        ("rcp::slow", "timed in the baseline and not in the run: 33554432")
+        ("rcp::slow", "timed in the baseline but not in the run: 33554432")
     ]
     noisy = gate(run(seed=3, spread=0.2, budget=0.0), before, policy)
     assert any(f.code == 0 and "too noisy to say on sm_90a" in f.text for f in noisy.findings)
@@ -158,7 +158,7 @@ def test_pytorchs_own_speed_is_shown_and_not_gated(run):
         r.timings[:] = [dataclasses.replace(t, key=dataclasses.replace(t.key, variant=PYTORCH)) for t in r.timings[1:2]]
     decided = gate(after, before, Policy(speed=True, allow_model=True))
     assert not [f for f in decided.findings if f.code == 3]
-    assert any("slower" in f.text and "what PyTorch does is not gated" in f.text for f in decided.findings)
+    assert any("slower" in f.text and "PyTorch is not gated" in f.text for f in decided.findings)
 
 
 def test_times_by_different_timers_are_not_compared(run):

@@ -4,6 +4,7 @@ import pytest
 
 from harness.processes.pool import CallEnd
 from harness.processes.worker import Reply
+from harness.triton import build as building
 from harness.triton.build import Built, build, compiled
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import Elementwise, InlineAsm
@@ -37,8 +38,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_fault_in_the_asm_is_an_error_in_one_line(fault):
+def test_a_fault_in_the_asm_is_an_error_in_one_line(fault, monkeypatch):
     text, constraints, words = WRONG[fault]
+    if fault != "unknown modifier":  # which is tried on every target; the others on one of each assembler
+        monkeypatch.setattr(building, "_others", lambda spec: ["sm_120a", "sm_80"])
     refusal = built(text, constraints)
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "error"
@@ -81,8 +84,6 @@ def test_a_refusal_of_an_old_ptxas_is_unsupported_if_another_target_accepts_the_
 @pytest.mark.parametrize("stage", ["ptxas", "triton"])
 @pytest.mark.parametrize("taker", ["sm_120a", None])
 def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker):
-    from harness.triton import build as building
-
     refusal = Refusal("error", "Unknown modifier '.new'", stage=stage)
     accepted = object.__new__(Built)
     monkeypatch.setattr(building, "_build", lambda spec, chosen: accepted if spec.target == taker else refusal)
@@ -106,12 +107,12 @@ def test_many_faults_at_once_leave_every_answer_where_it_belongs():
 
     specs = [
         Elementwise(InlineAsm(text + f" // {n}", c), ("fp32",), ("fp32",), (64,)).spec("sm_80", enable_fp_fusion=False)
-        for n in range(4)
+        for n in range(2)
         for text, c, _ in faults
     ]
     results = [future.result() for future in [submit(spec) for spec in specs]]
     compiled = [isinstance(r, Compilation) for r in results]
-    assert compiled == [False, True, True, False] * 4
+    assert compiled == [False, True, True, False] * 2
 
 
 DIED = """python: mlir/lib/IR/BuiltinAttributes.cpp:1030: static Attr get(Type): Assertion `type.isIntOrIndex()' failed.

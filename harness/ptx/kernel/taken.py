@@ -279,7 +279,7 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
             taken.a.append(TakenMatrix("a", codes, origins.of(memory, some[:, np.arange(a.k) * each // 32])))
         taken.scales.append(())
         if what.block:
-            parts = zip(at[4:6], (rows, what.n), (what.part_a, what.part_b), "ab", strict=True)
+            parts = zip(at[4:6], (rows, what.n), (what.part_a, what.part_b), "ab", (False, halves), strict=True)
             count = what.stored // what.block
             taken.scales[-1] = tuple(_scale(frame, origins, step, lane, block, count, *p) for p in parts)
     own = [] if found.places[1] is not None else [a] * len(blocks)
@@ -288,11 +288,11 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
 
 def _scale(
     frame: KernelFrame, origins: Origins, step: Step, lane: int, block: int, count: int,
-    given: int, rows: int, part: int, name: str,
+    given: int, rows: int, part: int, name: str, halves: bool,
 ) -> TakenMatrix:  # fmt: skip
     """The scales of each row, with all those of a row as one value."""
     memory = frame.tensor.memory
-    places = tensoroperands.scale_cells(rows)
+    places = tensoroperands.scale_cells(rows, halves)
     some = tensoroperands.cells(frame, step, lane, given & 0x3FFFFFFF, *places, f"the scale of {name}", block)[0]
     codes = memory.words[some] >> np.uint32(8 * part) & np.uint32((1 << 8 * count) - 1)
     return TakenMatrix(f"scale of {name}", codes[:, None], origins.of(memory, some[:, None]))
