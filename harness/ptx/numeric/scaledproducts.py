@@ -17,14 +17,11 @@ Source: MMA-Sim, arXiv 2511.10909 (ST-FDPA and GST-FDPA, Blackwell). Not confirm
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import compilecache
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.tensorcore import (
     _FINITE,
@@ -36,7 +33,7 @@ from harness.ptx.numeric.tensorcore import (
     _encode,
     _special,
 )
-from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
+from harness.ptx.numeric.vectorise import Array, on_arrays
 
 
 @dataclass(frozen=True)
@@ -165,17 +162,11 @@ _made: list[Any] = []
 def _compiled() -> Any:
     with _lock:
         if not _made:
-            started = time.monotonic()
-            numba = register_helpers()
-            dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(_dot)
-            compilecache.attach(dispatcher, f"{__name__}._dot", __name__)
+            import numba
+
             codes = numba.types.Array(numba.uint32, 2, "C")
             four = numba.types.UniTuple(numba.int64, 4)
-            with wrapping():
-                dispatcher.compile((codes,) * 6 + (four,) * 4)
-            dispatcher.disable_compile()
-            _made.append(dispatcher)
-            compiled_for(time.monotonic() - started)
+            _made.append(on_arrays(_dot, (codes,) * 6 + (four,) * 4))
     return _made[0]
 
 
