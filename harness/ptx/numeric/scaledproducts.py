@@ -17,11 +17,14 @@ Source: MMA-Sim, arXiv 2511.10909 (ST-FDPA and GST-FDPA, Blackwell). Not confirm
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from harness.ptx.limits import compiled_for
+from harness.ptx.numeric import compilecache
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.tensorcore import (
     _FINITE,
@@ -33,7 +36,7 @@ from harness.ptx.numeric.tensorcore import (
     _encode,
     _special,
 )
-from harness.ptx.numeric.vectorise import Array, on_arrays
+from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 
 @dataclass(frozen=True)
@@ -162,11 +165,17 @@ _made: list[Any] = []
 def _compiled() -> Any:
     with _lock:
         if not _made:
-            import numba
-
+            started = time.monotonic()
+            numba = register_helpers()
+            dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(_dot)
+            compilecache.attach(dispatcher, f"{__name__}._dot", __name__)
             codes = numba.types.Array(numba.uint32, 2, "C")
             four = numba.types.UniTuple(numba.int64, 4)
-            _made.append(on_arrays(_dot, (codes,) * 6 + (four,) * 4))
+            with wrapping():
+                dispatcher.compile((codes,) * 6 + (four,) * 4)
+            dispatcher.disable_compile()
+            _made.append(dispatcher)
+            compiled_for(time.monotonic() - started)
     return _made[0]
 
 

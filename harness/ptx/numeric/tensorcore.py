@@ -11,14 +11,17 @@ Sources: MMA-Sim, arXiv 2511.10909 (parameters of all generations); PTX ISA 9, m
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from harness.ptx.limits import compiled_for
+from harness.ptx.numeric import compilecache
 from harness.ptx.numeric.bits import clz64, scalar
-from harness.ptx.numeric.vectorise import Array, on_arrays
+from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 
 @dataclass(frozen=True)
@@ -247,11 +250,17 @@ _made: list[Any] = []
 def _compiled() -> Any:
     with _lock:
         if not _made:
-            import numba
-
+            started = time.monotonic()
+            numba = register_helpers()
+            dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(_dot)
+            compilecache.attach(dispatcher, f"{__name__}._dot", __name__)
             codes = numba.types.Array(numba.uint32, 3, "C")
             four = numba.types.UniTuple(numba.int64, 4)
-            _made.append(on_arrays(_dot, (codes,) * 4 + (four,) * 5))
+            with wrapping():
+                dispatcher.compile((codes, codes, codes, codes, four, four, four, four, four))
+            dispatcher.disable_compile()
+            _made.append(dispatcher)
+            compiled_for(time.monotonic() - started)
     return _made[0]
 
 
