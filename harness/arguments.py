@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from harness.model.targets import capability, normal
 from harness.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
-from harness.ptx.kernel.tensormaps import HostMap
+from harness.ptx.kernel.tensormaps import PADDED_NIBBLES, HostMap
 
 MOST_POINTED = 1 << 18
 """The most addresses that host code can get in one session: those below the addresses of parameters."""
@@ -135,7 +135,8 @@ class Arguments:
             flags = [fill, 0] if hasattr(value, "round_f32_to_tf32") else [fill]  # tf32: since Triton 3.7
             return [base, *sizes, *strides, *flags, *sizes, *strides]
         buffer, offset = (base.buffer, base.offset) if isinstance(base, BufferPointer) else (base, 0)
-        whole = HostMap(buffer, offset, sizes, strides, layout.box, layout.element, layout.swizzle, fill)
+        counted = (*sizes[:-1], 2 * sizes[-1]) if layout.element == PADDED_NIBBLES else sizes
+        whole = HostMap(buffer, offset, counted, strides, layout.box, layout.element, layout.swizzle, fill)
         return [whole, *sizes, *strides]
 
     def check_written(self) -> None:

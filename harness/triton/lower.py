@@ -118,8 +118,8 @@ def _scratch(metadata: Mapping[str, Any]) -> int:
 
 
 def _descriptor(found: Mapping[str, Any]) -> DescriptorLayout:
-    if found.get("is_im2col") or found.get("fp4_padded"):
-        raise CompileFailure("the emulator has no tensor descriptors of im2col, and none of padded 4-bit elements")
+    if found.get("is_im2col"):
+        raise CompileFailure("the emulator has no tensor descriptors of im2col")
     return DescriptorLayout(found["swizzle"], found["elem_type"], tuple(found["block_size"]))
 
 

@@ -175,6 +175,8 @@ def _boxes(
         if len(corner) != len(tensor.box):
             text = f"{frame.who(lane)} gives {len(corner)} coordinates for a tensor map of {len(tensor.box)} dimensions"
             raise frame.fault(ExecutionError, step, text)
+        if refused := tensor.refused(corner):
+            raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {refused}")
         found.append((lane, tensor, corner, start))
     return found
 
@@ -208,6 +210,9 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = _lanes(frame, active)
     if len(lanes):
         for lane, tensor, corner, start in _boxes(frame, step, lanes, 1):
+            if tensor.padded:
+                text = f"{frame.who(lane)}: the emulator copies padded 4-bit elements to shared memory only"
+                raise frame.fault(ExecutionError, step, text)
             frame.bulk.store(step, tensor, lane, corner, start)
 
 

@@ -25,8 +25,9 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 class Coming:
     """Bytes under way to shared memory: the issuing lane, the offset of each piece of `size` bytes, and the mbarrier.
 
-    data, undefined: bytes, one row for each piece. `source`: the 16-byte pieces of shared memory from which they are
-    read. `update`: for a reduction, the function of an old and a new code of `width` bits.
+    data, undefined: bytes, one row for each piece. `padded`: half of them are padding, which an mbarrier does not
+    count. `source`: the 16-byte pieces of shared memory from which they are read. `update`: for a reduction, the
+    function of an old and a new code of `width` bits.
     """
 
     step: Step
@@ -37,6 +38,7 @@ class Coming:
     barrier: int
     swizzle: int = 0
     size: int = 16
+    padded: bool = False
     source: Array | None = None
     update: Callable[..., int] | None = None
     width: int = 32
@@ -97,7 +99,7 @@ class Bulk:
             told = barrier % shared.size + to * shared.size if ranks else barrier
             if group:
                 told = self._told(step, lane, barrier, to, bool(ranks), group)
-            self.issue(Coming(step, lane, offsets, data, undefined, told, found.swizzle))
+            self.issue(Coming(step, lane, offsets, data, undefined, told, found.swizzle, padded=found.padded))
 
     def _told(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:
         """The mbarrier that a copy to block `to` tells. Raises ExecutionError where it lies in none that may be told.
@@ -171,6 +173,8 @@ class Bulk:
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
                 undefined[chosen, part] = buffer.undefined[where]
+        if found.padded:
+            return _apart(data, undefined)
         return data.reshape(-1, 16), None if undefined is None else undefined.reshape(-1, 16)
 
     def _where(
@@ -203,7 +207,7 @@ class Bulk:
                 # Who waits at the mbarrier hears of them first, in whatever block they lie.
                 hears = frame.receiver(one.lane, np.full(len(one.offsets), one.barrier))
                 shared.note_landing(one.offsets, one.size, hears, frame.clock)
-            frame.arrived(one.step, one.barrier, one.lane, one.data.size)
+            frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
         return bool(coming)
 
     def _write(self, one: Coming) -> None:
@@ -335,3 +339,10 @@ class Bulk:
                 text = f"the bulk copy in line {self._line(coming.step)} still reads"
                 return f"{text}: a wait for its mbarrier must come first"
         return ""
+
+
+def _apart(data: Array, undefined: Array | None) -> tuple[Array, Array]:
+    """Chunks of 8 bytes as the first halves of chunks of 16, and the undefined bits of these; the rest is padding."""
+    eights = data.reshape(-1, 8)
+    doubt = np.zeros_like(eights) if undefined is None else undefined.reshape(-1, 8)
+    return np.concatenate([eights, np.zeros_like(eights)], 1), np.concatenate([doubt, np.full_like(eights, 0xFF)], 1)

@@ -56,9 +56,10 @@ class ClusterShared(Shared):
         block = np.where((rank == self.rank_of(other)) & (one != _SEVERAL_BLOCKS), -_SEVERAL - rank, _SEVERAL_BLOCKS)
         return np.where((warp == warp_of_other) & (warp >= 0), -2 - warp, block)
 
-    def note_group_read(self, units: Array, now: int) -> None:
+    def note_group_read(self, units: Array, now: int, block: int | None = None) -> None:
         """See `Shared`."""
-        self.reader[units] = -_SEVERAL - units * self.unit // self.size % self.ranks
+        ranks = (units * self.unit // self.size if block is None else block) % self.ranks
+        self.reader[units] = -_SEVERAL - ranks
         self.read[units] = now
 
     def fence(self, threads: Array, block: Array, since: Array) -> None:

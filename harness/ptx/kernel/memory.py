@@ -309,8 +309,11 @@ class Shared:
         self.written[units] = now
         self.unfenced[units] = False
 
-    def note_group_read(self, units: Array, now: int) -> None:
-        """Record that the warps of a warpgroup read units until time `now`."""
+    def note_group_read(self, units: Array, now: int, block: int | None = None) -> None:
+        """Record that several warps, or tensor cores, read units until time `now`.
+
+        block: that of the threads, whose completion orders others after the reads (None: the units' own).
+        """
         self.reader[units] = SEVERAL_WARPS
         self.read[units] = now
 

@@ -24,6 +24,10 @@ COUNTS = {"global_dim": 5, "global_stride": 4, "box_dim": 5, "element_stride": 5
 """Fields with a number for each dimension; strides have none for the innermost."""
 _SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
 _TF32, _TF32_FTZ, _F32_FTZ = 11, 12, 8
+PADDED_NIBBLES = 14
+"""The code of .b4x16_p64: sixteen 4-bit elements have 8 bytes in the tensor, and in shared memory 8 of padding more."""
+_NIBBLES = 128
+"""How many 4-bit elements a row of a box has; corners and sizes are multiples of it (cuTensorMapEncodeTiled)."""
 _FLOATS = {6: 0x7FFF, 7: 0x7FFFFFFF, 9: 0x7FFFFFFFFFFFFFFF, 10: 0x7FFF, 11: 0x7FFFFFFF}
 _SWIZZLES = (16, 32, 64, 128)
 GREATEST_BOX = 256
@@ -35,7 +39,8 @@ class TensorMap:
     dimension.
 
     `size`: bytes of an element. `swizzle`: bytes of a row in which 16-byte chunks are exchanged; 16: no swizzle.
-    `fill`: the code of elements outside the tensor.
+    `fill`: the code of elements outside the tensor. `padded`: an element is 16 of 4 bits, which in shared memory are
+    the first half of a chunk; sizes and the box count those, corners the 4-bit elements.
     """
 
     address: int
@@ -45,11 +50,18 @@ class TensorMap:
     size: int
     swizzle: int
     fill: int
+    padded: bool = False
 
     @property
     def bytes(self) -> int:
         """The size of a box in shared memory."""
-        return int(np.prod(self.box)) * self.size
+        return int(np.prod(self.box)) * (16 if self.padded else self.size)
+
+    def refused(self, corner: list[int]) -> str:
+        """An error message for a corner that no box of this map has; "" for others."""
+        if self.padded and corner[0] % _NIBBLES:
+            return f"the first coordinate {corner[0]} of padded 4-bit elements is no multiple of {_NIBBLES}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,9 @@ class HostMap:
     @property
     def bytes(self) -> bytes:
         """The map, once the buffer is placed."""
-        strides = [s * _SIZES[self.element] for s in self.strides[-2::-1]]
+        # Padded 4-bit elements are counted by the map, and the tensor has bytes, with two of them in each.
+        element = 1 if self.element == PADDED_NIBBLES else _SIZES[self.element]
+        strides = [s * element for s in self.strides[-2::-1]]
         sizes, box = list(self.sizes[::-1]), list(self.box[::-1])
         return encoded(self.buffer.address + self.offset, sizes, strides, box, self.element, self.swizzle, self.fill)
 
@@ -101,6 +115,8 @@ def decoded(data: bytes) -> TensorMap | str:
     address, sizes, strides, box, steps = numbers[0], numbers[1:6], numbers[6:10], numbers[10:15], numbers[15:20]
     rank, elemtype, interleave, swizzle_mode, fill_mode = numbers[20:]
     rank += 1
+    if elemtype == PADDED_NIBBLES:
+        return _padded(address, sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank], numbers[22:])
     if rank > 5 or elemtype >= len(_SIZES) or swizzle_mode > 4 or fill_mode > 1:
         return f"rank {rank}, element type {elemtype}, swizzle mode {swizzle_mode}, fill mode {fill_mode} are no such"
     if swizzle_mode == 4 or interleave or elemtype in (_F32_FTZ, _TF32_FTZ, _TF32):
@@ -126,12 +142,34 @@ def decoded(data: bytes) -> TensorMap | str:
     return TensorMap(address, sizes[:rank], strides[: rank - 1], box[:rank], size, swizzle, fill)
 
 
+def _padded(
+    address: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...],
+    rest: tuple[int, ...],
+) -> TensorMap | str:  # fmt: skip
+    """The map of padded 4-bit elements, or an error message (rules: cuTensorMapEncodeTiled, 16U4_ALIGN16B)."""
+    interleave, swizzle_mode, fill_mode = rest
+    if len(sizes) > 5 or interleave or fill_mode or swizzle_mode not in (0, 3) or any(step != 1 for step in steps):
+        words = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, fill mode {fill_mode}, element strides"
+        return f"{words} {steps}: padded 4-bit elements have none, a swizzle of 128 bytes or none, zeros, and 1"
+    if address % 32 or any(s % 32 or not s for s in strides):
+        return f"address 0x{address:x} and strides {strides} of padded 4-bit elements are to be multiples of 32 bytes"
+    if sizes[0] % _NIBBLES or box[0] != _NIBBLES:
+        words = f"rows have {sizes[0]} padded 4-bit elements, and those of a box {box[0]}"
+        return f"{words}: a multiple of {_NIBBLES}, and {_NIBBLES}"
+    if any(not s > 0 for s in sizes) or any(not 0 < b <= GREATEST_BOX for b in box):
+        return f"sizes {sizes} and box {box}: a box has 1 to {GREATEST_BOX} elements along each dimension"
+    whole, rows = (sizes[0] // 16, *sizes[1:]), (box[0] // 16, *box[1:])
+    return TensorMap(address, whole, strides, rows, 8, _SWIZZLES[swizzle_mode], 0, True)
+
+
 def rows_of(found: TensorMap, corner: list[int]) -> tuple[Array, Array, int, int]:
     """The rows of a box along the innermost dimension, in their order in shared memory.
 
     Returns the address of each row's first element (even if it lies outside the tensor), which rows contain elements of
     the tensor, and the range of each row's elements (first, one past the last) inside the tensor.
     """
+    if found.padded:
+        corner = [corner[0] // 16, *corner[1:]]
     low, high = max(0, -corner[0]), min(found.box[0], found.sizes[0] - corner[0])
     outer = list(zip(found.box[1:], corner[1:], found.sizes[1:], found.strides, strict=True))
     address = np.zeros(1, np.int64) + found.address + corner[0] * found.size

@@ -303,7 +303,7 @@ class TensorWork:
         for units in work.units:
             tally(frame.shared.taken, units, -1)
             if frame.grid.races:
-                frame.shared.note_group_read(units, frame.clock)
+                frame.shared.note_group_read(units, frame.clock, int(frame.block[work.lane]))
 
     def _arrive(self, one: Committed) -> None:
         frame = self.frame

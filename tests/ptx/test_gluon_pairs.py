@@ -1,0 +1,86 @@
+"""Gluon's products of pairs of blocks, with its own tensor descriptors: the reference's bits, and mistakes named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
+
+from harness import emulated
+from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
+from references import tensor_core
+from references.formats import E5M2, F16, F32, Format
+from tests.tritons import since
+
+pytestmark = since(3, 9, "Gluon's copies of boxes have other names")
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def codes(tensor: torch.Tensor) -> torch.Tensor:
+    view = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[tensor.element_size()]
+    return tensor.view(view).to(torch.int64) & ((1 << 8 * tensor.element_size()) - 1)
+
+
+def ran(
+    m: int, blocks: int, kind: torch.dtype, fmt: Format, n: int = 64, told: bool = True, waits: bool = True,
+    ends: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Codes of the product in float32, and those of the reference. Blocks behind the first two get boxes of b too."""
+    import gluon_pair_kernels as kernels
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    torch.manual_seed(1)
+    steps, k = 2, 64
+    a, b = (torch.randn(shape).to(kind) for shape in ((m, steps * k), (steps * k, n)))
+    c = torch.zeros((m, n))
+    rows = [(1 << i, 0) for i in range(blocks.bit_length() - 1)]
+    columns = [(0, 1), *[(0, 0)] * (len(rows) - 1)]
+    element = {torch.float16: gl.float16, torch.float8_e5m2: gl.float8e5}[kind]
+    made = []
+    for tensor, block, of, bases in (
+        (a, [m, k], element, rows),
+        (b, [k, n], element, columns),
+        (c, [m, n], gl.float32, rows),
+    ):
+        layout = gl.NVMMASharedLayout.get_default_for(block, of, cga_layout=bases)
+        made.append(TensorDescriptor.from_tensor(tensor, block, layout))
+    options: dict[str, Any] = {"num_warps": 4, "num_ctas": blocks}
+    emulated(kernels.tiles, "sm_100a")[(1,)](*made, steps, blocks > 2, told and blocks > 2, waits, ends, **options)
+    known = {"a_format": fmt, "b_format": fmt, "c_format": F32, "d_format": F32}
+    zero = torch.zeros((m, n), dtype=torch.int64)
+    return codes(c), tensor_core.dot(codes(a), codes(b), zero, **known, generation=tensor_core.BLACKWELL)
+
+
+@pytest.mark.parametrize(
+    ("m", "blocks", "kind", "fmt"),
+    [
+        (256, 2, torch.float16, F16),
+        (128, 2, torch.float16, F16),
+        (256, 2, torch.float8_e5m2, E5M2),
+        (512, 4, torch.float16, F16),
+    ],
+)
+def test_products(m: int, blocks: int, kind: torch.dtype, fmt: Format) -> None:
+    """With four blocks each box of b goes to two pairs, and a new one only when the products of both have ended."""
+    got, wanted = ran(m, blocks, kind, fmt)
+    assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "kept", "kind", "words"),
+    [
+        (2, {"waits": False}, PtxError, "still (reads|writes)|race: "),
+        (4, {"waits": False}, PtxError, "still (reads|writes)|race: "),
+        (4, {"told": False}, MemoryFault, "race: .* copies to shared memory|still reads"),
+        (2, {"ends": False}, ExecutionError, "still reads: cp.async.bulk.wait_group must come first"),
+    ],
+)
+def test_waits_that_are_missing_are_named(blocks: int, kept: Any, kind: type[PtxError], words: str) -> None:
+    with pytest.raises(kind, match=rf"(?s)({words}).*gluon_pair_kernels\.py:\d+"):
+        ran(128 * blocks, blocks, torch.float16, F16, **kept)
