@@ -42,8 +42,8 @@ def emulating(
 
     A kernel under `@triton.autotune` runs with the first configuration that the target can hold, because nothing can
     be timed: `do_bench` calls its function once and returns NaN, a `perf_report` does not run, and Proton makes no
-    profile; each says so on stderr. `data_ptr()` returns addresses that the emulator's kernels may read from memory; they are
-    not valid in this process. cuBLAS is not available.
+    profile; each says so on stderr. `data_ptr()` returns addresses that the emulator's kernels may read from memory;
+    they are not valid in this process. cuBLAS is not available.
 
     It must not be used by several threads at once, nor nested. Raises LaunchError and PtxError as launches do, and
     ImportError without torch or triton.
