@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness.backends import builds
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
+from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
@@ -64,7 +65,7 @@ def run_item(
     A compiler's or device's complaint ends the item, for one assembler: what one setup cannot do, the rest would only
     repeat.
     """
-    with digested_once():
+    with digested_once(), references_digested_once():
         return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
