@@ -34,6 +34,8 @@ case = Case(
     inputs={"s": F32, "c": F32, "a": F32, "b": F32},
     outputs={"t": F32, "d": F32},
     reference=sums.dot2,
+    # t is subnormal: where a later step flushes it, d is wrong by one.
+    hard_cases=[(0x80EF1B12, 0x80000003, 0x854C9874, 0xBAAAC806)],
     carry={"t": "s", "d": "c"},
     variants={
         "mul.rn": asm(

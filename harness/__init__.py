@@ -1,6 +1,6 @@
 """ptxdiff: a differential correctness test harness for inline PTX in Triton kernels.
 
-A case file needs `from harness import Case, asm, plain, ulp` and formats and references from `references`. Everything
+A case file needs `from harness import Case, asm, plain, ulp` and formats and references from `references`. Each name
 here is loaded when it is first used: importing this package loads neither torch, triton nor numba.
 """
 

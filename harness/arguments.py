@@ -13,11 +13,11 @@ from harness.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, Buff
 from harness.ptx.kernel.tensormaps import HostMap
 
 MOST_POINTED = 1 << 18
-"""Addresses that the host is told in one session, at most: so many fit below those of parameters."""
+"""The most addresses that host code can get in one session: those below the addresses of parameters."""
 
 
 class LaunchError(ValueError):
-    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
+    """A launch that is refused: for arguments that Triton does not accept, or a kernel that does not compile."""
 
 
 def tensor_maps(target: str) -> bool:
@@ -26,12 +26,12 @@ def tensor_maps(target: str) -> bool:
 
 
 def is_descriptor(value: Any) -> bool:
-    """Whether it is a tensor with the sizes of its blocks, for bulk copies (TMA)."""
+    """Whether a value is a tensor descriptor: a tensor with the sizes of its blocks, for bulk copies (TMA)."""
     return type(value).__name__ == "TensorDescriptor"
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is a numpy array or a torch tensor: what becomes a pointer."""
+    """Whether a value is a numpy array or a torch tensor, which becomes a pointer."""
     return isinstance(value, np.ndarray) or (
         type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
     )
@@ -43,16 +43,16 @@ def address_of(tensor: Any) -> int:
 
 
 class Pointed(Protocol):
-    """Memory whose addresses the host was told, by the numbers of these addresses (`pointed_address`)."""
+    """Memory that host code has addresses of, by the numbers of these addresses (`pointed_address`)."""
 
     def memory(self, slot: int) -> NDArray[np.uint8] | None:
-        """The bytes to which a number belongs; None where there are none, or no longer."""
+        """The bytes of a number; None if it has none, or if they have been freed."""
 
 
 class Arguments:
     """The tensors of a launch as emulated buffers. One tensor passed twice is one buffer.
 
-    pointed: memory that the kernel reaches where 64-bit integers among the arguments, or in them, are its addresses.
+    pointed: memory that the kernel reaches through addresses: 64-bit integers among the arguments, or stored in them.
     """
 
     def __init__(self, values: Mapping[str, Any], unwritten: frozenset[str], pointed: Pointed | None = None) -> None:
@@ -78,13 +78,13 @@ class Arguments:
         first, last = address_of(raw), address_of(raw) + raw.nbytes
         if raw.nbytes and self._holder(first, last):
             if unwritten:
-                raise LaunchError(f"unwritten= names {name}, whose address the kernel finds in memory too")
+                raise LaunchError(
+                    f"unwritten= names {name}, whose address the kernel finds in memory too; leave it out"
+                )
             return
         for other_first, other_last in self._buffers:
             if (other_first, other_last) != (first, last) and first < other_last and other_first < last:
-                raise LaunchError(
-                    f"{name} overlaps another argument without being the same; pass the whole tensor once"
-                )
+                raise LaunchError(f"{name} overlaps another argument; pass the tensor that contains both, once")
         if (first, last) not in self._buffers:
             buffer = Buffer(raw, name, defined=not unwritten, residue=first % 256)
             self._buffers[first, last] = (buffer, unwritten)
@@ -102,12 +102,12 @@ class Arguments:
         return self._buffers[first, last][0]
 
     def _holder(self, first: int, last: int) -> Any:
-        """The pointed buffer that holds the bytes at addresses of the host; None where none does."""
+        """The pointed buffer that contains these addresses of the host; None if none does."""
         starts = ((b, address_of(b.array)) for b in self.pointed)
         return next((b for b, start in starts if start <= first and last <= start + b.size), None)
 
     def _reach(self, values: list[Any], pointed: Pointed) -> None:
-        """Make buffers of all memory that is pointed to from values, and from that memory."""
+        """Make buffers of all memory that values point to, and of all memory that this memory points to."""
         found: dict[int, Any] = {}
         while values:
             for slot in _slots(values.pop()):
@@ -119,19 +119,19 @@ class Arguments:
         self.pointed = list(found.values())
 
     def described(self, name: str, value: Any, layout: Any, target: str) -> list[Any]:
-        """A tensor descriptor as the entry's parameters: the map, the sizes and the strides.
+        """A tensor descriptor as parameters of the entry: the map, the sizes and the strides.
 
-        layout: the compiler's; None for a target without tensor maps, where Triton makes loads and stores of copies by
-        a descriptor: then what is in it takes the place of the map (Triton's `decompose_descriptor`).
+        layout: the compiler's; None for a target without tensor maps. There Triton turns copies by a descriptor into
+        loads and stores, and the descriptor's fields replace the map (Triton's `decompose_descriptor`).
         """
         if getattr(value, "round_f32_to_tf32", False):
-            raise LaunchError(f"{name}: the emulator runs no descriptor that rounds to tf32")
+            raise LaunchError(f"{name}: the emulator has no tensor descriptors that round to tf32")
         sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.strides))
         fill = int(getattr(value, "padding", "zero") == "nan")
         base = self.placed(value.base)
         if layout is None:
             if tensor_maps(target):
-                raise LaunchError(f"{name}: Triton has told no layout of this descriptor for {target}")
+                raise LaunchError(f"{name}: Triton gave no layout of this descriptor for {target}")
             flags = [fill, 0] if hasattr(value, "round_f32_to_tf32") else [fill]  # tf32: since Triton 3.7
             return [base, *sizes, *strides, *flags, *sizes, *strides]
         buffer, offset = (base.buffer, base.offset) if isinstance(base, BufferPointer) else (base, 0)
@@ -139,7 +139,7 @@ class Arguments:
         return [whole, *sizes, *strides]
 
     def check_written(self) -> None:
-        """Raise UndefinedBits for a byte of an unwritten argument that the kernel left alone."""
+        """Raise UndefinedBits for a byte of an unwritten argument that the kernel never wrote."""
         from harness.ptx.errors import UndefinedBits
 
         for buffer, unwritten in self._buffers.values():
@@ -151,7 +151,7 @@ class Arguments:
 
 
 def _slots(value: Any) -> Iterator[int]:
-    """The numbers of the addresses among 64-bit integers: in an array or tensor of them, or one that is given."""
+    """The numbers of the addresses among 64-bit integers: one integer, or the elements of an array or tensor."""
     if isinstance(value, tuple | list):
         for element in value:
             yield from _slots(element)
@@ -167,9 +167,9 @@ def _slots(value: Any) -> Iterator[int]:
 
 
 def span(name: str, tensor: Any) -> NDArray[np.uint8]:
-    """The bytes from a tensor's first element to its last, sharing its memory: all that its pointer may be used for.
+    """The bytes from a tensor's first element to its last, in its own memory: all that its pointer may be used for.
 
-    Raises LaunchError for a device tensor and negative strides.
+    Raises LaunchError for a tensor on a device, and for negative strides.
     """
     if isinstance(tensor, np.ndarray):
         if any(s < 0 for s in tensor.strides):

@@ -1,8 +1,8 @@
-"""Files kept between runs in the user's cache folder, named by a hash of what they were made from.
+"""Files stored between runs in the user's cache folder, named by a hash of their inputs.
 
-Each file begins with a digest of its name and contents: a damaged file, or one under another's name, counts as none.
-The folder is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns all caches off.
-Triton's and torch's own caches, in the processes that ptxdiff starts, lie in it too.
+Each file begins with a digest of its name and contents. A damaged file, or one under another's name, is ignored. The
+folder is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns all caches off. The
+caches of Triton and torch, in processes that ptxdiff starts, are in it too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-KEPT = 8000  # files of one kind; beyond it those that were read longest ago go, until half are left
-BYTES = 1 << 30  # of one kind, likewise
+KEPT = 8000  # files of one kind; beyond it, the least recently read files are deleted, down to half
+BYTES = 1 << 30  # of one kind; handled in the same way
 
 _DIGEST = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """The cache folder, which may not exist; None where caches are turned off."""
+    """The cache folder, which may not exist; None if caches are turned off."""
     chosen = os.environ.get("PTXDIFF_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -37,8 +37,8 @@ def cache_folder() -> Path | None:
 def compilers_caches() -> dict[str, str]:
     """The environment variables that put Triton's and torch's caches into the cache folder.
 
-    Without our variable, what the user set for them stays. With caches turned off, or a folder that cannot be written,
-    they have a folder of this process's own that goes with it, as neither compiler works without one.
+    Without `$PTXDIFF_CACHE_DIR`, the user's own settings for them stay. If caches are turned off, or the folder cannot
+    be written, they get a temporary folder of this process, because neither compiler works without one.
     """
     root = cache_folder()
     if root is None or not _writable(root):
@@ -64,19 +64,19 @@ def _folder_of_this_process() -> Path:
 
 
 _fresh: set[str] = set()
-"""Kinds of which nothing is found. What is made meanwhile is kept."""
+"""Kinds whose files are ignored. New files are still stored."""
 
 
 def find_nothing(*kinds: str) -> None:
-    """From now on, find nothing of these kinds: what they hold is to be made again. Without kinds, find all again."""
+    """From now on, ignore the stored files of these kinds, so that they are made again. Without kinds, ignore none."""
     _fresh.clear()
     _fresh.update(kinds)
 
 
 class DiskCache:
-    """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs time only.
+    """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs only time.
 
-    files, size: how many files and bytes are kept; None for `KEPT` and `BYTES`.
+    files, size: the most files and bytes; None for `KEPT` and `BYTES`.
     """
 
     def __init__(self, kind: str, files: int | None = None, size: int | None = None) -> None:
@@ -85,18 +85,18 @@ class DiskCache:
 
     @property
     def folder(self) -> Path | None:
-        """Where the files are; None where caches are turned off."""
+        """The folder of the files; None if caches are turned off."""
         root = cache_folder()
         return None if root is None else root / self._kind
 
     def _path(self, *parts: bytes) -> Path | None:
         digest = hashlib.sha256()
-        for part in parts:  # with its length, so that no two lists of parts read the same
+        for part in parts:  # with its length, so that no two lists of parts give the same name
             digest.update(len(part).to_bytes(8, "big") + part)
         return None if self.folder is None else self.folder / f"{digest.hexdigest()}.bin"
 
     def get(self, *parts: bytes) -> bytes | None:
-        """The contents made from `parts`; None where there is no file, or a damaged one."""
+        """The contents stored under `parts`; None if there is no file, or a damaged one."""
         path = self._path(*parts)
         if path is None or self._kind in _fresh:
             return None
@@ -109,19 +109,19 @@ class DiskCache:
         return data if stored[:_DIGEST] == _sum(path.name, data) else None
 
     def put(self, data: bytes, *parts: bytes) -> None:
-        """Keep contents, and now and then delete old files. A folder that cannot be written is no error."""
+        """Store contents, and now and then delete old files. A folder that cannot be written is no error."""
         path = self._path(*parts)
         if path is None:
             return
         _write_whole(path, _sum(path.name, data) + data)
-        if path.name.startswith("00"):  # one in 256: counting a folder is not free
+        if path.name.startswith("00"):  # once in 256 times, because counting the files takes time
             self._make_room()
 
     @contextlib.contextmanager
     def making(self, *parts: bytes) -> Iterator[None]:
-        """While one process makes the contents of `parts`, others wait here, to find them afterwards.
+        """A lock on the contents of `parts`: while one process makes them, others wait here.
 
-        Within the block, look again before making anything. Where the folder cannot be written, nobody waits.
+        Within the block, call `get` again before making them. If the folder cannot be written, nothing is locked.
         """
         path = self._path(*parts)
         file = None if path is None else _opened(path.parent / f"{path.name[:2]}.lock")
@@ -129,7 +129,7 @@ class DiskCache:
             yield
             return
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the process ends, however it ends
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the process ends
             yield
         finally:
             os.close(file)
@@ -167,7 +167,7 @@ def _sum(name: str, data: bytes) -> bytes:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Put a file in place whole, or not at all."""
+    """Write a file so that it appears complete, or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("wb", dir=path.parent, suffix=".tmp", delete=False) as file:

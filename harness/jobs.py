@@ -1,8 +1,8 @@
-"""Jobs and their outcomes, and the protocol of backends, which turn the one into the other.
+"""Jobs and their outcomes, and the protocol of backends, which turn jobs into outcomes.
 
-A backend takes a job (a variant, a target, a setup, inputs) and gives output bits, or says why not. It never judges:
-everything it knows about how the bits came about (the compiled code, what lay in the guard zones, which evidence they
-are) goes with the outcome. A complaint of a compiler or a device is an outcome, not an exception.
+A backend takes a job (a variant, a target, a setup, inputs) and returns output bits, or the reason why there are none.
+It never judges: the outcome contains all that it knows about the bits (the compiled code, the contents of the guard
+zones, their evidence). An error of a compiler or a device is an outcome, not an exception.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ BACKEND_NAMES = ("gpu", "emulator", "assembler")
 
 
 FILLING_BLOCK = 1024
-"""Elements a program where a launch shall reach the memory's rate: enough loads in flight."""
+"""Elements of a program in a launch that is to reach the memory's rate: enough loads are in flight."""
 
 
 def block_of(pack: int) -> int:
-    """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
+    """Elements of a program: with four warps, each thread has at least one whole pack, to avoid mostly padding."""
     return 1 << (max(256, 128 * pack) - 1).bit_length()
 
 
@@ -40,12 +40,12 @@ class Setup:
     sizes: for kernels, the value of each dimension's name.
     block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned, 16 or
     the size of a storage unit (pointers then start one unit past a 16-byte boundary).
-    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared": asm
-    with outputs in registers of inputs, in every assignment that may change bits, on the emulator alone.
+    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared", on
+    the emulator alone: outputs in registers of inputs, in every assignment that may change bits.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
-    padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
+    padding: a seed for the bits that fill a partial pack, if the backend can choose them; None leaves them undefined.
     alone: the emulator runs the asm by itself, without the kernel that Triton makes around it.
-    assembler: the ptxas that makes the machine code, for the gpu and the assembler; None for the one that Triton uses.
+    assembler: the ptxas of the gpu and the assembler backend; None for the one that Triton uses.
     """
 
     pack: int = 1
@@ -71,7 +71,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Job:
-    """One thing for a backend to run. `path` is the case's file: compile workers load functions from there."""
+    """One thing for a backend to run. `path` is the case's file, from which compile workers load functions."""
 
     case: Case
     case_name: str
@@ -88,9 +88,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What compiling left: texts, and ptxas's account of resources.
+    """The products of a compilation: texts, and ptxas's report on resources.
 
-    resources: "registers", "spill_stores", "spill_loads", "stack", "shared" (bytes but for registers), where known.
+    resources: "registers", "spill_stores", "spill_loads", "stack", "shared" (in bytes, except for registers), if known.
     instructions: SASS opcode to count. body: hash of the PTX without header, comments and line numbers.
     """
 
@@ -104,24 +104,21 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """The result of running a job.
 
     status: "ran" (outputs hold bits), "assembled" (compiled, nothing executed), "unsupported" (the target lacks what
-    the variant needs), "error" (nobody could have run this), "not run" (this machine or backend cannot).
-    words: the one readable line behind any status but "ran" and "assembled".
-    outputs: numpy arrays in the formats' storage dtypes, shaped as the inputs (or as the case's dimensions say).
-    findings: faults that outputs alone do not show: a guard zone overwritten, a byte never written, undefined bits
-    stored. Any finding is a failure.
-    evidence: what a pass on these bits rests on.
-    contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
-    alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
-    approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
-    device: the UUID of the GPU that ran it.
-    undefined: whether the finding is that undefined bits reached a store, an address or a branch.
-    identity: the digest of the experiment (`harness.model.identity.experiment`); "" where nothing ran.
-    notes: remarks on how the bits were made, such as assignments of registers that were not tried.
-    element: the number of the input element that the first finding is about, where that is known: replays begin there.
-    ended: "crashed" or "hung" where ptxas ended so: a fault of its own, whatever the code is.
+    the variant needs), "error" (no machine could run this), "not run" (this machine or backend cannot). words: the
+    reason in one line, for any status but "ran" and "assembled". outputs: numpy arrays in the formats' storage dtypes,
+    in the shape of the inputs (or of the case's dimensions). findings: faults that outputs alone do not show: a guard
+    zone overwritten, a byte never written, undefined bits stored. Any finding is a failure. evidence: of a pass on
+    these bits. contraction_open: whether ptxas may fuse a multiplication and an addition of this code. alternative: the
+    outputs of the other legal reading of contraction-open code, if different; it is judged too. approximate: by output,
+    the approximate instructions that its emulated values may depend on; empty on hardware. device: the UUID of the GPU
+    that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
+    identity: the digest of the experiment (`harness.model.identity.experiment`); "" if nothing ran. notes: remarks on
+    how the bits were made, such as assignments of registers that were not tried. element: the number of the input
+    element behind the first finding, if known: replays start there. ended: "crashed" or "hung" if ptxas ended so: a
+    fault of its own, whatever the code is.
     """
 
     status: Status
@@ -149,7 +146,7 @@ class Backend(Protocol):
         """One of `BACKEND_NAMES`."""
 
     def unavailable(self, target: str) -> str | None:
-        """Why nothing for this target can run here, in one line; None where it can."""
+        """Why nothing for this target can run here, in one line; None if it can."""
 
     def run(self, job: Job) -> Outcome:
         """Run or assemble one job. Raises only on a fault of the harness itself."""
@@ -157,34 +154,35 @@ class Backend(Protocol):
 
 @runtime_checkable
 class CompilingBackend(Backend, Protocol):
-    """A backend whose kernels compile beside other work."""
+    """A backend that can compile kernels while other work is done."""
 
     def prepare(self, job: Job) -> None:
-        """Begin compiling a job that `run` will be asked for; says nothing of what becomes of it."""
+        """Start compiling a job for a later `run`. Errors are reported by `run`."""
 
 
 @runtime_checkable
 class DisassemblingBackend(Backend, Protocol):
-    """A backend that takes machine code apart, for several jobs in less time than for one after the other."""
+    """A backend that can disassemble the machine code of several jobs faster than one after the other."""
 
     def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
-        """Do now what `run` will have to of each job's machine code; says nothing of what one of them lacks."""
+        """Disassemble now what `run` will need of each job's machine code. Errors are reported by `run`."""
 
 
 @runtime_checkable
 class MachineCodeBackend(Backend, Protocol):
-    """A backend that runs what was built of a job elsewhere."""
+    """A backend that can run a kernel that was built elsewhere."""
 
     def run_built(self, job: Job, built: Any) -> Outcome:
-        """Run a job's kernel as `harness.triton.build.Built` has it."""
+        """Run a job's kernel. built: a `harness.triton.build.Built`."""
 
 
 @runtime_checkable
 class DeviceBackend(Backend, Protocol):
-    """A backend that can call functions of ours in the process that owns its device, so that bits need not leave it."""
+    """A backend that can call the harness's functions in the process that owns its device, so that bits stay there."""
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
-        """What `function` ("module:name") gives there for a job: an outcome, and whatever it found; None on a fault.
+        """Call `function` ("module:name") there for a job. Returns an outcome and the function's value; None on a
+        fault.
 
-        The arguments must pickle; the job is found there again by its names.
+        The arguments must be picklable. The process loads the job again by its names.
         """

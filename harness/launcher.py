@@ -1,8 +1,8 @@
 """`emulated(kernel)[grid](...)`: launch a @triton.jit kernel on the CPU, for any GPU.
 
-The kernel is compiled by Triton for the target, specialised for the arguments as a launch would, and its PTX is run on
-the arguments in place: numpy arrays or CPU torch tensors. Every access outside them is an error that names the PTX line
-and the line of the Triton source.
+Triton compiles the kernel for the target, specialised for the arguments as in a launch. Its PTX runs on the arguments
+in place: numpy arrays or CPU torch tensors. An access outside them is an error that names the PTX line and the line of
+the Triton source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
 _ON = ("1", "true", "on", "yes", "y")
 
-# Triton's names of element types, by numpy's, ml_dtypes' and torch's names.
+# Triton's names of element types, by their names in numpy, ml_dtypes and torch.
 _ELEMENTS = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "bool": "i1",
     "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
@@ -40,9 +40,10 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class Emulated:
-    """A kernel bound to a target; index it with a grid and call the result as Triton's own launcher is called.
+    """A kernel bound to a target. Index it with a grid, and call the result as Triton's own launcher is called.
 
-    pointed: memory that kernels find by addresses in memory. here: compile in a fork; import no file of a kernel.
+    pointed: memory that kernels find through addresses in memory. here: compile in a fork, and import no file of a
+    kernel.
     """
 
     kernel: Any
@@ -63,7 +64,7 @@ class Emulated:
 
             try:
                 return self._launch(grid, args, kwargs)
-            except (LaunchError, PtxError) as error:  # about the kernel: the way through the emulator helps nobody
+            except (LaunchError, PtxError) as error:  # the emulator's traceback does not help
                 raise error.with_traceback(None) from error.__cause__
 
         return launch
@@ -109,7 +110,7 @@ class Emulated:
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Every argument by name, defaults filled in, in the order of the kernel's parameters."""
         plain, rules = self.kernel, dict[str, Any]()
-        while plain is not None and not inspect.isfunction(plain):  # @triton.heuristics and the like around it
+        while plain is not None and not inspect.isfunction(plain):  # below @triton.heuristics and similar decorators
             rules |= getattr(plain, "values", None) or {}
             plain = getattr(plain, "fn", None)
         if plain is None:
@@ -133,8 +134,8 @@ class Emulated:
 
         if _compiling():
             raise LaunchError(
-                "launched while the file that defines the kernel is imported, to compile it in a process of its own: "
-                'put what runs kernels under `if __name__ == "__main__":`'
+                "the kernel was launched while a compiler's process imported the file that defines it: "
+                'put the code that runs kernels under `if __name__ == "__main__":`'
             )
         held: dict[FunctionRef, Any] = {}
         try:
@@ -161,7 +162,7 @@ class Emulated:
 
 
 def _blocks(grid: Any, cluster: tuple[int, int, int] | None) -> tuple[Any, ...]:
-    """The blocks of a launch: Triton's grid counts clusters, whose blocks (num_ctas) lie along x."""
+    """The blocks of a launch. Triton's grid counts clusters, whose blocks (num_ctas) lie along x."""
     sizes = tuple(grid) if hasattr(grid, "__iter__") else (grid,)
     if cluster is None or not sizes:
         return sizes
@@ -175,7 +176,7 @@ def _unwrapped(kernel: Any) -> Any:
 
 
 def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
-    """The reference to a function, which goes to `held` where a compiler's process would not find it."""
+    """The reference to a function. If a compiler's process could not load the function, it is added to `held`."""
     from harness.triton.spec import FunctionRef
 
     reference = FunctionRef.of(function)
@@ -185,21 +186,21 @@ def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
 
 
 def _of_a_class_only_here(value: Any) -> bool:
-    """Whether a compile-time value is of a class that another process does not find: of a script, or of a function."""
+    """Whether a compile-time value is of a class that other processes cannot import: of a script, or of a function."""
     if isinstance(value, tuple | list):
         return any(map(_of_a_class_only_here, value))
     return type(value).__module__ == "__main__" or "<" in type(value).__qualname__
 
 
 def _debugs(kernel: Any, asked: bool | None) -> bool:
-    """Whether assertions are compiled in, as Triton decides it: debug=, @triton.jit(debug=True) or TRITON_DEBUG."""
+    """Whether assertions are compiled in, decided as Triton does: debug=, @triton.jit(debug=True) or TRITON_DEBUG."""
     while asked is None and kernel is not None:
         asked, kernel = getattr(kernel, "debug", None), getattr(kernel, "fn", None)
     return bool(asked) or os.environ.get("TRITON_DEBUG", "").lower() in _ON
 
 
 def _compiling() -> bool:
-    """Whether this is the compiler's process, which imports the file of a kernel and must not launch it."""
+    """Whether this is a compiler's process, which imports the file of a kernel and must not launch it."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name == "harness.processes.worker"
 
@@ -264,7 +265,7 @@ def run_ptx(
         text = retargeted(text, normal(target))
     kernel = load_kernel(text, entry)
     if len(args) != len(kernel.parameters):
-        raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, {len(args)} were given")
+        raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, but {len(args)} were given")
     values = {f"argument {number}": arg for number, arg in enumerate(args)}
     memory = Arguments(values, frozenset(f"argument {number}" for number in unwritten))
     report = run_kernel(
@@ -282,7 +283,7 @@ def run_ptx(
 
 
 def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
-    """An argument as specialising wants it: tensors become pointers. held: gets functions that only we have."""
+    """An argument for `specialise`: tensors become pointers. held: gets functions that only this process has."""
     from harness.triton.specialise import DescriptorType, PointerType
 
     if isinstance(value, tuple | list):
@@ -291,7 +292,8 @@ def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
         return _reference(value, held)
     if is_descriptor(value):
         described = _described(value.base, held)
-        return DescriptorType(described.element, tuple(value.block_shape))
+        stated = repr(value.layout) if hasattr(value, "layout") else ""  # Gluon's descriptors have one
+        return DescriptorType(described.element, tuple(value.block_shape), stated)
     if not is_tensor(value):
         return value.item() if isinstance(value, np.generic) else value
     name = str(value.dtype).removeprefix("torch.")

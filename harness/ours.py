@@ -1,8 +1,8 @@
-"""ptxdiff's packages before a user's of the same name: `harness`, `references`, `reports`.
+"""Finds ptxdiff's packages before a user's of the same name: `harness`, `references`, `reports`.
 
-A folder of one of these names in the working directory would otherwise come first, even one without Python files where
-ptxdiff is installed editable. This module imports nothing of ptxdiff: `ptxdiff.py` loads it before it knows whose
-`harness` Python would find.
+A folder of one of these names in the working directory would otherwise come first; with an editable installation of
+ptxdiff, even a folder without Python files. This module imports nothing of ptxdiff, because `ptxdiff.py` loads it
+before it is clear whose `harness` Python would find.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _REPAIR = "rename the other one, or keep ptxdiff out of this run of pytest with 
 
 
 class Hidden(ImportError):
-    """Another package has the name of one of ours, and was imported first. One sentence with both paths."""
+    """Another package with the name of one of ours was imported first. The message has both paths."""
 
 
 class _Finder:
-    """Finds one package of ours wherever it stands on `sys.path`."""
+    """Finds one package of ptxdiff, wherever it stands on `sys.path`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec of our package, or of a module in it. Raises Hidden for a module that only theirs has."""
+        """The spec of our package, or of a module in it. Raises Hidden for a module that only the other package has."""
         if name == self.name:
             return PathFinder.find_spec(name, [str(ROOT)])
         if not name.startswith(f"{self.name}."):
@@ -46,7 +46,7 @@ class _Finder:
 
 
 def first(name: str) -> None:
-    """From now on `import NAME` finds ours. Raises Hidden where another one has been imported already."""
+    """Make `import NAME` find ours. Raises Hidden if another package of that name has been imported already."""
     if not (ROOT / name / "__init__.py").is_file():
         return
     finder = _Finder(name)
@@ -58,14 +58,14 @@ def first(name: str) -> None:
 
 
 def missing(package: str, name: str) -> ImportError | None:
-    """What to raise where somebody wants a name of our package that it lacks and another package may have; or None."""
+    """The error for a name that our package lacks, if another package of its name may have it; else None."""
     known = name.startswith("__") or PathFinder.find_spec(f"{package}.{name}", [str(ROOT / package)]) is not None
     theirs = None if known else others(package, [p for p in sys.path if p != str(ROOT)])
     return Hidden(f"{_Finder(package)._both(theirs)}, which has no {name}; {_REPAIR}") if theirs else None
 
 
 def _place(package: ModuleType | ModuleSpec | None) -> str | None:
-    """Where a package is that is not ours; None for ours and for none."""
+    """The place of a package if it is not ours; None for ours, and for None."""
     spec = package.__spec__ if isinstance(package, ModuleType) else package
     if spec is None:
         return None
@@ -75,8 +75,8 @@ def _place(package: ModuleType | ModuleSpec | None) -> str | None:
 
 
 def others(name: str, path: list[str]) -> str | None:
-    """Where Python would find another package of this name, given the search path; None where it finds ours or none.
+    """The place of another package of this name that Python would find in this search path; None if there is none.
 
-    A folder without an `__init__.py` gives way to a package that comes later in the path.
+    A folder without an `__init__.py` yields to a package that comes later in the path.
     """
     return _place(PathFinder.find_spec(name, path))

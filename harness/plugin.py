@@ -1,6 +1,6 @@
 """The pytest plugin: options, collection of case files, and records. Loaded in every pytest run: keep it light.
 
-Nothing of torch, triton or numba is imported before a case file is collected, and a run that has none pays for this
+Nothing of torch, triton or numba is imported before a case file is collected. A run without case files loads this
 module only.
 """
 
@@ -17,11 +17,11 @@ import pytest
 GROUP = "ptxdiff: differential tests of inline PTX"
 
 _FILES = "ptxdiff_files"
-"""Under this name a worker of pytest-xdist is told in which files its items are: see `harness.running.settling`."""
+"""The key in a pytest-xdist worker's input for the files that hold its items: see `harness.running.settling`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Our options all begin with --ptx-."""
+    """Add ptxdiff's options, which all begin with --ptx-."""
     group = parser.getgroup("ptxdiff", GROUP)
     group.addoption(
         "--ptx-effort", choices=("quick", "full", "exhaustive"), default="quick", help="how much of the sweep to run"
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-backend",
         action="append",
         choices=("auto", "gpu", "emulator", "assembler"),
-        help="where to run (repeatable); auto, the default, is everything this machine has",
+        help="where to run (repeatable); auto, the default, uses everything this machine has",
     )
     group.addoption(
         "--ptx-target",
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-compiler",
         action="append",
         metavar="NAME=PATH",
-        help="where the Triton build is that variants call compiler=NAME: a Python interpreter, or the folder of an "
+        help="the Triton build for variants with compiler=NAME: a Python interpreter, or the folder of an "
         "environment (repeatable; `make tlx` makes one called tlx)",
     )
     group.addoption(
@@ -55,8 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-assembler",
         action="append",
         metavar="bundled|PATH",
-        help="a ptxas that makes the machine code of the gpu and the assembler (repeatable): the one that Triton "
-        "carries, which is the default, or the program at PATH",
+        help="a ptxas for the machine code of the gpu and the assembler backend (repeatable): bundled, which is the "
+        "default, for the one that Triton carries, or the program at PATH",
     )
     group.addoption(
         "--ptx-opt",
@@ -71,8 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run items on the nodes of this Ray cluster: HOST:PORT, auto (the one that this machine belongs to), or "
         "local (start one here); needs ptxdiff[cluster]",
     )
-    group.addoption("--ptx-require-gpu", action="store_true", help="fail, rather than skip, what no GPU here can run")
-    group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs, as a failure message gave it")
+    group.addoption("--ptx-require-gpu", action="store_true", help="fail what no GPU here can run, instead of skipping")
+    group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs; a failure message has the token")
     group.addoption(
         "--ptx-dump",
         metavar="DIR",
@@ -80,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--ptx-records", metavar="PATH", help="write records to this file, or to a new file in this folder")
     group.addoption(
-        "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
+        "--ptx-resume", action="store_true", help="continue the --ptx-records file, and keep the results that it has"
     )
     group.addoption(
         "--ptx-fresh",
@@ -92,7 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-limit",
         type=float,
         metavar="SECONDS",
-        help="give up work on a GPU, and each run on the emulator, after so long "
+        help="the longest time for work on a GPU, and for each run on the emulator "
         "(default: 60, and 600 for a sweep on a GPU; also an ini setting, ptx_limit)",
     )
     group.addoption(
@@ -105,13 +105,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ptx-sanitize",
         choices=("memcheck", "racecheck", "initcheck", "synccheck"),
-        help="run kernels on a GPU under this tool of compute-sanitizer; what it finds is a failure",
+        help="run kernels on a GPU under this tool of compute-sanitizer; its findings are failures",
     )
     group.addoption(
         "--ptx-timing",
         action="store_true",
-        help="time the variants of every case as well, by each assembler that --ptx-assembler and --ptx-opt name, each "
-        "GPU left to the timing meanwhile; --benchmark-only times them for pytest-benchmark",
+        help="time the variants of every case as well, by each assembler that --ptx-assembler and --ptx-opt name, "
+        "alone on each GPU; --benchmark-only times them for pytest-benchmark",
     )
     group.addoption(
         "--ptx-lint",
@@ -124,12 +124,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="a case file, or a folder of them that is not named 'cases'",
     )
-    parser.addini("ptx_limit", "seconds after which work on a GPU is given up", default="")
+    parser.addini("ptx_limit", "seconds after which work on a GPU is stopped", default="")
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Where pytest-xdist would start workers: settle in this process first what earlier runs know."""
+    """Before pytest-xdist starts workers, settle the items whose results earlier runs have, in this process."""
     if not hasattr(config, "workerinput") and getattr(config.option, "tx", None) and _has_cases_alone(config):
         from harness.running import settling
 
@@ -138,7 +138,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def _has_cases_alone(config: pytest.Config) -> bool:
-    """Whether the run is of case files, and of no test module, which workers alone should import."""
+    """Whether the run has case files only. Test modules should be imported by workers alone."""
     from harness.model.files import below
 
     for words in config.args:
@@ -150,7 +150,7 @@ def _has_cases_alone(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of our items, and the recorder where records are asked for."""
+    """Register markers, and the recorder if records are asked for."""
     for name, meaning in (
         ("gpu", "needs an NVIDIA GPU"),
         ("emulator", "runs PTX on the CPU"),
@@ -167,7 +167,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from harness.running.oncluster.driver import join
 
         join(config)
-    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
+    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes them
         from harness.records import RecordError
         from harness.running.recorder import Recorder
 
@@ -176,7 +176,7 @@ def pytest_configure(config: pytest.Config) -> None:
         except RecordError as e:
             raise pytest.UsageError(f"--ptx-records: {e}") from None
         config.pluginmanager.register(recorder, "ptxdiff-recorder")
-    if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway: its interpreter was asked for
+    if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway, for its interpreter
         with contextlib.suppress(ImportError):
             from harness.triton.interpreter import install
 
@@ -184,27 +184,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    """Refuse options that contradict each other, or name what there is not, before anything is collected."""
+    """Refuse options that contradict each other or name unknown things, before anything is collected."""
     option = config.option
     if option.ptx_resume and not (option.ptx_records or "").endswith(".jsonl"):
-        raise pytest.UsageError("--ptx-resume goes on with one records file: --ptx-records=FILE.jsonl")
+        raise pytest.UsageError("--ptx-resume continues one records file: name it with --ptx-records=FILE.jsonl")
     if option.ptx_require_gpu and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(
-            f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
+            f"--ptx-require-gpu needs a GPU, but --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
     if option.ptx_approximate != "hopper" and option.ptx_backend and not {"auto", "emulator"} & set(option.ptx_backend):
         raise pytest.UsageError(
-            f"--ptx-approximate is for the emulator, and --ptx-backend={option.ptx_backend[0]} leaves it out"
+            f"--ptx-approximate is for the emulator, but --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
     _check_compilers(config)
     _check_assemblers(config)
     _check_limit(option.ptx_limit if option.ptx_limit is not None else config.getini("ptx_limit"))
     if option.ptx_dump is not None:
         _check_dump(config)
-    if option.ptx_sanitize and not option.ptx_cluster:  # else each node looks for itself
+    if option.ptx_sanitize and not option.ptx_cluster:  # else each node checks for itself
         _check_sanitizer(option.ptx_backend)
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
-        raise pytest.UsageError(f"--ptx-timing needs a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out")
+        raise pytest.UsageError(f"--ptx-timing needs a GPU, but --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
         from harness.model.targets import normal
 
@@ -218,7 +218,7 @@ def _check_options(config: pytest.Config) -> None:
 
 
 def _check_compilers(config: pytest.Config) -> None:
-    """Ask each build for its version now, and name it in full: workers of pytest-xdist are given the option so."""
+    """Get each build's version now, and write its full path into the option, which pytest-xdist's workers inherit."""
     also = config.option.ptx_also or []
     if not (config.option.ptx_compiler or also or "harness.triton.builds" in sys.modules):
         return
@@ -239,14 +239,14 @@ def _check_compilers(config: pytest.Config) -> None:
 
 
 def _check_assemblers(config: pytest.Config) -> None:
-    """Ask each ptxas for its version now, and name it in full: workers of pytest-xdist are given the option so."""
+    """Get each ptxas's version now, and write its full path into the option, which pytest-xdist's workers inherit."""
     option = config.option
     if not (option.ptx_assembler or option.ptx_opt):
         return
     name = "--ptx-assembler" if option.ptx_assembler else "--ptx-opt"
     if option.ptx_backend and not {"auto", "gpu", "assembler"} & set(option.ptx_backend):
         raise pytest.UsageError(
-            f"{name} is for the gpu and the assembler, and --ptx-backend={option.ptx_backend[0]} leaves them out"
+            f"{name} is for the gpu and the assembler, but --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
     from harness.running.assemblers import parsed
     from harness.triton.ptxas import NoAssembler
@@ -259,7 +259,7 @@ def _check_assemblers(config: pytest.Config) -> None:
 
 
 def _check_dump(config: pytest.Config) -> None:
-    """Make the folder now, and name it in full: workers of pytest-xdist are given the option as it is then."""
+    """Make the folder now, and write its full path into the option, which pytest-xdist's workers inherit."""
     import errno
 
     path = config.invocation_params.dir / config.option.ptx_dump
@@ -280,7 +280,7 @@ def _check_sanitizer(chosen: list[str] | None) -> None:
     from harness.backends.sanitizer import missing
 
     if chosen and not {"auto", "gpu"} & set(chosen):
-        raise pytest.UsageError(f"--ptx-sanitize watches kernels on a GPU, and --ptx-backend={chosen[0]} leaves it out")
+        raise pytest.UsageError(f"--ptx-sanitize needs a GPU, but --ptx-backend={chosen[0]} leaves it out")
     if words := missing():
         raise pytest.UsageError(f"--ptx-sanitize: {words}")
 
@@ -294,7 +294,7 @@ def _check_limit(limit: Any) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A case file that pytest's own Python collector leaves alone; others come through the hook below."""
+    """Collect a case file, unless pytest's own Python collector takes it: then the hook below does."""
     if parent.session.isinitpath(file_path) or _is_test_file(file_path, parent.config):
         return None
     return _case_file(file_path, parent) if is_case_file(file_path, parent.config) else None
@@ -302,7 +302,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
-    """A case file that pytest would otherwise collect as a test module alone: so called, or named by the user."""
+    """Collect a case file that pytest would otherwise collect as a test module only."""
     config = parent.config
     if is_case_file(module_path, config):
         return (_test_module if _is_test_file(module_path, config) else _case_file)(module_path, parent)
@@ -360,7 +360,7 @@ def _is_test_file(path: Path, config: pytest.Config) -> bool:
 
 
 def _binds_cases(path: Path) -> bool:
-    """Whether a file binds cases, or cannot be read: then it is ours to tell what is wrong."""
+    """Whether a file binds cases. Also true if it cannot be read, so that ptxdiff reports the fault."""
     from harness.model.load import cases_of
     from harness.model.variants import CaseError
 
@@ -395,7 +395,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a worker's own items. Else check a replay token against the cases; a worker's items tell for themselves."""
+    """Keep a worker's own items. In other processes, check a replay token against the cases."""
     if _FILES in getattr(config, "workerinput", {}):
         from harness.running.settling import deselect
 
@@ -408,22 +408,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """The GPU belongs to the machine: saved benchmarks of another one are not compared without a warning."""
+    """Add the GPU, so that comparing benchmarks of another GPU gives a warning."""
     from harness.processes.gpus import gpu_visible
     from harness.running.environment import devices
 
     if gpu_visible():
         found = devices()
         for gpu in found["gpus"]:
-            del gpu["uuid"]  # another GPU of the same kind is as good
+            del gpu["uuid"]  # another GPU of the same kind is comparable
         machine_info["gpu"] = found
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Send an item's records along with its report: that is how they reach the recorder.
+    """Attach an item's records to its report, which takes them to the recorder.
 
-    From a worker of pytest-xdist, and from a node of a cluster, they go as one text.
+    From a worker of pytest-xdist, and from a node of a cluster, they are sent as one text.
     """
     outcome = yield
     records = getattr(item, "ptxdiff_records", None)

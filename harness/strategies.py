@@ -1,4 +1,4 @@
-"""hypothesis strategies over bit patterns, for tests of one's own that shrink.
+"""hypothesis strategies over bit patterns, for your own tests. Failures shrink.
 
     from hypothesis import given
     from harness.strategies import assert_matches, codes, inputs
@@ -80,12 +80,12 @@ def inputs(case: Case, count: int = 1) -> st.SearchStrategy[Units]:
 
 
 def judged(case: Case, variant: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Judgement:
-    """What the judge finds in outputs that were computed anywhere, by the policies of one of the case's variants."""
+    """The judgement on outputs, wherever they were computed, by the policies of one of the case's variants."""
     return judge(case, policies(case, case.variants[variant]), inputs, outputs)
 
 
 def assert_matches(case: Case, variant: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raise AssertionError where outputs differ from the reference by more than a variant's policies allow.
+    """Raise AssertionError if outputs differ from the reference by more than a variant's policies allow.
 
     inputs, outputs: storage arrays by name, in the formats' storage dtypes.
     """

@@ -8,6 +8,10 @@ Source: PTX ISA 9, 9.7.16.5 (pairs), 9.7.16.10.5, layout A (256 rows: 128 lanes 
 dense: of each block's 64 rows lanes 0 to 63 have the first half of the columns, lanes 64 to 127 the second), layout C
 (128 rows, sparse: 16 of each block's 64 rows in each quarter of its lanes), table 39 for shapes. No
 hardware was available.
+
+Scales: PTX ISA 9, 9.7.16.10.7, has 32 of them in neighbouring lanes, the next 32 in the next column, and all in each
+quarter of the lanes. It has no figure of b's for layout B. There a quarter of the lanes has those of the columns whose
+d it has: CUTLASS, include/cute/atom/mma_traits_sm100.hpp, tmem_sf_frg, "SFB, 2x2 datapath".
 """
 
 from __future__ import annotations
@@ -39,3 +43,29 @@ def block_of_b(columns: int, column: int) -> tuple[int, int]:
 def columns_taken(kind: str) -> range:
     """The numbers of columns that a kind allows for dense products of a pair (table 39)."""
     return range(32, 257, 32) if kind == "i8" else range(16, 257, 16)
+
+
+def places_of_scale_a(rows: int, row: int) -> list[tuple[int, int, int]]:
+    """Block, lane and column of each copy of the scales of a row of a."""
+    block, own = block_of_a(rows, row)
+    return [(block, 32 * quarter + own % 32, own // 32) for quarter in range(4)]
+
+
+def places_of_scale_b(rows: int, columns: int, column: int) -> list[tuple[int, int, int]]:
+    """Block, lane and column of each copy of the scales of a column of b, of which both blocks have all."""
+    places = []
+    for block in range(2):
+        for quarter in range(4):
+            lanes = range(32 * quarter, 32 * quarter + 32)
+            had = [
+                c
+                for c in range(columns)
+                if any(
+                    found[0] == block and found[1] in lanes
+                    for found in (place_of_d(rows, columns, row, c) for row in range(rows))
+                )
+            ]
+            if column in had:
+                number = had.index(column)
+                places.append((block, 32 * quarter + number % 32, number // 32))
+    return places

@@ -1,4 +1,4 @@
-"""Reports: records in, something a person or another tool reads out. No GPU, no triton, no torch.
+"""Reports: turn records into pages for people and files for other tools, without a GPU, triton or torch.
 
     reports.html.write(runs, path)          the self-contained HTML page
     reports.summary.terminal(run)           a rich renderable

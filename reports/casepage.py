@@ -1,4 +1,4 @@
-"""What the page says about one case: policies, failures, errors, worst inputs, code, speed, changes."""
+"""The page's section on one case: policies, failures, errors, worst inputs, code, speed, changes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class CasePage:
 
     @property
     def state(self) -> State:
-        """The worst of its rows."""
+        """The worst state of its rows."""
         return STATES[worst_state(row.state.name for row in self.rows)]
 
     @property
@@ -115,7 +115,7 @@ class CasePage:
 def case_page(
     view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None
 ) -> CasePage:
-    """Gather what is said about one case."""
+    """Gather all that the page shows of one case."""
     rows = view.case_rows(name)
     results = [r for row in rows for r in row.results]
     return CasePage(
@@ -141,7 +141,7 @@ def case_page(
 
 
 def promised_ulp(info: VariantInfo | None) -> int | None:
-    """The bound that a variant promises, in ulp: 0 where it is exact, None where it is no bound in ulp."""
+    """The bound that a variant promises, in ulp: 0 if it is exact, None if its policy is no bound in ulp."""
     if info is None:
         return None
     if info.bound is not None:
@@ -152,7 +152,7 @@ def promised_ulp(info: VariantInfo | None) -> int | None:
 
 
 def histograms(rows: Sequence[Row]) -> list[Histogram]:
-    """The ulp histograms of a case; those with nothing but zero distances are left out."""
+    """The ulp histograms of a case, without those that have only zero distances."""
     found = []
     for row in rows:
         by_backend: dict[str, Counter[str]] = {}
@@ -197,10 +197,7 @@ def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int
 
 
 def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
-    """The worst inputs of each variant: those that fail before those within their bound, then by distance.
-
-    An input is named once.
-    """
+    """The worst inputs of each variant, each once: failing ones before those within their bound, then by distance."""
     seen: dict[tuple[str, str, str], tuple[str, Result, Offender]] = {}
     for r in results:
         for o in (*r.offenders[:1], *([r.worst] if r.worst else [])):

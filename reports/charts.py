@@ -1,9 +1,9 @@
 """The charts of the page: one Vega-Lite specification a kind, made by altair, and the JavaScript that draws them.
 
-A specification names its data `rows`; the page fills in the rows of whichever case is looked at, so that each
-specification and the library are embedded once. Colours are the style sheet's variables, so that a chart follows the
-light, the dark and the printed page without being drawn again. Expressions are kept to what vega's interpreter runs:
-the page forbids `eval`.
+A specification names its data `rows`, and the page fills in the rows of the case that is shown, so that each
+specification and the library are embedded once. Colours are variables of the style sheet, so that a chart follows the
+light, the dark and the printed page without being drawn again. Expressions use only what vega's interpreter supports,
+because the page forbids `eval`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def specifications() -> dict[str, dict[str, Any]]:
 def library(folder: Path | None = None) -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that loads nothing, about 0.9 MB.
 
-    folder: where it is kept from one process to the next, since it takes more than a second to put together.
+    folder: where it is cached between processes, because building it takes more than a second.
     """
     if folder is None:
         return _bundle()
@@ -141,7 +141,7 @@ def library(folder: Path | None = None) -> str:
     with contextlib.suppress(OSError, ValueError):
         return kept.read_text(encoding="utf-8")
     script = _bundle()
-    with contextlib.suppress(OSError):  # without a writable folder this is done each time
+    with contextlib.suppress(OSError):  # without a writable folder, it is built each time
         folder.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_text(script, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page on two PTX files that were compared: the verdict, the first difference, and where the two part."""
+"""The page on a comparison of two PTX files: the verdict, the first difference, and where their traces differ."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def write(facts: Mapping[str, Any], output: Path) -> Path:
 
 def page(facts: Mapping[str, Any]) -> str:
     """The page as text."""
-    found = facts["parting"]["steps"] if facts["parting"] else []
+    found = facts["traces"]["steps"] if facts["traces"] else []
     steps = [{**s, "context": [(n, runs(line, "ptx")) for n, line in s["context"]]} for s in found]
     return standalone("comparison.html.j2", title=facts["headline"], **{**facts, "steps": steps})

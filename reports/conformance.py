@@ -1,8 +1,8 @@
-"""The conformance ledger as a page shows it: per instruction form, what confirms the emulator.
+"""The conformance ledger as a table of the page: for each instruction form, the evidence that confirms the emulator.
 
-A ledger is JSON lines: a head with the runs that the measurements come from, by name, then one entry a form. What such
-a file holds may be given as well: a list of entries, an object with such a list under `forms`, or an object of entries
-by form. What an entry says beyond the columns below is shown as it was written.
+A ledger is a file of JSON lines: a head with the runs that the measurements come from, by name, then one entry for each
+form. Its content may also be given directly: a list of entries, an object with such a list under `forms`, or an object
+of entries by form. Fields of an entry without a column below are shown as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Column to the names under which an entry may hold it.
+# Column to the names of an entry's fields that may hold it.
 COLUMNS = {
     "form": ("form", "instruction"),
     "status": ("status",),
@@ -35,17 +35,17 @@ COLUMNS = {
     "worst input": ("worst",),
     "why": ("why",),
 }
-# Of use to the ledger's keeper, not to a reader.
+# Fields for the ledger's maintainers, not for readers.
 HIDDEN = {"definition", "run"}
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be read; the message names the file and what was expected."""
+    """A ledger that cannot be read. The message names the file and what was expected."""
 
 
 @dataclass(frozen=True)
 class LedgerTable:
-    """The ledger as a table: `columns` that any entry has, `rows` of texts, and how many forms stand how."""
+    """The ledger as a table: `columns` that any entry has, `rows` of texts, and the number of forms by status."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -53,7 +53,7 @@ class LedgerTable:
 
 
 def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> LedgerTable:
-    """Read a ledger from a file, or from what such a file holds. Raises LedgerError."""
+    """Read a ledger from a file, or from its content. Raises LedgerError."""
     where = str(source) if isinstance(source, Path | str) else "conformance ledger"
     entries = _entries(_load(source) if isinstance(source, Path | str) else source, where)
     known = {name: column for column, names in COLUMNS.items() for name in names}
@@ -85,7 +85,7 @@ def _line(path: Path | str, number: int, line: str) -> Any:
 
 def _entries(content: Any, where: str) -> list[Mapping[str, Any]]:
     if isinstance(content, Mapping) and "ledger" in content:
-        content = [content]  # a file of nothing but its head
+        content = [content]  # a file with a head only
     if isinstance(content, Mapping) and isinstance(content.get("forms"), list | Mapping):
         content = content["forms"]
     if isinstance(content, Mapping):
@@ -118,7 +118,7 @@ def _columns(entry: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, st
 
 
 def _largest(errors: Mapping[str, Any]) -> str:
-    """The largest error in each of the ISA's measures, and where it is; of drawn inputs, how many these were."""
+    """The largest error in each of the ISA's measures, and its input; for sampled inputs, also their number."""
     found = [_error(m) for m in errors.get("largest", ()) if isinstance(m, Mapping)]
     drawn = "" if errors.get("profile") else f" (of {_text(errors.get('inputs'))} inputs)"
     return "; ".join(found) + drawn

@@ -1,7 +1,7 @@
 """The map of where inputs fail over a pair of small inputs, as parts of an inline SVG.
 
-The counts become an image that serves as a mask: the colour is the style sheet's, so that the map follows the light,
-the dark and the printed page. What it shows is said in words beside it, rectangle by rectangle.
+The counts become an image that serves as a mask. The colour comes from the style sheet, so that the map follows the
+light, the dark and the printed page. Text beside the map describes it, rectangle by rectangle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reports.model import Row, anchor, simplicity
 SIZE = 288
 """The side of the map, in the SVG's units."""
 LARGEST = 256
-# Below the map every second tick has a label, as labels are wider than an eighth of it.
+# Below the map every second tick has a label, because labels are wider than an eighth of the map.
 _BELOW = 2
 _FAINTEST, _STRONGEST = 120, 255
 
@@ -36,7 +36,7 @@ class Tick:
 class PlotArea:
     """An area and its frame on the map.
 
-    number: its place in the list, from 1. pairs: how many there are in it, 0 where not all of them were tried.
+    number: its place in the list, from 1. pairs: the number of pairs in it; 0 if not all of them were tried.
     """
 
     number: int
@@ -50,7 +50,7 @@ class PlotArea:
 
 @dataclass(frozen=True)
 class FailingMap:
-    """The map of the result of a variant that compared the most codes."""
+    """The map of one variant, from its result that compared the most codes."""
 
     variant: str
     result: Result
@@ -65,7 +65,7 @@ class FailingMap:
 
 
 def failing_map(row: Row) -> FailingMap | None:
-    """A row's map; None where no result of it has one, or none that is as the record type says."""
+    """A row's map; None if none of its results has a valid one."""
     mapped = [r for r in row.results if r.grid is not None]
     if not mapped:
         return None
@@ -95,7 +95,7 @@ def map_anchor(case: str, variant: str) -> str:
 
 
 def unpacked(grid: Grid) -> list[tuple[int, ...]]:
-    """Failing inputs by row and column. Raises ValueError, zlib.error or struct.error for what is no such map."""
+    """Failing inputs by row and column. Raises ValueError, zlib.error or struct.error for an invalid map."""
     rows, columns = grid.shape
     if not (0 < rows <= LARGEST and 0 < columns <= LARGEST):
         raise ValueError(f"a map of {rows} by {columns}")
@@ -104,7 +104,7 @@ def unpacked(grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _ticks(codes: Sequence[Bits]) -> tuple[Tick, ...]:
-    """The last code stands at the far end, the others divide the axis evenly."""
+    """The ticks of an axis: the last code is at the far end, the others divide the axis evenly."""
     last = max(1, len(codes) - 1)
     return tuple(Tick(SIZE * n / last, code) for n, code in enumerate(codes))
 

@@ -1,7 +1,7 @@
-"""What GitHub Actions shows of a run: the step summary, and annotations in the diff.
+"""Output for GitHub Actions: the step summary, and annotations in the diff.
 
-Names and messages come from case files: in Markdown they stand in code spans and fences that they cannot close, and in
-workflow commands they are encoded, so that a message can give no command of its own.
+Names and messages come from case files. In Markdown they are put into code spans and fences that they cannot close; in
+workflow commands they are encoded, so that a message cannot contain a command.
 """
 
 from collections import defaultdict
@@ -20,13 +20,13 @@ from reports.model import STATES, FailureGroup, Row, View, reasons, view
 from reports.timing import looped, measured
 from reports.verdict import headline_facts, overall
 
-# GitHub drops a step summary beyond 1 MiB; this leaves room for what else a job writes to it.
+# GitHub drops a step summary beyond 1 MiB. This leaves room for other output of the job.
 LIMIT = 1_000_000
 SYMBOLS = {"passed": "✅", "failed": "❌"}
 
 
 def step_summary(run: RunRecords, *, history: History | None = None, limit: int = LIMIT) -> str:
-    """A run in GitHub's Markdown, at most `limit` bytes: what does not fit is counted, never dropped in silence."""
+    """A run in GitHub's Markdown, at most `limit` bytes. If parts do not fit, a remark gives their number."""
     found = view(run)
     parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found)]
     parts += [*_assemblers(found), *_speed(found)]
@@ -42,7 +42,7 @@ def step_summary(run: RunRecords, *, history: History | None = None, limit: int 
 
 
 def annotations(run: RunRecords) -> list[str]:
-    """Workflow commands, one a case file with something wrong in it, at the line of the simplest failure."""
+    """Workflow commands, one for each case file with a failure, at the line of the simplest failure."""
     found = view(run)
     by_path: dict[str, list[FailureGroup]] = defaultdict(list)
     for group in found.failures:
@@ -120,7 +120,7 @@ def _not_run(found: View) -> list[str]:
 
 
 def _matrix(found: View) -> str:
-    """The matrix; rows without anything to see are folded away."""
+    """The matrix. Rows without failures are folded."""
     shown = [row for row in found.rows if row.state.name not in ("pass", "assembled", "unsupported", "absent")]
     parts = [_table(found, shown)] if shown else []
     if len(shown) < len(found.rows):

@@ -1,7 +1,7 @@
-"""PTX and SASS coloured by Pygments, as runs of (class, text) that templates and scripts escape like any other text.
+"""Colours PTX and SASS with Pygments, as runs of (class, text). Templates and scripts escape the text as usual.
 
-Pygments' own PTX lexer splits `cvt.rn.f16.f32` after `cvt`, takes a guard's `@` for an error and does not know
-hexadecimal floats, and it has none for SASS; hence the two here.
+Pygments' own PTX lexer splits `cvt.rn.f16.f32` after `cvt`, marks a guard's `@` as an error and lacks hexadecimal
+floats; for SASS it has no lexer. So both are defined here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, 
 Language = Literal["ptx", "sass", "python"]
 Span = tuple[str, str]
 
-# The classes of the style sheet: what each kind of token is called there. Others are plain text.
+# Token types to class names of the style sheet. Other tokens are plain text.
 CLASSES = {
     Comment: "c",
     Keyword: "k",
@@ -90,7 +90,7 @@ _LEXERS: dict[Language, Any] = {
 
 @lru_cache(maxsize=200_000)
 def runs(line: str, language: Language) -> tuple[Span, ...]:
-    """One line as runs of one class each, neighbours of a class joined; the texts together are the line."""
+    """One line as runs of one class each. Neighbours of the same class are joined; all texts together are the line."""
     found: list[list[str]] = []
     for token, text in _LEXERS[language].get_tokens(line):
         name = _class(token)

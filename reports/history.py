@@ -1,8 +1,8 @@
-"""History: what changed over a folder of runs, when, and since when something has been wrong.
+"""History: what changed over a folder of runs, when it changed, and how long failures have lasted.
 
-Runs are folded in one at a time, oldest first, and only what the comparison needs is kept of each, so that a folder of
-thirty whole catalogues fits in memory. What is exact (verdicts, bits, resources, what ran at all) changes when it
-differs from the last run that had it; speed changes where `reports.steps` finds a step.
+Runs are added one at a time, oldest first, and only the facts that comparisons need are kept of each, so that thirty
+whole catalogues fit in memory. Exact facts (verdicts, bits, resources, the items that ran) change if they differ from
+the last run that had them. Speed changes where `reports.steps` finds a step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reports.selection import selection
 from reports.steps import steps
 from reports.verdict import environment_rows, overall_word, revision
 
-# How a kind of change is announced; the order is that of the page.
+# The words for each kind of change, in the order of the page.
 KINDS = {
     "vanished": "no longer runs",
     "verdict": "verdict changed",
@@ -33,7 +33,7 @@ KINDS = {
     "instructions": "instruction count changed",
     "new": "runs for the first time",
 }
-# Kinds that alone, without getting worse, are only worth a line in the history.
+# Changes of these kinds that make nothing worse appear only in the history.
 QUIET = frozenset({"registers", "instructions", "new"})
 
 
@@ -51,10 +51,10 @@ class Night:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that differs from one night to the next.
+    """A difference between one run and an earlier one.
 
-    night: index of the first run that has it. worse: True, False, or None where it is neither.
-    ended: index of the run in which it was back as before; None while it still stands.
+    night: index of the first run that has it. worse: True, False, or None if it is neither. ended: index of the run
+    that undid it; None if it still holds.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Change:
 
     @property
     def subject(self) -> str:
-        """What it is about, in one phrase."""
+        """The case, variant or other thing that changed, in one phrase."""
         return f"{self.case}::{self.variant}" if self.variant else self.case or ", ".join(self.targets)
 
     @property
@@ -87,10 +87,10 @@ class Change:
 
 @dataclass
 class History:
-    """Everything known about the runs together.
+    """The history of all runs together.
 
-    since: for each item that is wrong in the newest run, the index of the run since when it has been.
-    series: median device time in seconds, worst error in ulp and registers, one value a night, None where not measured.
+    since: for each item that fails in the newest run, the index of the run since which it has failed. series: median
+    device time in seconds, worst error in ulp, and registers; one value for each night, None if not measured.
     """
 
     nights: list[Night] = field(default_factory=list)
@@ -100,7 +100,7 @@ class History:
 
     @property
     def standing(self) -> list[Change]:
-        """The changes that still hold in the newest run and deserve a reader's attention, the worst first."""
+        """The changes that still hold in the newest run and are not `QUIET`, the worst first."""
         found = [
             c for c in self.changes if c.ended is None and (c.worse or c.kind not in QUIET) and c.worse is not False
         ]
@@ -108,7 +108,7 @@ class History:
         return sorted(found, key=lambda c: (not c.worse, order.index(c.kind), -c.night))
 
     def environment_changes(self, night: int) -> list[str]:
-        """What is different about the machine and its software since the run before."""
+        """The facts on the machine and its software that differ from those of the run before."""
         if night == 0:
             return []
         before, after = self.nights[night - 1].environment, self.nights[night].environment
@@ -118,7 +118,7 @@ class History:
 
 @dataclass
 class _Facts:
-    """What is remembered of an item's last run."""
+    """The facts that are kept of an item's last run."""
 
     state: str
     evidence: str
@@ -129,7 +129,7 @@ class _Facts:
 
 
 class HistoryBuilder:
-    """Folds runs in, oldest first; `finish` gives the history. The newest run is kept whole in `newest`."""
+    """Adds runs, oldest first; `finish` returns the history. The newest run is kept whole in `newest`."""
 
     def __init__(self) -> None:
         self.newest: RunRecords | None = None
@@ -137,14 +137,14 @@ class HistoryBuilder:
         self._items: dict[Item, _Facts] = {}
         self._bits: dict[Key, tuple[str, ...]] = {}  # the digest of the inputs, and those of the outputs
         self._seen: set[Item] = set()
-        self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run that was asked for the same
+        self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run with the same selection
         self._asked: tuple[str, ...] = ()
-        self._narrowed: list[Change] = []  # of the newest run alone: earlier ones may have had another selection
+        self._narrowed: list[Change] = []  # of the newest run alone: earlier runs may have had other selections
         self._found: list[Change] = []
         self._noise: dict[tuple[str, str, str, str], float] = {}
 
     def add(self, records: RunRecords) -> None:
-        """Fold in the next run."""
+        """Add the next run."""
         night = len(self._history.nights)
         items: dict[Item, list[Result]] = defaultdict(list)
         for r in records.results:
@@ -174,7 +174,7 @@ class HistoryBuilder:
         self.newest = records
 
     def finish(self) -> History:
-        """The history of all runs folded in."""
+        """The history of all runs added."""
         history = self._history
         history.changes = sorted(
             [*_endings(_merged(self._found)), *self._speed_changes(), *self._narrowed],
@@ -184,7 +184,7 @@ class HistoryBuilder:
         return history
 
     def _moved_bits(self, results: Iterable[Result]) -> dict[Item, list[tuple[Result, int]]]:
-        """Results whose bits differ from the last run on the same inputs, with the first block that does."""
+        """Results whose bits differ from the last run on the same inputs, each with the first block that differs."""
         moved: dict[Item, list[tuple[Result, int]]] = defaultdict(list)
         for r in results:
             if not r.outputs_digest:
@@ -216,14 +216,14 @@ class HistoryBuilder:
                 if item in moved and before.ulp == now.ulp:
                     self._note("bits", night, item, "", "", None, _describe_moved(moved[item]))
         ran = {item for item, f in facts.items() if f.state != "not run"}
-        if complete:  # nothing has vanished from a run only because it was cut short
+        if complete:  # items may be missing from a run that was cut short
             self._found += self._vanished(night, ran, asked)
         self._found += _presence("new", night, ran - self._items.keys(), ran & self._items.keys())
         back = {item for item in ran & self._items.keys() if item not in self._seen}
         self._found += [replace(c, detail="back") for c in _presence("new", night, back, ran - back)]
 
     def _vanished(self, night: int, ran: set[Item], asked: tuple[str, ...]) -> Iterable[Change]:
-        """Items that ran when the same was last asked for, and do not now; where the selection differs, one change."""
+        """Items that ran with the same selection before and are missing now. If the selection differs, one change."""
         if asked in self._ran:
             return _presence("vanished", night, self._ran[asked] - ran, ran)
         gone = self._ran[self._asked] - ran
@@ -252,8 +252,8 @@ class HistoryBuilder:
             if fact.registers:
                 put((case, variant, target, "registers"), fact.registers)
         for t in records.timings:
-            host = t.node.partition("/")[0]  # another node's times are a series of their own
-            by = t.key.assembler and f" by {t.key.assembler}"  # as are those of an assembler that was chosen
+            host = t.node.partition("/")[0]  # times of different nodes are separate series
+            by = t.key.assembler and f" by {t.key.assembler}"  # so are times of different chosen assemblers
             key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}{by}" + f" on {host}" * bool(host))
             put(key, t.median)
             self._noise[key] = max(t.noise, self._noise.get(key, 0.0))
@@ -282,7 +282,7 @@ class HistoryBuilder:
 
 
 def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:
-    """What is remembered of an item; its results' states are added to `counts`. One pass: this is run for every one."""
+    """The facts on an item. The states of its results are added to `counts`, in the same pass over many results."""
     states = [state_of(r) for r in results]
     counts.update(states)
     labels: set[str] = set()
@@ -328,7 +328,7 @@ def _describe_moved(moved: Sequence[tuple[Result, int]]) -> str:
 
 
 def _presence(kind: str, night: int, items: set[Item], others: set[Item]) -> list[Change]:
-    """Items that came or went, told at the widest level that is wholly theirs: target, case, backend, variant."""
+    """Items that appeared or disappeared; if a whole target, case, backend or variant did, that is one change."""
     worse = True if kind == "vanished" else None
     before, after = ("ran", "gone") if kind == "vanished" else ("", "runs")
     found: list[Change] = []
@@ -372,7 +372,7 @@ def _merged(changes: Iterable[Change]) -> list[Change]:
 
 
 def _endings(changes: Sequence[Change]) -> Iterator[Change]:
-    """The same changes, each marked as ended where a later one undoes it."""
+    """The same changes; those that a later change undoes are marked as ended."""
     undoing = {"vanished": "new"}
     for c in changes:
         ended = next(
@@ -399,9 +399,9 @@ def seconds(value: float) -> str:
 
 
 def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
-    """Fold runs in the order in which they started; the history and the newest run.
+    """Add runs in the order in which they started; returns the history and the newest run.
 
-    A sequence is put in order first; any other iterable must come in order. Raises ValueError where there is no run.
+    A sequence is sorted first; any other iterable must be in order. Raises ValueError if there is no run.
     """
     recorder = HistoryBuilder()
     with collector_paused():
@@ -413,7 +413,7 @@ def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
 
 
 def folder(path: Path) -> Iterator[RunRecords]:
-    """The runs of a folder of `*.jsonl`, oldest first, read one at a time. Raises RecordError where there is none."""
+    """The runs of a folder of `*.jsonl`, oldest first, read one at a time. Raises RecordError if there is none."""
     heads = []
     for file in sorted(path.glob("*.jsonl")):
         head = next(iter(read_lines(file)), None)

@@ -1,9 +1,9 @@
-"""The report: one HTML file that opens from disk, with everything in it and nothing else needed.
+"""The report: one HTML file that opens from disk and needs no other file.
 
-Everything that comes from a case file is untrusted and is escaped three times over: jinja2 escapes what stands in the
-page, also what is packed until somebody opens it; the data of scripts is base64, or JSON with `<` written as an escape;
-and a content security policy lets only the two scripts run whose hashes it names, so that not even a forgotten escape
-could run anything.
+All texts of case files are untrusted, and there are three protections. jinja2 escapes all text in the page, also text
+that stays packed until it is opened. The data of scripts is base64, or JSON with `<` written as an escape. And a
+content security policy runs only the two scripts whose hashes it names, so that even a forgotten escape could not run
+anything.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from reports.timing import Measured, looped, measured
 from reports.verdict import environment_rows, headline_facts, overall
 
 SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
-# What all packets together may take of the page's 5 MB; the library of charts takes 0.9.
+# The most bytes of all packets together. The page may have 5 MB; the library of charts takes 0.9 MB.
 PACKET_BUDGET = 2_000_000
-# From so many cases on, those in which nothing failed are packed, and from so many forms on the ledger.
+# With at least this many cases, those without failures are packed; the ledger too, with as many forms.
 CASES_SHOWN = 24
 LEDGER_SHOWN = 40
 CHANGES_FIRST = 12
@@ -60,7 +60,7 @@ GENERATIONS = {
 }
 
 
-# What a backend does, in a sentence.
+# What each backend does with a variant, for a sentence.
 RAN = {"gpu": "run on the GPU", "emulator": "emulated", "assembler": "assembled"}
 
 LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
@@ -70,8 +70,8 @@ def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource
     """Write the report on the newest of `runs`, with the history of all of them, and return the path.
 
     runs: a sequence in any order, or any iterable from the oldest to the newest (`reports.history.folder` reads a
-    folder one run at a time). conformance: a ledger file, or what such a file holds.
-    Raises ValueError where there is no run, and LedgerError for a faulty ledger.
+    folder one run at a time). conformance: a ledger file, or its content. Raises ValueError if there is no run, and
+    LedgerError for a faulty ledger.
     """
     return write_history(*history(runs), output, conformance=conformance)
 
@@ -85,10 +85,10 @@ def write_history(
     cache: Path | None = None,
     packets: Keeper | None = None,
 ) -> Path:
-    """Write the report on a history already folded, as `reports.history.history` returns it, and return the path.
+    """Write the report on a history, as `reports.history.history` returns it, and return the path.
 
-    cache: a folder in which the charts' library may be kept for the next report; not kept without. packets: likewise
-    for what is packed of each case.
+    cache: a folder that stores the charts' library for the next report; None stores nothing. packets: stores the packed
+    data of each case for the next report.
     """
     book = ledger(conformance) if conformance is not None else None
     with collector_paused():
@@ -145,7 +145,7 @@ def page(
 
 
 def standalone(template: str, **facts: Any) -> str:
-    """A page of its own without scripts, from a template that extends `page.html.j2`."""
+    """A page without scripts, from a template that extends `page.html.j2`."""
     style = _Asset(_asset("report.css"))
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
     return _environment().get_template(template).render(style=style, policy=policy, **facts)
@@ -161,7 +161,7 @@ def _packets(
 
 
 def _folded(cases: Sequence[CasePage]) -> set[str]:
-    """The names of the cases that a page of many cases keeps packed: those that no link on the page leads into."""
+    """The names of the cases that stay packed on a page of many cases: those that no link on the page leads into."""
     if len(cases) < CASES_SHOWN:
         return set()
     return {c.name for c in cases if not (c.failures or c.expected or c.maps)}
@@ -226,7 +226,7 @@ def _range_rows(case: CasePage) -> dict[str, Any]:
 
 
 def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
-    """The series worth a line: those of a variant and metric that changed; times relative to the first night."""
+    """The series to draw: those of a variant and metric that changed. Times are relative to the first night."""
     found: dict[str, list[dict[str, Any]]] = {}
     for (name, variant, target, metric), values in past.series.items():
         kind, _, size = metric.partition(" ")
@@ -259,7 +259,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that may stand in a script element: nothing in it ends the element or starts a comment."""
+    """JSON for a script element: nothing in it ends the element or starts a comment."""
     text = json.dumps(value, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -267,13 +267,13 @@ def _json(value: Any) -> Markup:
 
 
 def generation(target: str) -> str:
-    """The name of a target's GPU generation; empty for one that is not known."""
+    """The name of a target's GPU generation; "" if unknown."""
     number = "".join(c for c in target if c.isdigit())
     return GENERATIONS.get(number) or GENERATIONS.get(number[:-1], "")
 
 
 def moment(started: str) -> str:
-    """A time in ISO 8601 as people read it; any other text unchanged."""
+    """A time in ISO 8601 in a readable form; any other text unchanged."""
     try:
         when = datetime.fromisoformat(started)
     except ValueError:
@@ -282,7 +282,7 @@ def moment(started: str) -> str:
 
 
 def _failure_since(group: FailureGroup, past: History) -> str:
-    """The run that first had a group of failures; empty without a history."""
+    """The run that first had a group of failures; "" without a history."""
     if len(past.nights) < 2:
         return ""
     k = [past.since[r.key.item] for r in group.results if r.key.item in past.since]
@@ -332,11 +332,11 @@ def _environment() -> Environment:
 
 
 class _Asset(Markup):
-    """A script or a style of ours, which stays as it is."""
+    """A script or a style sheet of the page, which is not escaped."""
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: texts of records, escaped already or not, with invisible characters made visible."""
+    """The value that a template prints: in texts of records, escaped or not, invisible characters become visible."""
     return type(value)(visible(value)) if type(value) in (str, Markup) else value
 
 

@@ -1,8 +1,8 @@
-"""JUnit XML: one test case an item (variant, target, backend), as other tools of a CI expect it.
+"""JUnit XML: one test case for each item (variant, target, backend), as other tools of a CI system expect it.
 
-Failures and errors are what they are called; `unsupported` and `not run` are skips that carry their reason, and an
-expected failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one
-more test case, an error, so that no reader of the file can take it for green.
+Failures and errors are reported as such. `unsupported` and `not run` are skips with their reason, and an expected
+failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one more test case,
+an error, so that no reader of the file counts it as passed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _suite(found: View, case: str) -> ET.Element:
 
 
 def _outcome(element: ET.Element, results: list[Result]) -> str:
-    """Add what happened to a test case; which total it counts in, empty for a pass."""
+    """Add the outcome to a test case. Returns the total that counts it; "" for a pass."""
     state = worst_state(map(state_of, results))
     if state in ("pass", "assembled"):
         return ""

@@ -1,8 +1,8 @@
-"""Compiled code made readable: what of PTX and SASS is shown, which of it is our asm, and how the two line up.
+"""Compiled code as the page shows it: the lines of PTX and SASS worth reading, the variant's asm in them, matched
+lines.
 
-The harness brackets its asm with comments; Triton brackets its own loads and stores as inline asm in the same way.
-Where the disassembly names the PTX line behind each instruction (`nvdisasm -gp`), the two are lined up by that; where
-it does not, no claim is made.
+The harness puts comments around a variant's asm. Triton puts similar comments around its own loads and stores. PTX and
+SASS are matched only if the disassembly names the PTX line of each instruction (`nvdisasm -gp`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Mark = Literal["", "ours", "triton"]
 class Line(NamedTuple):
     """One line shown.
 
-    number: for PTX its line in the file as assembled, for SASS the PTX line it came from; 0 where unknown.
-    mark: "ours" for asm that the harness marked, "triton" for asm that Triton wrote itself.
-    invocation: which of the kernel's invocations of our asm the line belongs to, from 1; 0 for all other lines.
+    number: for PTX its line in the file as assembled, for SASS the PTX line it came from; 0 if unknown. mark: "ours"
+    for asm that the harness marked, "triton" for asm that Triton wrote itself. invocation: the number of the invocation
+    of the variant's asm that the line belongs to, from 1; 0 for all other lines.
     """
 
     number: int
@@ -35,20 +35,20 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """A PTX and the SASS it became, as shown; either may be empty."""
+    """A PTX text and its SASS, as shown; either may be empty."""
 
     ptx: tuple[Line, ...]
     sass: tuple[Line, ...]
 
     @property
     def lined_up(self) -> bool:
-        """Whether the SASS says which PTX it came from."""
+        """Whether the SASS names the PTX lines that it came from."""
         return any(line.number for line in self.sass)
 
 
 @lru_cache(maxsize=256)
 def listing(ptx: str, sass: str) -> Listing:
-    """Both texts as shown, the SASS marked by way of the PTX."""
+    """Both texts as shown. The SASS is marked with the help of the PTX."""
     shown = tuple(ptx_lines(ptx))
     origin = {line.number: line for line in shown}
     unknown = Line(0, "")
@@ -61,7 +61,7 @@ _TAIL = (".file\t", ".file ", ".section\t", ".section ")
 
 
 def ptx_lines(ptx: str) -> Iterator[Line]:
-    """The lines of PTX worth reading: the asm's brackets become marks; line numbers and debug sections are left out."""
+    """The lines of PTX worth reading, without line numbers and debug sections. Comments around asm become marks."""
     mark: Mark = ""
     count = 0
     for number, raw in enumerate(ptx.splitlines(), 1):
@@ -93,7 +93,7 @@ _SASS_LABEL = re.compile(r"\s*(\.L_\w+):\s*$")
 def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
     """The instructions and labels of SASS, each with the PTX line it came from (0: unknown), without the padding."""
     number = 0
-    labels: list[str] = []  # a label belongs to the instruction behind it
+    labels: list[str] = []  # a label belongs to the instruction after it
     found: list[tuple[int, str]] = []
     for raw in sass.splitlines():
         if m := _SASS_LINE.match(raw):
@@ -117,7 +117,7 @@ def _tidy_sass(code: str) -> str:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """One invocation of our asm and the SASS it became; `more` other invocations stand in the same kernel."""
+    """One invocation of the variant's asm and its SASS. more: the number of other invocations in the same kernel."""
 
     ptx: tuple[Line, ...]
     sass: tuple[Line, ...]
@@ -125,7 +125,7 @@ class Excerpt:
 
 
 def excerpt(found: Listing) -> Excerpt | None:
-    """The first invocation of our asm in a listing; None where there is none."""
+    """The first invocation of the variant's asm in a listing; None if there is none."""
     last = max((line.invocation for line in found.ptx), default=0)
     if not last:
         return None

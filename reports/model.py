@@ -1,12 +1,12 @@
-"""Results gathered into what reports show: rows (case and variant), cells (a row on a target), groups of failures.
+"""Gathers results for reports: rows (a case's variant), cells (a row on a target), groups of failures.
 
-The rules by which results become one cell:
+How several results become one cell:
 
-- Within a cell the worst state wins, in the order of `STATES`: an error before a failure before an expected failure
-  before a pass. `unsupported` and `not run` are neutral beside anything else and show only where there is nothing else.
-- A pass of the assembler alone says that the code assembles, nothing about its bits: that is a state of its own.
-- Each pack and context of a cell rests on the strongest evidence that any backend gave it. A cell names the strongest
-  of its packs and contexts, and beside it the weakest where that differs.
+- The worst state wins, in the order of `STATES`: an error before a failure before an expected failure before a pass.
+  `unsupported` and `not run` show only if a cell has no other state.
+- A pass of the assembler alone means that the code assembles; its bits are unknown. That is a state of its own.
+- Each pack and context of a cell has the strongest evidence of its backends. A cell shows the strongest evidence of its
+  packs and contexts, and also the weakest if it differs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
 
 @dataclass(frozen=True)
 class State:
-    """What a cell shows. The symbol and the word each suffice without colour."""
+    """The state that a cell shows. The symbol and the word are each clear without colour."""
 
     name: str
     symbol: str
@@ -41,10 +41,10 @@ STATES: dict[str, State] = {
         State("error", "⚠", "error", "cannot run as it is written"),
         State("fail", "✗", "fail", "ran, and gives wrong bits"),
         State("expected", "⊗", "expected failure", "fails as the case declares, with the diagnosis reproduced"),
-        State("pass", "✓", "pass", "ran, and every bit is accounted for"),
+        State("pass", "✓", "pass", "ran, and its results meet the policy"),
         State("assembled", "◇", "assembles", "compiles and assembles; nothing was executed"),
         State("unsupported", "⊘", "unsupported", "the target lacks it, as the case declares"),
-        State("not run", "○", "not run", "could not run here; says nothing"),
+        State("not run", "○", "not run", "could not run here, so nothing is known"),
         State("absent", "·", "no record", "not part of this run"),
     )
 }
@@ -53,7 +53,7 @@ RANK = {name: rank for rank, name in enumerate(STATES)}
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a pass rests on."""
+    """The evidence of a pass."""
 
     name: str
     symbol: str
@@ -67,9 +67,7 @@ EVIDENCE: dict[str, Evidence] = {
         Evidence("hardware", "■", "hardware", "ran on the real device"),
         Evidence("confirmed", "◧", "confirmed", "emulated; each instruction was confirmed on hardware"),
         Evidence("specification", "□", "specification", "emulated from the specification; not confirmed on hardware"),
-        Evidence(
-            "model", "≈", "model only", "emulated; approximate bits not known to be this GPU's: proves the plumbing"
-        ),
+        Evidence("model", "≈", "model only", "emulated; approximate bits may differ from this GPU's"),
         Evidence("none", "", "", "nothing was executed"),
     )
 }
@@ -80,7 +78,7 @@ Item = tuple[str, str, str, str]
 
 
 def state_of(result: Result) -> str:
-    """The state of one result. A verdict this version does not know counts as an error, never as a pass."""
+    """The state of one result. A verdict unknown to this version counts as an error, never as a pass."""
     if result.expected_failure:
         return "expected"
     if result.verdict == "pass":
@@ -89,12 +87,12 @@ def state_of(result: Result) -> str:
 
 
 def worst_state(states: Iterable[str]) -> str:
-    """The state that stands for several."""
+    """The worst of several states."""
     return min(states, key=RANK.__getitem__, default="absent")
 
 
 def evidence_of(results: Iterable[Result]) -> tuple[str, str]:
-    """The strongest and the weakest evidence behind the passes here; "none" where nothing that was executed passed."""
+    """The strongest and the weakest evidence of the passes; "none" if nothing that was executed passed."""
     strongest: dict[tuple[int, str, bool], str] = {}
     for r in results:
         if state_of(r) == "pass":
@@ -117,17 +115,17 @@ class Cell:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How many results are in each state."""
+        """The number of results in each state."""
         return Counter(map(state_of, self.results))
 
     @cached_property
     def state(self) -> State:
-        """What the cell shows."""
+        """The state that the cell shows."""
         return STATES[worst_state(self.counts)]
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """What the cell's pass rests on: the strongest, and the weakest where that differs; empty without a pass."""
+        """The evidence of the cell's pass: the strongest, and the weakest if it differs; empty without a pass."""
         names = dict.fromkeys(evidence_of(self.results))
         return tuple(EVIDENCE[name] for name in names if name != "none")
 
@@ -138,7 +136,7 @@ class Cell:
 
     @cached_property
     def backends(self) -> dict[str, tuple[State, int]]:
-        """The state of each backend that left a result, and its number of results."""
+        """The state of each backend that gave a result, and its number of results."""
         groups: dict[str, list[Result]] = defaultdict(list)
         for r in self.results:
             groups[r.key.backend].append(r)
@@ -173,7 +171,7 @@ class Row:
 
     @property
     def by_backend(self) -> list[tuple[str, int, int, int, str]]:
-        """Each backend with how many results passed, ran and are there, and which are reused; a device first."""
+        """For each backend the numbers of results that passed, that ran, and of all, and those reused."""
         results: dict[str, list[Result]] = defaultdict(list)
         for r in self.results:
             results[r.key.backend].append(r)
@@ -192,9 +190,9 @@ class Row:
 
 @dataclass
 class FailureGroup:
-    """Failures that look alike: one variant, one kind of wrong answer, on any backends, targets, packs and shapes.
+    """Failures that look alike: one variant and one kind of wrong result, on any backends, targets, packs and shapes.
 
-    `simplest` carries the message that stands for all of them.
+    simplest: the result whose message stands for all of them.
     """
 
     case: str
@@ -203,11 +201,11 @@ class FailureGroup:
     results: list[Result]
     simplest: Result
     kinds: int = 1
-    """How many kinds of wrong answer it stands for."""
+    """The number of kinds of wrong result that it stands for."""
 
     @property
     def backends(self) -> list[str]:
-        """What ran it; a device before an emulation."""
+        """The backends that ran it, a device first."""
         found = {r.key.backend for r in self.results}
         return [b for b in BACKENDS if b in found] + sorted(found.difference(BACKENDS))
 
@@ -218,7 +216,7 @@ class FailureGroup:
 
     @property
     def reused(self) -> str:
-        """How many of its results are reused from earlier runs, and from which."""
+        """How many of its results are reused from earlier runs, and from which runs."""
         return reused_words(self.results)
 
     @property
@@ -238,12 +236,12 @@ class FailureGroup:
 
     @property
     def offender(self) -> Offender | None:
-        """The input to look at: the first that fails (`worst` may lie within its bound); None where no bits differ."""
+        """The input to look at: the first that fails (`worst` may lie within its bound); None if no bits differ."""
         return offender_of(self.simplest)
 
     @property
     def mapped(self) -> bool:
-        """Whether some result of it says where its inputs fail."""
+        """Whether one of its results has a map of failing inputs."""
         return any(r.grid is not None for r in self.results)
 
     @property
@@ -255,7 +253,7 @@ class FailureGroup:
 
 @dataclass
 class View:
-    """One run, gathered."""
+    """One run, with its results gathered."""
 
     records: RunRecords
     targets: list[str]
@@ -268,12 +266,12 @@ class View:
 
     @cached_property
     def failures(self) -> list[FailureGroup]:
-        """Everything that is an error or a failure that no case declares, worst first."""
+        """All errors, and all failures that no case declares, the worst first."""
         return failure_groups([r for r in self.records.results if state_of(r) in ("error", "fail")])
 
     @cached_property
     def wrong(self) -> list[FailureGroup]:
-        """The failures once more, all of a variant as one, those on the most targets first; errors before failures."""
+        """The failures with all of a variant in one group: errors first, then those on the most targets."""
         members: dict[tuple[str, str, str], list[FailureGroup]] = defaultdict(list)
         for g in self.failures:
             members[(g.state.name, g.case, g.variant)].append(g)
@@ -299,7 +297,7 @@ class View:
         return list(dict.fromkeys([*self.records.cases, *(row.case for row in self.rows)]))
 
     def info(self, case: str) -> CaseInfo | None:
-        """What the run says about a case; None where the run was cut short before it did."""
+        """The run's record of a case; None if the run was cut short before it."""
         return self.records.cases.get(case)
 
 
@@ -338,7 +336,7 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
 
 
 def _signature(r: Result) -> tuple[object, ...]:
-    # Without the bits: each input set has its own first offender of the same mistake.
+    # Without the bits: the same mistake has another first offender in each input set.
     if r.classes:
         return (r.diagnosis, *sorted(r.classes))
     return (r.words.replace(r.key.target, "TARGET"),)
@@ -350,19 +348,19 @@ def offender_of(r: Result) -> Offender | None:
 
 
 def simplicity(r: Result) -> tuple[object, ...]:
-    """Sorts results so that the one easiest to reason about comes first."""
+    """A sort key: the result that is easiest to reason about comes first."""
     k = r.key
     device_first = BACKENDS.index(k.backend) if k.backend in BACKENDS else len(BACKENDS)
     return (k.context != "straight", k.pack, shape_order(k.shape), device_first, target_order(k.target), k.fusion)
 
 
 def readability(r: Result) -> tuple[object, ...]:
-    """Sorts results so that the one whose compiled code is worth reading first comes first."""
+    """A sort key: the result whose compiled code is most worth reading comes first."""
     return (not r.sass, state_of(r) not in ("error", "fail"), simplicity(r))
 
 
 def with_sass(results: Iterable[Result]) -> list[Result]:
-    """The same results, each with the SASS that another has for the same PTX: not every backend disassembles."""
+    """The same results; those without SASS get that of another result with the same PTX."""
     found = list(results)
     sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in found if r.ptx and r.sass}
     return [r if r.sass else replace(r, sass=sass.get((r.key.target, r.key.fusion, r.ptx), "")) for r in found]
@@ -391,7 +389,7 @@ def anchor(*parts: object) -> str:
 
 
 def reused_words(results: Iterable[Result]) -> str:
-    """How many results earlier runs made, and which runs: `3 reused from RUN (2026-03-01)`; empty for none."""
+    """How many results earlier runs made, and which runs: `3 reused from RUN (2026-03-01)`; "" for none."""
     counts = Counter(r.reused for r in results if r.reused)
     if not counts:
         return ""
@@ -405,13 +403,13 @@ RUNS_NAMED = 2
 
 
 def _date(run: str) -> str:
-    """The day that the id of a run begins with, as `2026-03-01`; "" where it begins with none."""
+    """The date at the start of a run's id, as `2026-03-01`; "" if it has none."""
     found = re.match(r"(\d{4})-?(\d\d)-?(\d\d)T", run)
     return "-".join(found.groups()) if found else ""
 
 
 def reasons(results: Iterable[Result], states: Sequence[str]) -> list[tuple[str, str, list[Result]]]:
-    """Results in these states by backend and the words that say why, the most frequent first."""
+    """Results in these states, grouped by backend and reason, the most frequent first."""
     groups: Mapping[tuple[str, str], list[Result]] = defaultdict(list)
     for r in results:
         if state_of(r) in states:

@@ -1,10 +1,10 @@
-"""What the page's script needs beyond the HTML, packed: every result's key and outcome, chart data, PTX and SASS.
+"""Packed data for the page's script: every result's key and outcome, chart data, PTX and SASS.
 
-One packet a case, compressed, so that a page of the whole catalogue stays small and opens only what is looked at. Texts
-are kept as lists of distinct, already coloured lines: the same instruction occurs thousands of times in a run. Nothing
-in a packet is HTML; the script builds text nodes from it.
+There is one compressed packet for each case, so that a page of the whole catalogue stays small and unpacks only the
+case that is opened. Texts are lists of distinct, coloured lines: the same instruction occurs thousands of times in a
+run. No packet contains HTML; the script builds text nodes.
 
-Of a large page, HTML that no link leads into is packed too, as jinja2 escaped it, and so is the library of charts.
+On a large page, HTML that no link leads into is packed too, as jinja2 escaped it, and so is the library of charts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARKS = {"": 0, "ours": 1, "triton": 2}
 
 
 class Table:
-    """Values given numbers in the order in which they are first asked for."""
+    """Numbers for values, in the order in which they are first used."""
 
     def __init__(self) -> None:
         self.values: dict[Any, int] = {}
@@ -41,17 +41,17 @@ class Table:
 
 
 class Keeper(Protocol):
-    """Where packets stay from one page to the next, by what they were made from."""
+    """A store for packets between pages, by their inputs."""
 
     def get(self, *parts: bytes) -> bytes | None:
-        """What was kept under these parts; None for nothing."""
+        """The data stored under these parts; None if there is none."""
 
     def put(self, data: bytes, *parts: bytes) -> None:
         """Keep it."""
 
 
 def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
-    """The packet of one case, compressed and in base64, and what was left out to keep it within `budget` bytes."""
+    """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
     for choose, words in _CHOICES[:-1]:
         packed = _packed(*_content(view, results, charts, list(choose(results))), kept, budget)
@@ -64,21 +64,21 @@ def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None 
 
 
 _PACKS_TO = 0.5
-"""What packing leaves, at the least, of what `_quickly` says: of 654 packets of the catalogue the smallest had 0.51."""
+"""The smallest ratio of a packet's size to `_quickly`: of 654 packets of the catalogue the lowest was 0.51."""
 
 
 def _quickly(text: bytes) -> int:
-    """About how many bytes a packet of this text has, in a twentieth of the time that it takes to make it."""
+    """An estimate of a packet's bytes, in a twentieth of the time that making the packet takes."""
     return len(zlib.compress(text, 1)) * 4 // 3  # base64
 
 
 def _packed(
     content: dict[str, Any], lines: list[tuple[str, Language]], kept: Keeper | None, budget: int | None
 ) -> str | None:
-    """The content with its lines coloured, compressed; None where that is sure to be more than `budget` bytes.
+    """The content with its lines coloured, compressed; None if that certainly exceeds `budget` bytes.
 
-    It takes most of a page's time, so it is kept, under everything that goes into it: the content, the lines, and the
-    code that colours and compresses. What is far too large is not made at all.
+    This takes most of a page's time, so the result is stored under all its inputs: the content, the lines, and the code
+    that colours and compresses. A packet that is far too large is not made.
     """
     made_from = _code(), json.dumps([content, lines], ensure_ascii=False).encode("utf-8", "surrogatepass")
     if budget is not None:
@@ -108,7 +108,7 @@ def _code() -> bytes:
 def _content(
     view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]
 ) -> tuple[dict[str, Any], list[tuple[str, Language]]]:
-    """A packet without its lines, and these in the order of their numbers."""
+    """A packet without its lines, and the lines in the order of their numbers."""
     strings, lines = Table(), Table()
     numbers = {_pair(r): n for n, r in enumerate(listed)}
     content: dict[str, Any] = {
@@ -121,7 +121,7 @@ def _content(
 
 
 def compress(content: Any) -> str:
-    """JSON of what `seen` makes of the content, deflated (zlib's format), in base64."""
+    """JSON of `seen(content)`, deflated (zlib's format), in base64."""
     return deflated(json.dumps(seen(content), separators=(",", ":"), ensure_ascii=False))
 
 
@@ -131,7 +131,7 @@ def deflated(text: str) -> str:
 
 
 def seen(content: Any) -> Any:
-    """Content with every text in it written as the page's HTML writes it, so that a name equals its attribute."""
+    """The content with all texts as the page's HTML shows them, so that a name equals its attribute."""
     if isinstance(content, str):
         return visible(content)
     if isinstance(content, dict):
@@ -191,7 +191,7 @@ def _pair(r: Result) -> tuple[str, str, str, str]:
 
 
 def _distinct(results: Iterable[Result]) -> list[Result]:
-    """One result for each compiled kernel of each variant and target, failing ones and simple ones first."""
+    """One result for each compiled kernel of each variant and target; failing and simple ones first."""
     found: dict[tuple[str, str, str, str], Result] = {}
     for r in sorted((r for r in results if r.ptx or r.sass), key=readability):
         found.setdefault(_pair(r), r)
@@ -212,7 +212,7 @@ def _one_a_variant(results: Iterable[Result]) -> list[Result]:
     return list(found.values())
 
 
-# From everything to nothing; the page says what the choice leaves out.
+# From all listings to none. The second text tells a reader of the page what is left out.
 _CHOICES: tuple[tuple[Callable[[Sequence[Result]], Iterable[Result]], str], ...] = (
     (_distinct, ""),
     (_one_a_cell, "For size, one pack and context of each variant and target is listed"),

@@ -1,7 +1,7 @@
-"""SARIF 2.1.0, for code-scanning views: one result a case, at the line of the asm that is wrong.
+"""SARIF 2.1.0, for code-scanning views: one result for each case, at the line of the wrong asm.
 
-The fingerprint is of the case alone, so that a finding keeps its identity while its symptoms, its line or the set of
-targets it shows on change. Expected failures are listed as suppressed, with the case's reason.
+The fingerprint covers the case alone, so that a finding keeps its identity while its symptoms, its line or its targets
+change. Expected failures are listed as suppressed, with the case's reason.
 """
 
 from __future__ import annotations

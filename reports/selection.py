@@ -1,12 +1,12 @@
-"""What a run was asked for, from the arguments it recorded: items are missing only from runs asked for them."""
+"""The items that a run was asked for, from its recorded arguments. Only these can be missing from it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# These say how a run is carried out and where its results go, and not what is run; the second group's value may be a
-# word of its own.
+# Options that say how a run is carried out and where its results go, but not which items run. The value of one in the
+# second group may be a word of its own.
 _MANNER = re.compile(r"-[qvxs]+$|-n\d|--(no-header|ptx-resume|verbose|quiet)$|--(ptx-require-gpu)$")
 _MANNER_WITH_VALUE = re.compile(
     r"(-n|-p|--numprocesses|--maxprocesses|--dist|--ptx-records|--ptx-limit|--junit-?xml|--color|--durations)($|=)"
@@ -14,7 +14,7 @@ _MANNER_WITH_VALUE = re.compile(
 
 
 def selection(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments that select what is run."""
+    """The arguments that select items."""
     kept = []
     words = iter(arguments)
     for word in words:

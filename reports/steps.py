@@ -1,8 +1,8 @@
-"""Step changes in a series of nightly measurements: where the level moved, by how much, and whether that is noise.
+"""Step changes in a series of nightly measurements: where the level changed, by how much, and whether that is noise.
 
-Binary segmentation on the logarithm: the split that separates two levels best is accepted when their distance exceeds
-`THRESHOLD` standard errors and the smallest relative difference called a difference; each side is then searched in
-turn. The noise is estimated from the differences of neighbouring nights, which a step spoils only once.
+Binary segmentation of the logarithms: the split that separates two levels best is accepted if their distance exceeds
+`THRESHOLD` standard errors and the smallest relative difference that counts. Then each side is searched. The noise is
+estimated from the differences of neighbouring nights, of which a step affects only one.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# With the best of 29 splits chosen in each of thousands of series, 8 standard errors keep a quiet history quiet
-# (tests/reports/test_steps.py measures it).
+# The best of 29 splits is chosen in each of thousands of series. With 8 standard errors, a history without changes
+# shows none (tests/reports/test_steps.py measures it).
 THRESHOLD = 8.0
-# One night alone, the newest, is as likely an outlier as a step: it must stand out further.
+# The newest night alone is as likely an outlier as a step, so its threshold is higher.
 THRESHOLD_ALONE = 15.0
-# How many standard deviations a night may lie beyond both its neighbours before it is pulled in as an outlier.
+# An outlier lies more standard deviations than this beyond both its neighbours; it is moved to that distance.
 OUTLIER = 2.0
-# Nights needed before a level can be known.
+# The least number of nights that define a level.
 LEAST_BEFORE = 4
-# No real timer repeats better than this; it keeps a constant series from making any change significant.
+# No real timer repeats better than this. It keeps every change in a constant series from being significant.
 LEAST_NOISE = 0.001
 
 
 @dataclass(frozen=True)
 class Step:
-    """The level moved at `index` (the first measurement of the new level) from `before` to `after`."""
+    """The level changed at `index` (the first measurement of the new level) from `before` to `after`."""
 
     index: int
     before: float
@@ -63,7 +63,7 @@ def _noise(logs: NDArray[np.float64]) -> float:
 
 
 def _without_outliers(logs: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """The series with every night but the first and the newest held to what its neighbours allow."""
+    """The series with every night but the first and the newest limited to what its neighbours allow."""
     low = np.minimum(logs[:-2], logs[2:]) - OUTLIER * noise
     high = np.maximum(logs[:-2], logs[2:]) + OUTLIER * noise
     return np.concatenate([logs[:1], np.clip(logs[1:-1], low, high), logs[-1:]])

@@ -29,7 +29,7 @@ SPLITS_SHOWN = 5
 
 
 def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> RenderableType:
-    """A run for a terminal: the verdict, the matrix, the first `failures` failures, what did not run and why."""
+    """A run for a terminal: the verdict, the matrix, the first `failures` failures, and why items did not run."""
     found = view(run)
     parts: list[RenderableType] = [*_messages(found, failures)]
     if table and found.rows:
@@ -39,7 +39,7 @@ def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> Rende
 
 
 def _text(text: str = "", style: str = "") -> Text:
-    """Text of a run as rich shows it."""
+    """A text of the run as a rich Text."""
     return Text(shown(text), style)
 
 
@@ -93,7 +93,7 @@ def _not_run(found: View) -> list[RenderableType]:
 
 
 def _splits(found: View) -> list[RenderableType]:
-    """Where targets or variants give different bits."""
+    """The targets and variants with different bits."""
     every = splits(found.records.results, found.records.disagreements)
     lines = [f"≠ {split}" for split in every[:SPLITS_SHOWN]]
     if len(every) > SPLITS_SHOWN:

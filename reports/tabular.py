@@ -1,4 +1,4 @@
-"""One row a result, for people who bring their own notebook: CSV, and Parquet where pyarrow is installed."""
+"""One row for each result, for notebooks and other tools: CSV, and Parquet if pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))
 
 
 def rows(run: RunRecords) -> Iterator[dict[str, Any]]:
-    """Results as flat rows (key, outcome, first offender, resources), then timings, the others' columns empty."""
+    """Results as flat rows (key, outcome, first offender, resources), then timings; other columns are empty."""
     head = {"run_id": run.run.run_id, "started": run.run.started, "revision": revision(run)}
     for r in run.results:
         yield {**head, "kind": "result", **dataclasses.asdict(r.key), **_outcome(r), **_NO_TIMING, **_NO_LOOP}
@@ -92,7 +92,7 @@ COLUMNS = ("run_id", "started", "revision", "kind", *KEY_FIELDS, *_NO_OUTCOME, *
 
 
 def write_csv(run: RunRecords, output: Path) -> Path:
-    """Write a CSV with a header line and return its path; what does not apply to a row is empty."""
+    """Write a CSV file with a header line and return its path. Columns that do not apply to a row are empty."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -102,7 +102,7 @@ def write_csv(run: RunRecords, output: Path) -> Path:
 
 
 def write_parquet(run: RunRecords, output: Path) -> Path:
-    """Write a Parquet file and return its path. Raises RuntimeError where pyarrow is not installed."""
+    """Write a Parquet file and return its path. Raises RuntimeError if pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

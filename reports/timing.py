@@ -1,6 +1,6 @@
-"""Speed: what was timed, how it compares with the copy floor and with the other variants, and whether that is noise.
+"""Speed: the timings, their ratios to the copy floor and to the first variant, and whether a difference is noise.
 
-The statistics are the records' own (`Timing.beside`): what compares two runs says the same of the same samples.
+The statistics are those of the records (`Timing.beside`), so that reports and comparisons of runs agree.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class Measured:
 
     timing: Timing
     bandwidth: float
-    """Bytes read plus bytes written, a second."""
+    """Bytes read plus bytes written, per second."""
     rate: float
-    """Elements a second."""
+    """Elements per second."""
     of_copy: float
     """Time of the copy over time of the variant: 1 is the floor."""
     against: Beside | None
-    """Beside the first variant of the case; None for that one itself."""
+    """The comparison with the first variant of the case; None for the first itself."""
 
 
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
     """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
     groups: dict[tuple[str, str, int, str, str, str], list[Timing]] = defaultdict(list)
-    for t in records.timings:  # times by two assemblers, or in a merged run of two nodes, are not compared
+    for t in records.timings:  # times by two assemblers, or by two nodes of a merged run, are not compared
         groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node, t.key.assembler)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)
@@ -62,9 +62,9 @@ class RegisterTable:
 
 @dataclass(frozen=True)
 class RegisterSpeed:
-    """What a case's variants cost in registers.
+    """The speed of a case's variants in registers.
 
-    lines: from which arithmetic intensity on the faster variant pays, by target. untimed: variants without a figure.
+    lines: the arithmetic intensity above which the faster variant pays, by target. untimed: variants without a figure.
     """
 
     tables: tuple[RegisterTable, ...] = ()

@@ -15,6 +15,12 @@ pytest_plugins = ["pytester"]
 os.environ["PTXDIFF_REUSE"] = "0"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest in processes that tests start goes without the plugin of hypothesis: it imports all of it at the end."""
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not what starts workers
+        os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector of cycles what stays, torch and 15,000 items: it took a tenth of the time."""
     gc.freeze()

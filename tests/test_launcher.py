@@ -77,7 +77,7 @@ def test_an_output_that_is_left_unwritten_is_reported_where_asked_for():
         ((np.zeros(4), np.zeros(4), 4), "missing a required argument: 'factor'"),
         ((np.zeros(4, complex), np.zeros(4), 4, 1.0), "no pointer to complex128"),
         ((np.zeros(4)[::-1], np.zeros(4), 4, 1.0), "negative strides"),
-        ((object(), np.zeros(4), 4, 1.0), "takes no object"),
+        ((object(), np.zeros(4), 4, 1.0), "accepts no object"),
     ],
 )
 def test_bad_arguments_are_named(arguments, words):

@@ -152,7 +152,7 @@ def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch
     monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not run: no NVIDIA GPU on this machine"])
+    result.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not run: no NVIDIA GPU on this machine"])
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expec
     ("options", "words"),
     [
         (["--ptx-target=sm_1"], "--ptx-target: 'sm_1' is no target that ptxdiff knows; known: sm_75*"),
-        (["--ptx-require-gpu"], "--ptx-require-gpu asks for a GPU, and --ptx-backend=emulator leaves it out"),
+        (["--ptx-require-gpu"], "--ptx-require-gpu needs a GPU, but --ptx-backend=emulator leaves it out"),
         (["--ptx-limit=0"], "--ptx-limit: 0.0 is no number of seconds"),
         (["-o", "ptx_limit=soon"], "--ptx-limit: 'soon' is no number of seconds"),
-        (["--ptx-resume"], "--ptx-resume goes on with one records file: --ptx-records=FILE.jsonl"),
-        (["--ptx-records=out.json"], "--ptx-records: out.json: records are written to a file that ends in .jsonl*"),
+        (["--ptx-resume"], "--ptx-resume continues one records file: name it with --ptx-records=FILE.jsonl"),
+        (["--ptx-records=out.json"], "--ptx-records: out.json: name a file that ends in .jsonl*"),
     ],
 )
 def test_options_that_make_no_sense(run_cases, options, words):

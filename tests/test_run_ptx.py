@@ -99,7 +99,7 @@ def test_the_target_may_be_a_later_one_than_the_module_names():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"args": ()}, "has 1 parameters, 0 were given"),
+        ({"args": ()}, "has 1 parameters, but 0 were given"),
         ({"block": 33}, "whole warps"),
         ({"block": (8, 4, 1, 1)}, "one to three sizes"),
         ({"block": None}, "does not state its threads"),

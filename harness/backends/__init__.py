@@ -16,11 +16,12 @@ def create(
     disassembled: Collection[str] | None = None,
     approximate: str = "hopper",
 ) -> Backend:
-    """The backend called `name`; raises ValueError for a name that is none.
+    """The backend called `name`. Raises ValueError for an unknown name.
 
-    limit: seconds after which work on a GPU, or one run on the emulator, is given up; None for the defaults. sanitize:
-    the tool of compute-sanitizer that watches kernels on a GPU. disassembled: the targets whose machine code the
-    assembler also takes apart; None for all. approximate: the bits of approximate instructions on the emulator.
+    limit: the time limit in seconds for work on a GPU, or for one run on the emulator; None for the defaults.
+    sanitize: the tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose
+    machine code the assembler backend also disassembles; None for all. approximate: the bits of approximate
+    instructions on the emulator, one of `harness.ptx.binding.approximate.APPROXIMATE`.
     """
     if name == "gpu":
         from harness.backends.watched import WatchedGpu

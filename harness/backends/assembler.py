@@ -1,4 +1,4 @@
-"""The assembler backend: the real Triton kernel, compiled and assembled for a target. Nothing is executed."""
+"""The assembler backend compiles and assembles a variant's Triton kernel for a target. It executes nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.triton.targets import probe, tool
 
 
 class AssemblerBackend:
-    """See `harness.backends.Backend`. May be used from several threads.
+    """See `harness.jobs.Backend`. May be used from several threads.
 
-    disassemble: "once" takes the SASS, a fifth of a second's work, for the first setup only of every variant and
-    target; "always" and "never" say what they mean. disassembled: the only targets whose SASS is taken; None for all.
-    A target that nvdisasm does not know has none.
+    disassemble: "always", "never", or "once": only the first setup of each variant and target, because disassembling
+    takes 0.2 s. disassembled: the only targets that are disassembled; None for all. Targets that nvdisasm does not know
+    get no SASS.
     """
 
     name = "assembler"
@@ -32,7 +32,7 @@ class AssemblerBackend:
         self._lock = threading.Lock()
 
     def unavailable(self, target: str) -> str | None:
-        """Why nothing can be assembled for `target` here."""
+        """The reason why nothing can be assembled for `target` here; None if it can."""
         try:
             info = probe().get(target)
         except NoTriton as error:
@@ -74,7 +74,7 @@ class AssemblerBackend:
                 self.prepare(job)
             made = []
             for job in wanted:
-                with contextlib.suppress(Exception):  # it is met again, and told, when the job runs
+                with contextlib.suppress(Exception):  # the job's own run reports the error
                     made.append(launch_of(job).build(job.target))
             disassemble_ahead([b.assembly for b in made if isinstance(b, Built)], str(tool("nvdisasm")))
 
@@ -95,24 +95,26 @@ class AssemblerBackend:
 
 
 def refused(refusal: Refusal) -> Outcome:
-    """A refusal as an outcome."""
+    """The outcome for a compiler's or assembler's refusal."""
     return Outcome(refusal.kind, refusal.words, ended=refusal.ended if refusal.ended != "died" else "")
 
 
 def machine(built: Built) -> str:
-    """The assembler as a part of the machine that runs an experiment."""
+    """The assembler's name, for the machine in an experiment's identity."""
     tool = built.compilation.ptxas
     return tool.chosen.label if tool.chosen else tool.name
 
 
 def notes(built: Built) -> tuple[str, ...]:
-    """What a reader must know of how the machine code was made."""
+    """Remarks for the report on how the machine code was made."""
     stated, name = built.assembly.stated, built.compilation.ptxas.name
-    return (f"{name} knows the PTX ISA up to {stated}: the PTX was made to state that version",) if stated else ()
+    if not stated:
+        return ()
+    return (f"{name} knows PTX ISA versions up to {stated}: the PTX's .version was lowered to {stated}",)
 
 
 def artifacts(built: Built, sass: Disassembly | None = None) -> Artifacts:
-    """What a build leaves behind."""
+    """The PTX, the SASS if disassembled, and ptxas's resource figures of a build."""
     return Artifacts(
         ptx=built.compilation.ptx,
         sass=sass.text if sass else None,

@@ -1,4 +1,4 @@
-"""What a backend can do with kernels that another Triton build compiles."""
+"""Which backends can run kernels that another Triton build compiles."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from harness.triton.targets import probe_with
 
 
 def unavailable(compiler: str, backend: str, target: str) -> str | None:
-    """Why a backend can run nothing that `compiler` compiles for a target, in one line; None where it can.
+    """The reason, in one line, why a backend cannot run what `compiler` compiles for a target; None if it can.
 
-    compiler: the name of a Triton build; "" for the one of this environment, which the backends know themselves.
+    compiler: the name of a Triton build; "" for this environment's own build, which each backend checks itself.
     """
     if not compiler:
         return None
     if backend == "gpu":
-        return f"kernels that compiler {compiler} compiles are not launched: Triton's launcher here is another build's"
+        return f"kernels of compiler {compiler} cannot be launched: the Triton launcher here is of another build"
     try:
         info = probe_with(compiler).get(target)
     except NoBuild as error:

@@ -1,6 +1,6 @@
-"""The emulator on a compiled kernel: Triton's PTX for the target, run on buffers with guards and unwritten outputs.
+"""Compiled kernels on the emulator: Triton's PTX for the target, on bounded buffers whose outputs start unwritten.
 
-What ptxas would be given is what runs here: Triton's packing, padding, masks and layouts with the asm in the middle.
+The PTX is the text that ptxas would get, with Triton's packing, padding, masks and layouts around the asm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.evidence import rested
+from harness.backends.evidence import with_evidence
+from harness.backends.launches import NEVER_REPEATED, launched
 from harness.backends.snippet import error_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A job's kernel, compiled."""
+    """A job's kernel, compiled to PTX."""
 
     launch: Launch
     compilation: Compilation
 
 
 def compile_job(job: Job) -> CompiledKernel | Outcome:
-    """Compile a job's kernel to PTX for its target; a refusal comes back as an outcome."""
+    """Compile a job's kernel to PTX for its target. Returns an outcome if the compiler refuses it."""
     try:
         launch = launch_of(job)
         compilation = compiled(launch.spec(job.target))
@@ -63,13 +64,13 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
 
 
 def begin_compiling(job: Job) -> None:
-    """Have a worker compile a job's kernel; `compile_job` takes what comes of it, and tells what is wrong."""
+    """Let a worker compile a job's kernel in advance. `compile_job` collects the result and reports errors."""
     with contextlib.suppress(ValueError, TypeError, NoTriton):
         submit(launch_of(job).spec(job.target))
 
 
 Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]
-"""Returns the outcome of an experiment: the one it kept, or else the function's."""
+"""A cache: returns the stored outcome of an experiment, or calls the function and stores its outcome."""
 
 
 def run_compiled(
@@ -78,17 +79,17 @@ def run_compiled(
     once: Once = lambda _, compute: compute(),
     limit: float = KERNEL_SECONDS,
 ) -> Outcome:
-    """Run it on the job's inputs.
+    """Run a compiled kernel on the job's inputs.
 
-    Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
-    outputs are the outcome's, the other's its `alternative`, if they differ. Targets share a run, and not what it
-    rests on.
+    If the setup allows fusion and ptxas may fuse multiplications and additions, the kernel runs fused and unfused. The
+    fused outputs are the outcome's `outputs`; the unfused ones are its `alternative`, if they differ. Targets with the
+    same code share a run through `once`; each target gets its own evidence.
     """
     from harness.ptx.binding.contents import form_of
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
     try:
-        loaded = _loaded(job, kernel.compilation)  # whether this target may run it, whatever was run before
+        loaded = _loaded(job, kernel.compilation)  # checked for this target, even if `once` has the outcome already
     except PtxError as e:
         return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
@@ -97,11 +98,11 @@ def run_compiled(
     if not outcome.outputs:
         return outcome
     forms = tuple(dict.fromkeys(form_of(s) for s in loaded.program.steps))
-    return rested(outcome, forms, _approximate(loaded), job)
+    return with_evidence(outcome, forms, _approximate(loaded), job)
 
 
 def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
-    """The kernel, parsed and checked for the job's target; PTX that was given may be written for another one."""
+    """The kernel, parsed and checked for the job's target. A case's own PTX file may name another target."""
     from harness.ptx.kernel.load import load_kernel
 
     if compilation.spec.given is None:
@@ -110,15 +111,15 @@ def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
 
 
 def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
-    """A run as an experiment. Its code is the program that the PTX was bound to, for the limits of its target."""
+    """The identity of a run. Its code is the bound program, with the shared memory limit of the target."""
     code = f"{loaded.bound} {shared_memory(Target.parse(loaded.target))}"
     return launched_experiment(emulator(job.approximate), job, kernel.launch, kernel.compilation, code)
 
 
 def _computed(identity: Experiment, job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
-    """The experiment that is computed: without contraction where the code has nothing to contract.
+    """The experiment to compute: one without fusion, if the code has nothing to fuse.
 
-    Kernels run with and without. Where that changes nothing in the PTX either, one run serves both.
+    Each kernel runs with and without fusion. If both give the same code, this makes them share one run.
     """
     if not job.setup.fusion or _contracted(job, loaded):
         return identity
@@ -147,14 +148,15 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         "ran",
         outputs=run.outputs,
         alternative=other.outputs if differ else {},
-        findings=run.findings,
+        findings=run.findings or other.findings,
+        notes=run.notes,
         contraction_open=contraction,
         approximate=_approximate_outputs(kernel, loaded),
     )
 
 
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
-    """By output, the approximate instructions that it may depend on, where there are any."""
+    """For each output that may depend on approximate instructions, the names of these instructions."""
     from harness.ptx.analysis.dataflow import approximate_tensors
 
     if not _approximate(loaded):
@@ -163,27 +165,30 @@ def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tu
     given = zip(loaded.parameters, entry_parameters(kernel.launch, kernel.compilation, markers), strict=False)
     pointers = {p.name: value.tensor for p, value in given if isinstance(value, _Pointer)}
     found = approximate_tensors(loaded.program, pointers, ordered=not loaded.synchronises)
-    everything = _approximate(loaded)  # of a tensor that no parameter points to, nothing is known
+    everything = _approximate(loaded)  # for a tensor that no parameter points to, the analysis has no answer
     return {t.name: names for t in kernel.launch.outputs if (names := found.get(t.name, everything))}
 
 
 @dataclass(frozen=True)
 class _Pointer:
-    """Stands for the address of a tensor among a kernel's parameters."""
+    """A placeholder for the address of a tensor among a kernel's parameters."""
 
     tensor: str
 
 
 def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
-    """A finding for what the kernel did wrong; else why the emulator cannot run it, or not in time."""
+    """The outcome for an emulator error: a finding for a fault of the kernel, else the reason why it cannot run.
+
+    A kernel over the time limit is an error, not a finding.
+    """
     if isinstance(error, UnsupportedOnTarget):
         return Outcome("unsupported", error_line(error))
     if isinstance(error, NotElementwise):
         return Outcome("not run", error_line(error))
     words, element = error_line(error), 0
-    if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
+    if isinstance(error, UndefinedBits) and (found := _undefined_in_asm(job)):
         words, element = found
-    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and _of_a_user(kernel.compilation, asm):
+    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and _in_users_asm(kernel.compilation, asm):
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
     words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
@@ -192,24 +197,23 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     return Outcome("error", words)
 
 
-def _of_a_user(compilation: Compilation, line: AsmLine) -> bool:
-    """Whether a line stands in asm that a user's function calls: Triton writes loads and stores as inline asm, too."""
+def _in_users_asm(compilation: Compilation, line: AsmLine) -> bool:
+    """Whether a line belongs to a user's inline asm. Triton writes loads and stores as inline asm, too."""
     opcode = next((w for w in line.text.split() if not w.startswith(("@", "{", "//"))), "")
     return bool(line.call) and not line.ours and any(opcode in text for text, _ in compilation.asm)
 
 
-# The places of a store in the harness's own kernel, which tell the author of a case nothing.
+# Source lines of the harness's own kernel template, removed from errors because they do not help a case's author.
 _OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined at {re.escape(TEMPLATE_FILE)}:\d+)*\)")
 
 _INLINED = re.compile(rf", inlined at {re.escape(TEMPLATE_FILE)}:\d+")
 
 
-def _in_the_asm(job: Job) -> tuple[str, int] | None:
-    """Undefined bits that asm gives when run by itself: the line of the asm with the inputs, and the element.
+def _undefined_in_asm(job: Job) -> tuple[str, int] | None:
+    """The error for undefined bits that the asm alone produces, with its line and inputs, and the element's number.
 
-    None where it gives none.
-
-    The compiled kernel shows them only at the store of the result, which the harness wrote.
+    None if the asm alone gives no undefined bits. The error of the compiled kernel names only the store of the result,
+    a line of the harness's template.
     """
     if not isinstance(job.variant, AsmVariant):
         return None
@@ -219,8 +223,8 @@ def _in_the_asm(job: Job) -> tuple[str, int] | None:
         words = f"asm {error_line(error)}"
         if error.element is None:
             return words, 0
-        of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
-        bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in of.items())
+        values = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
+        bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in values.items())
         return f"{words} | at {', '.join(bits)}", error.element
     except PtxError:
         pass
@@ -231,11 +235,16 @@ def _in_the_asm(job: Job) -> tuple[str, int] | None:
 class _Bits:
     outputs: dict[str, NDArray[Any]]
     findings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def same(self, other: _Bits) -> bool:
+        """Whether another launch gave the same bits."""
+        return all(np.array_equal(bits, other.outputs[n]) for n, bits in self.outputs.items())
 
 
 @dataclass(frozen=True)
 class PlacedKernel:
-    """A kernel with memory that no run has touched: what `run_kernel` takes. tensors: by name."""
+    """A kernel with fresh memory: the arguments of `run_kernel`. tensors: by name. shared: bytes."""
 
     loaded: Kernel
     parameters: list[Any]
@@ -246,9 +255,9 @@ class PlacedKernel:
 
 
 def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
-    """A job's kernel with its memory. fuse: whether multiplications and additions are contracted where they may be.
+    """A job's kernel with fresh memory. Raises PtxError for a kernel that the emulator refuses.
 
-    Raises PtxError for a kernel that the emulator refuses.
+    fuse: whether multiplications and additions are fused where ptxas may fuse them.
     """
     from harness.ptx.kernel.run import scratch
 
@@ -269,27 +278,24 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
     )
 
 
-LATER_LAUNCH = "a later launch finds what an earlier one left in the module's variables, and gives other bits"
-LAUNCHES = 4
-"""How often a kernel is launched at most that changes its module's variables each time."""
+LATER_LAUNCH = "a later launch reads what an earlier launch left in the module's variables, and gives other bits"
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    """Run a kernel; again while it changes its module's variables, which the next launch on a device would find so."""
-    first, variables = _launched(job, kernel, fuse, limit, None)
-    for _ in range(LAUNCHES - 1):
-        if variables is None:
-            break
-        later, variables = _launched(job, kernel, fuse, limit, variables)
-        if not all(np.array_equal(first.outputs[n], later.outputs[n]) for n in first.outputs):
-            return _Bits(first.outputs, (*first.findings, LATER_LAUNCH))
-    return first
+    """Run a kernel, and again while it changes its module's variables: on a device they keep their values."""
+    first, same, proved = launched(lambda given: _launch_once(job, kernel, fuse, limit, given), _Bits.same)
+    if not same:
+        return replace(first, findings=(*first.findings, LATER_LAUNCH))
+    return first if proved else replace(first, notes=(NEVER_REPEATED,))
 
 
-def _launched(
+def _launch_once(
     job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None
-) -> tuple[_Bits, bytes | None]:
-    """The bits of one launch, and the module's variables after it if it changed them. variables: at its start."""
+) -> tuple[_Bits, bytes, bytes]:
+    """The bits of one launch, and the module's variables before and after it.
+
+    variables: the contents of the module's variables at the start; None for their initial values.
+    """
     from harness.ptx.kernel.run import run_kernel
 
     made = placed(job, kernel, fuse=fuse)
@@ -305,14 +311,15 @@ def _launched(
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
-    changed = None if executed.variables == loaded.variables else executed.variables
-    return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings)), changed
+    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    return bits, loaded.variables, executed.variables
 
 
 class EmulatedTensor:
-    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside.
+    """A tensor in emulated memory. Outputs start unwritten. The emulator refuses accesses outside.
 
-    units: of an input, and of a tensor updated in place. written: whether it is an output.
+    units: the contents of an input, or of a tensor updated in place; None for outputs. written: whether it is an
+    output.
     """
 
     def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None, *, written: bool) -> None:
@@ -333,22 +340,23 @@ class EmulatedTensor:
         return np.array(self.layout.units(self.image))
 
     def place(self, unit: int) -> int:
-        """Where a unit begins: bytes from the begin of the buffer."""
+        """The offset of a storage unit, in bytes from the start of the buffer."""
         units = self.layout.units(self.image)
         index = np.unravel_index(unit, units.shape)
         return int(sum(i * s for i, s in zip(index, units.strides, strict=True)))
 
     def changes(self) -> list[str]:
-        """Bytes of an input that are not what they were: inputs are read only, as on a device."""
+        """A finding if the kernel changed bytes of this input: inputs are read only, as on a device."""
         changed = np.flatnonzero((self.image != self.given) & self.layout.forbidden(is_input=True))
         if not changed.size:
             return []
         return [input_overwritten(self.tensor.name, changed.size, int(changed[0]) - self.layout.span.start)]
 
     def findings(self) -> list[str]:
-        """Bytes that should have been written and were not, and the other way round.
+        """Findings for bytes of this output that were never written, and for bytes between its rows that were.
 
-        None of a tensor updated in place: it has no rows apart, and what is not written holds the input's bits.
+        A tensor updated in place has no findings: it has no gaps between rows, and unwritten bytes hold the input's
+        bits.
         """
         unwritten = self.buffer.unwritten
         if unwritten is None or 0 in self.tensor.shape:

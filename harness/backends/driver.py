@@ -1,6 +1,6 @@
-"""A kernel that is machine code alone, launched by CUDA's driver API; needs cuda-python.
+"""Launch a kernel's machine code through CUDA's driver API, by cuda-python.
 
-The context is torch's, which is current wherever torch has used the device.
+The launches use torch's CUDA context, which is current after torch has used the device.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class NoDriver(RuntimeError):
 
 
 class DriverError(RuntimeError):
-    """A call that the driver refused, in its words."""
+    """The driver refused a call. The text names the call and the driver's error code."""
 
 
 @dataclass(frozen=True)
 class DriverLaunch:
-    """How a kernel is launched. parameters: the bytes of each, in order. shared: bytes of dynamic shared memory."""
+    """The arguments of a launch. parameters: the bytes of each, in order. shared: bytes of dynamic shared memory."""
 
     entry: str
     grid: tuple[int, ...]
@@ -32,12 +32,12 @@ class DriverLaunch:
 
 
 def prepared(cubin: bytes, launch: DriverLaunch) -> Callable[[], None]:
-    """The launch on torch's current stream, as often as it is called. Raises NoDriver, and DriverError."""
+    """A function that launches the kernel on torch's current stream. Raises NoDriver and DriverError."""
     return _start(_function(_module(cubin), launch.entry), launch)
 
 
 def launch_all(cubin: bytes, launches: Sequence[DriverLaunch]) -> None:
-    """Load machine code, launch kernels of it, wait for their end and unload it. Raises NoDriver, and DriverError."""
+    """Load machine code, launch kernels of it, wait for their end and unload it. Raises NoDriver and DriverError."""
     driver = bindings()
     (module,) = _checked("cuModuleLoadData", driver.cuModuleLoadData(cubin))
     for launch in launches:
@@ -48,7 +48,7 @@ def launch_all(cubin: bytes, launches: Sequence[DriverLaunch]) -> None:
 
 def _start(function: Any, launch: DriverLaunch) -> Callable[[], None]:
     driver = bindings()
-    if launch.shared > _SHARED_UNASKED:
+    if launch.shared > _DEFAULT_SHARED:
         most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, most, launch.shared))
     grid = (*launch.grid, 1, 1)[:3]
@@ -67,7 +67,7 @@ def _start(function: Any, launch: DriverLaunch) -> Callable[[], None]:
     return start
 
 
-_SHARED_UNASKED = 48 << 10  # bytes of dynamic shared memory that a kernel has without asking
+_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may use without setting its attribute
 
 
 def bindings() -> Any:
@@ -81,7 +81,7 @@ def bindings() -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _module(cubin: bytes) -> Any:
-    """Machine code, loaded for as long as this process lives: launches that were prepared use it."""
+    """Machine code, loaded until this process ends, because prepared launches use it."""
     return _checked("cuModuleLoadData", bindings().cuModuleLoadData(cubin))[0]
 
 
@@ -90,7 +90,7 @@ def _function(module: Any, entry: str) -> Any:
 
 
 def _checked(call: str, returned: Sequence[Any]) -> Sequence[Any]:
-    """What a call returned after its status. Raises DriverError for any status but success."""
+    """The values that a call returned after its status. Raises DriverError for any status but success."""
     status, *values = returned
     if int(status) != 0:
         raise DriverError(f"{call}: {getattr(status, 'name', status)}")

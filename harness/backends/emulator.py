@@ -1,11 +1,12 @@
-"""The emulator backend: PTX, run bit-exactly on the CPU for any target.
+"""The emulator backend runs PTX bit-exactly on the CPU, for any target.
 
-Two engines. The compiled kernel (`harness.backends.compiled`) is what Triton makes of the variant, whole. The snippet
-is the asm text alone, by way of `harness.emulate`: it needs no compiler, lets the padding of a partial pack be
-poisoned, and in the loop context gives a carried output and the input it becomes one register wherever the constraints
-allow it.
-That is what LLVM may do with a loop-carried value: an asm block that writes such an output before it has read every
-input then computes here what it computes on the device.
+It runs a job in one of two ways. The compiled kernel (`harness.backends.compiled`) is the whole kernel that Triton
+makes of the variant. The snippet is the asm text alone, run by `harness.emulate`: it needs no compiler, and the padding
+of a partial pack can be poisoned.
+
+In the loop context the snippet puts a carried output and the input that it becomes into one register, if the
+constraints allow it. LLVM may do the same with a loop-carried value. So an asm block that writes such an output before
+it has read every input gives the same wrong bits here as on the device.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.evidence import rested
+from harness.backends.evidence import with_evidence
 from harness.backends.sharing import run_shared
 from harness.backends.snippet import error_line, fed_back, run_once, shareable
 from harness.jobs import Job, Outcome
@@ -35,21 +36,21 @@ from harness.ptx.limits import KERNEL_SECONDS
 Units = Mapping[str, NDArray[np.generic]]
 
 _KEPT_RESULTS = 512
-_KEPT_BYTES = 256 << 20  # of outputs: a variant's results for one target, of which the next asks the same again
+_KEPT_BYTES = 256 << 20  # of outputs: enough for a variant's results on one target, which the next target reuses
 
 ASM_ALONE = "PTXDIFF_ASM_ALONE"
-"""The environment variable under which asm runs by itself, as where there is no Triton: nothing is compiled for it."""
+"""The environment variable that makes asm run by itself, as if Triton were not installed."""
 
 ASM_ALONE_FROM = 1 << 20
-"""Inputs in one job from which on asm is run by itself, not within the compiled kernel."""
+"""Jobs with at least so many inputs run the asm by itself, not within the compiled kernel."""
 
 
 class EmulatorBackend:
-    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
+    """See `harness.jobs.Backend`. Keeps the latest results, so that targets with the same code are computed once.
 
-    `limit`: the seconds that each run of a kernel or of asm alone may take, as `harness.ptx.kernel.run.run_kernel` and
-    `harness.emulate` count them. A sweep is cut into chunks, and each is a run. `approximate`: the bits of approximate
-    instructions, as `harness.emulate` has it; what it computes is a machine of its own for each choice.
+    limit: the seconds that each run of a kernel or of asm alone may take, as `harness.ptx.kernel.run.run_kernel` and
+    `harness.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate instructions,
+    as in `harness.emulate`; results of different choices are never exchanged.
     """
 
     name = "emulator"
@@ -61,29 +62,30 @@ class EmulatorBackend:
         self._bytes = 0
 
     def unavailable(self, target: str) -> str | None:
-        """Nothing keeps the emulator from running; without Triton it runs inline asm alone."""
+        """Always None: the emulator is always available. Without Triton it runs inline asm alone."""
         return None
 
     def run(self, job: Job) -> Outcome:
-        """Run one job: as a compiled kernel, or the asm alone where only that can be had or says more."""
+        """Run one job as a compiled kernel. The asm runs alone if Triton is missing or the setup asks for it."""
         job = replace(job, approximate=self.approximate)
         if not isinstance(job.variant, AsmVariant):
             return self._compiled(job)
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        if _within_a_kernel(job):
+        if _runs_in_kernel(job):
             return self._compiled(job)
         setup = job.setup
         outcome = self._snippet(job, job.variant)
-        if outcome.findings and setup.alone and setup.context == "straight" and setup.padding is None and _compiles():
-            # Alone, the bits that fill up a partial pack are undefined; Triton's kernel may define them.
+        plain = setup.alone and setup.context == "straight" and setup.padding is None
+        if outcome.findings and plain and _can_compile():
+            # In asm alone the padding of a partial pack is undefined; Triton's kernel may define it.
             return self._compiled(job)
         return outcome
 
     def prepare(self, job: Job) -> None:
         """See `harness.jobs.CompilingBackend`."""
-        if isinstance(job.variant, AsmVariant) and (_refusal(job, job.variant) or not _within_a_kernel(job)):
+        if isinstance(job.variant, AsmVariant) and (_refusal(job, job.variant) or not _runs_in_kernel(job)):
             return
         from harness.backends.compiled import begin_compiling
 
@@ -100,7 +102,7 @@ class EmulatorBackend:
         if isinstance(kernel, Outcome):
             return kernel
         outcome = run_compiled(job, kernel, self._once, self.limit)
-        return replace(outcome, approximate=concerned(job, outcome.approximate))
+        return replace(outcome, approximate=approximate_outputs(job, outcome.approximate))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
         from harness.ptx import analyse
@@ -109,17 +111,17 @@ class EmulatorBackend:
         facts = analyse(form.text, form.constraints, target=job.target)
         identity = _experiment(job, form, facts.contraction_open)
         outcome = self._once(identity, lambda: self._execute(job, form, facts.contraction_open))
-        outcome = rested(outcome, facts.forms, facts.approximate, job)
-        approximate = concerned(job, dict.fromkeys(job.case.outputs, facts.approximate))
+        outcome = with_evidence(outcome, facts.forms, facts.approximate, job)
+        approximate = approximate_outputs(job, dict.fromkeys(job.case.outputs, facts.approximate))
         return replace(outcome, contraction_open=facts.contraction_open, approximate=approximate)
 
     def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
-        """The outcome of an experiment, computed once. An error, such as a run out of time, is not kept."""
+        """The stored outcome of an experiment, else the computed one. Errors, such as a time limit, are not stored."""
         if identity in self._results:
             return self._results[identity]
         outcome = replace(compute(), identity=identity.digest)
         if outcome.status == "ran":
-            # Callers share what is kept: one that wrote into it would change what later ones get.
+            # Read only, because callers share the stored arrays.
             kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
             other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
             outcome = self._results[identity] = replace(outcome, outputs=kept, alternative=other)
@@ -151,12 +153,12 @@ class EmulatorBackend:
 
 
 def _size(outcome: Outcome) -> int:
-    """Bytes of an outcome's outputs."""
+    """The size of an outcome's outputs in bytes."""
     return sum(np.asarray(o).nbytes for o in (*outcome.outputs.values(), *outcome.alternative.values()))
 
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
-    """Why the emulator refuses the asm itself, found before a compiler is asked; None where it does not."""
+    """The outcome if the emulator refuses the asm itself, so that no compiler needs to run; else None."""
     from harness.ptx import PtxError, analyse
     from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 
@@ -172,21 +174,21 @@ def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     return None
 
 
-def _within_a_kernel(job: Job) -> bool:
+def _runs_in_kernel(job: Job) -> bool:
     """Whether asm runs in the kernel that Triton makes of it, not by itself."""
     setup = job.setup
-    named = compiler_of(job.case, job.variant)  # such a variant tests what that build makes of the asm
+    named = compiler_of(job.case, job.variant)  # a variant that names a Triton build tests that build's code
     alone = (setup.alone and not named) or setup.context != "straight" or setup.padding is not None
-    return not (alone or _is_large(job)) and bool(named or _compiles())
+    return not (alone or _is_large(job)) and bool(named or _can_compile())
 
 
 def _is_large(job: Job) -> bool:
-    """Whether the inputs are so many that the asm alone is run: without loads, stores and masks it is much faster."""
+    """Whether the job is so large that the asm runs alone, which is much faster without loads, stores and masks."""
     return any(np.size(u) >= ASM_ALONE_FROM for u in job.inputs.values())
 
 
-def _compiles() -> bool:
-    """Whether Triton's kernel around asm is compiled and run: Triton is here, and `ASM_ALONE` is not set."""
+def _can_compile() -> bool:
+    """Whether Triton's kernel around asm can be compiled: Triton is installed, and `ASM_ALONE` is not set."""
     from harness.triton.installation import NoTriton, triton_folder
 
     if os.environ.get(ASM_ALONE, "0") not in ("", "0"):
@@ -198,12 +200,12 @@ def _compiles() -> bool:
     return True
 
 
-def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """The outputs that may depend on approximate instructions, with the instructions' names.
 
-    approximate: by output, those of the code that may reach it, as far as `approximate_tensors` can tell.
-
-    Inline asm is followed from operand to operand as well, but in a loop that feeds results back.
+    approximate: for each output, the approximate instructions of the kernel that may reach it, by
+    `approximate_tensors`. For inline asm the result is narrowed by the data flow between the asm's operands, except in
+    a loop, which feeds results back.
     """
     everything = {n: names for n, names in approximate.items() if names}
     if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":
@@ -226,7 +228,7 @@ def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str,
 
 
 def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
-    """The asm alone as an experiment. Its code is the program to which the asm is bound for the job's target."""
+    """The identity of a run of the asm alone. Its code is the program that the asm becomes for the job's target."""
     from harness.ptx import program_text
 
     setup, case = job.setup, job.case

@@ -1,4 +1,4 @@
-"""What a pass on emulated bits rests on."""
+"""The evidence of a pass on emulated bits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from harness.ptx.binding.approximate import ROUNDED
 from harness.ptx.targets import GENERATION, of_generation
 
 
-def rested(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:
-    """The job's outcome with what a pass on it rests on, and where that is a model, a note on whose bits these are.
+def with_evidence(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:
+    """The job's outcome with its evidence. If that is a model, a note names the model.
 
-    forms: all instruction forms of the code. approximate: those among them that are approximate.
+    forms: all instruction forms of the code. approximate: the approximate ones among them.
     """
     rounded = bool(approximate) and job.approximate == ROUNDED
     evidence = "model" if rounded else evidence_of(forms, approximate, job.target)
@@ -27,10 +27,10 @@ def rested(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...
 
 
 def evidence_of(forms: tuple[str, ...], approximate: tuple[str, ...], target: str) -> Evidence:
-    """What a pass of these forms rests on: hardware, where the conformance ledger confirms every one of them.
+    """The evidence of a pass with these forms: "confirmed" if the conformance ledger confirms every form.
 
-    Approximate instructions have other bits on another generation. Where the target is not of the generation that was
-    measured, or the ledger does not confirm such a form, there is nothing but a model.
+    Otherwise it is "specification". Approximate instructions have other bits on another generation, so with them it is
+    "model" unless the ledger confirms them and the target is of the measured generation.
     """
     from harness.conformance.ledger import confirmed
 

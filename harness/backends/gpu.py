@@ -1,8 +1,8 @@
-"""The kernel on the device of this process, launched as Triton launches it. `harness.backends.watched` runs it there.
+"""Run a kernel on the GPU of this process, launched as Triton launches it. `harness.backends.watched` calls this.
 
-A worker compiles every kernel first, so that a compiler's abort costs a worker and not this process. Then the kernel
-runs twice on outputs that were filled with complementary patterns: a byte that still holds its pattern both times was
-never written. Guard zones around every tensor, and the gaps between rows, keep their pattern, or reveal a stray write.
+A worker compiles every kernel first, so that a compiler's abort ends a worker and not this process. Then the kernel
+runs twice on outputs that were filled with complementary patterns. A byte that holds its pattern after both runs was
+never written. A changed pattern in the guard zones around tensors, or in the gaps between rows, reveals a stray write.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from harness.backends import driver
 from harness.backends.assembler import artifacts, machine, notes, refused
+from harness.backends.ready import launcher
 from harness.jobs import Job, Outcome
-from harness.model.identity import digest
+from harness.model.identity import digest, digest_with_code
 from harness.model.targets import normal
 from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
 from harness.processes.worker import resolve
@@ -47,7 +48,8 @@ _TORCH = {
 class GpuBackend:
     """See `harness.jobs.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
 
-    For processes that are watched themselves: what a kernel does to the context, it does to this process.
+    Use it only in a process that another one supervises: a kernel that destroys the CUDA context makes this process
+    useless.
     """
 
     name = "gpu"
@@ -56,12 +58,12 @@ class GpuBackend:
         self._lost = ""
 
     def unavailable(self, target: str) -> str | None:
-        """Why nothing for `target` can run here."""
+        """The reason why nothing for `target` can run here; None if it can."""
         if self._lost:
             return f"the CUDA context was lost: {self._lost}"
         try:
             import torch
-            import triton  # noqa: F401 - whether it is there
+            import triton  # noqa: F401 - only to find out whether it is installed
         except ImportError as error:
             return f"{error.name} is not installed"
         if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
@@ -72,14 +74,14 @@ class GpuBackend:
         return None if device == target else f"the device is {device}"
 
     def run(self, job: Job) -> Outcome:
-        """Compile, launch twice, and read back."""
+        """Compile, launch twice, and read the outputs back."""
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
         built = compiled(job)
         return built if isinstance(built, Outcome) else self.run_built(job, built)
 
     def run_built(self, job: Job, built: Built) -> Outcome:
-        """Launch what was built of a job twice, and read back."""
+        """Launch a job's built kernel twice, and read the outputs back."""
         try:
             outcome = launched(job, made=built if by_driver(launch_of(job)) else None)
         except Exception as error:
@@ -87,14 +89,14 @@ class GpuBackend:
         return completed(outcome, job, built, device_name())
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
-        """See `harness.jobs.DeviceBackend`: a call in this process."""
+        """See `harness.jobs.DeviceBackend`. The function runs in this process."""
         found: tuple[Outcome, Any] = resolve(function)(job, *arguments)
         if found[0].status == "error":
             self._note_loss(found[0].words)
         return found
 
     def _device_fault(self, error: Exception) -> str:
-        """The error's words; after a fault of the device no further kernel can run in this process."""
+        """The error as one line. Also notes whether the context is lost, so that no further kernel can run here."""
         self._note_loss(first_line(error))
         return fault_words(error)
 
@@ -106,28 +108,28 @@ class GpuBackend:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an exception says, or what it is."""
+    """The first line of an exception's text, or its type's name if it has no text."""
     return one_line(str(error).partition("\n")[0]) or type(error).__name__
 
 
-# CUDA's words for faults that a kernel commits, and what else there is to say of them.
-_MEANINGS = (
-    ("unspecified launch failure", "the kernel trapped, or did what the driver has no name for"),
-    ("illegal memory access", "the kernel read or wrote where nothing is; --ptx-sanitize finds out where"),
-    ("misaligned address", "--ptx-sanitize finds out where"),
-    ("launch timed out", "the driver gave the kernel up"),
+# CUDA's texts for faults of a kernel, and what to add to each.
+_EXPLANATIONS = (
+    ("unspecified launch failure", "the kernel trapped, or had a fault that the driver does not name"),
+    ("illegal memory access", "the kernel accessed unallocated memory; run with --ptx-sanitize to find where"),
+    ("misaligned address", "run with --ptx-sanitize to find where"),
+    ("launch timed out", "the driver stopped the kernel"),
 )
 
 
 def fault_words(error: Exception) -> str:
-    """What to record of an exception on the device: one line."""
+    """One line to record for an exception on the device."""
     words = first_line(error)
-    meaning = next((f" ({m})" for said, m in _MEANINGS if said in words), "")
-    return f"{type(error).__name__}: {words}{meaning}"
+    explanation = next((f" ({added})" for fault, added in _EXPLANATIONS if fault in words), "")
+    return f"{type(error).__name__}: {words}{explanation}"
 
 
 def compiled(job: Job) -> Built | Outcome:
-    """A job's kernel, compiled and assembled in this process's workers; a complaint as an outcome."""
+    """A job's kernel, compiled and assembled in this process's workers; an outcome if that fails."""
     try:
         built = launch_of(job).build(job.target)
     except (ValueError, TypeError) as error:
@@ -136,9 +138,10 @@ def compiled(job: Job) -> Built | Outcome:
 
 
 def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome:
-    """Launch a job's kernel twice and read back. Raises what CUDA raises.
+    """Launch a job's kernel twice and read the outputs back. Raises CUDA's errors.
 
-    guard: bytes of the zones around tensors. made: what the driver API launches, where another process has built it.
+    guard: bytes of the guard zones around tensors. made: the machine code for the driver API, if another process has
+    built it.
     """
     launch = replace(launch_of(job), made=made)
     if words := unlaunched(launch, job.target):
@@ -148,7 +151,7 @@ def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome
 
 
 def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
-    """An outcome with what compiling left, and its identity. device: the GPU's name."""
+    """The outcome with the build's artifacts and notes, and its identity. device: the GPU's name."""
     ran = outcome.status == "ran"
     is_open = ran and job.setup.fusion and may_contract(built.compilation.ptx)
     on = f"{device}, {machine(built)}"
@@ -158,7 +161,7 @@ def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
 
 
 def may_contract(ptx: str) -> bool:
-    """Whether ptxas may fuse a product and a sum of a kernel; `False` also where the emulator cannot read it."""
+    """Whether ptxas may fuse a product and a sum of a kernel; also False if the emulator cannot load the kernel."""
     from harness.ptx.errors import PtxError
     from harness.ptx.kernel.load import load_kernel
 
@@ -176,7 +179,7 @@ def device_name() -> str:
 
 
 def device_target() -> str:
-    """The target of torch's current CUDA device, in the plain spelling where ptxdiff does not know it."""
+    """The target of torch's current CUDA device; `sm_N` without a suffix if ptxdiff does not know the device."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()
@@ -187,7 +190,7 @@ def device_target() -> str:
 
 
 def torch_dtype(fmt: Format) -> torch.dtype:
-    """The type of a format's storage units in torch."""
+    """The torch dtype of a format's storage units."""
     import torch
 
     found: torch.dtype = getattr(torch, _TORCH[fmt.element_type])
@@ -202,7 +205,7 @@ def _synchronize() -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """One launch: output units by name, for each output the bytes that hold their pattern still, and what was hit."""
+    """One launch: output units by name, for each output which bytes still hold the pattern, and stray writes."""
 
     outputs: dict[str, NDArray[Any]]
     untouched: dict[str, NDArray[np.bool_]]
@@ -228,12 +231,12 @@ def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guar
 
 
 def start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
-    """Launch the kernel by Triton's own launcher; gives the compiled kernel."""
+    """Launch the kernel by Triton's own launcher, which returns the compiled kernel, or by the driver API."""
     return prepared(job, launch, pointers)()
 
 
 def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
-    """The launch of a job's kernel on tensors of the device, by name: what `start` does, as often as it is called."""
+    """A function that launches a job's kernel on device tensors, given by name. It may be called repeatedly."""
     import triton.language as tl
 
     if by_driver(launch):
@@ -249,38 +252,63 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
     _forget_other_constants(function, launch, job.target)
-    return lambda: function[launch.grid](**arguments, **options)
+
+    def by_triton() -> Any:
+        return function[launch.grid](**arguments, **options)
+
+    if launch.made is None or not is_of(launch, job.target, launch.made):
+        return by_triton
+    try:
+        ready = machine_code(job, launch, pointers)
+    except driver.DriverError:
+        return by_triton  # which has better words for what does not fit on the device
+    return launcher(function, by_triton, ready, launch.made.compilation.spec)
+
+
+def is_of(launch: Launch, target: str, built: Built) -> bool:
+    """Whether something was built of a launch as it is here, and the driver API can launch it."""
+    same = digest_with_code(launch.spec(target), exact=True) == digest_with_code(built.compilation.spec, exact=True)
+    return same and launches_ready(launch, built)
+
+
+def launches_ready(launch: Launch, built: Built) -> bool:
+    """Whether the driver API can launch a kernel of Triton's that has been compiled and assembled."""
+    try:
+        driver.bindings()
+    except driver.NoDriver:
+        return False
+    return not launch.compiler and not _unpacked(built)
 
 
 def by_driver(launch: Launch) -> bool:
-    """Whether the driver API launches it: PTX that was given, and machine code of an assembler that was chosen."""
+    """Whether the driver API launches the kernel: a PTX file of the case, or code of a chosen assembler."""
     return launch.given is not None or launch.setup.assembler is not None
 
 
 def machine_code(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
-    """The launch by the driver API of the machine code that was assembled here, on tensors of the device by name."""
+    """A function that launches the assembled machine code by the driver API on device tensors, given by name."""
     built = launch.build(job.target)
     assert isinstance(built, Built)
     compilation, given = built.compilation, launch.given
     addresses = {name: tensor.data_ptr() for name, tensor in pointers.items()}
     values = entry_parameters(launch, compilation, addresses)
-    room = _scratch(compilation, launch)
-    if given is None:  # behind its arguments Triton's kernel takes addresses of scratch memory
-        values += [a.data_ptr() for a in room]
+    scratch = _scratch(compilation, launch)
+    if given is None:  # after its arguments Triton's kernel takes addresses of scratch memory
+        values += [a.data_ptr() for a in scratch]
         values += [0] * (parameter_count(compilation.ptx, compilation.entry) - len(values))
     parameters = packed(compilation.ptx, compilation.entry, values)
     block = given.block if given else (32 * compilation.num_warps, 1, 1)
     code = driver.DriverLaunch(compilation.entry, launch.grid, block, compilation.shared, parameters)
     start = driver.prepared(built.assembly.cubin, code)
 
-    def run(held: object = room) -> None:
+    def run(held: object = scratch) -> None:  # keeps the scratch memory alive as long as the function
         start()
 
     return run
 
 
 def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
-    """The global scratch memory of a launch; none where the kernel needs none."""
+    """The global scratch memory of a launch; empty if the kernel needs none."""
     import torch
 
     size = compilation.scratch * max(1, math.prod(launch.grid))
@@ -288,7 +316,7 @@ def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
 
 
 def unlaunched(launch: Launch, target: str) -> str:
-    """Why a kernel that the driver API is to launch is not launched here; "" where it is, or Triton launches it."""
+    """The reason why the driver API cannot launch a kernel here; "" if it can, or if Triton launches the kernel."""
     if not by_driver(launch):
         return ""
     try:
@@ -299,30 +327,35 @@ def unlaunched(launch: Launch, target: str) -> str:
 
 
 def _not_launched(launch: Launch, target: str) -> str:
-    """Why the driver API cannot launch a kernel of Triton's here; "" where it can."""
+    """The reason why the driver API cannot pass the arguments of Triton's kernel; "" if it can."""
     built = launch.build(target)
-    if launch.given is not None or not isinstance(built, Built):
-        return ""
+    return "" if launch.given is not None or not isinstance(built, Built) else _unpacked(built)
+
+
+def _unpacked(built: Built) -> str:
+    """Why the driver API cannot be given the arguments of a kernel of Triton's; "" where it can."""
     compilation = built.compilation
     if compilation.descriptors:
-        return "a kernel with tensor descriptors among its arguments is launched by Triton alone, with its own ptxas"
-    if odd := [kind for _, kind in compilation.spec.signature if kind in _NOT_PACKED]:
-        return f"a number of type {odd[0]} as an argument is passed by Triton alone, with its own ptxas"
+        return "only Triton, with its own ptxas, can launch a kernel with tensor descriptors among its arguments"
+    if unpacked := [kind for _, kind in compilation.spec.signature if kind in _NOT_PACKED]:
+        return f"only Triton, with its own ptxas, can pass a number of type {unpacked[0]} as an argument"
     return ""
 
 
 _NOT_PACKED = ("bf16", "fp8e4nv", "fp8e5", "fp8e4b15")
-"""Types of numbers for which Python has no bytes."""
+"""Types of numbers that Python's `struct` cannot convert to bytes."""
 
 
 _launched: dict[int, tuple[Any, Launch, str]] = {}
-"""Functions launched in this process, by id: the function, its last launch, and a digest of that one's constants."""
+"""Functions launched in this process, by id: the function, its latest launch, and a digest of that launch's
+constants."""
 
 
 def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
-    """Empty Triton's table of compiled kernels in memory where the constants differ from those of the last launch.
+    """Empty Triton's in-memory table of compiled kernels if the constants differ from those of the last launch.
 
-    That table compares constants with ==, which takes 0.0 for -0.0 and 2 for 2.0. Triton then looks on disk again.
+    The table compares constants with ==, under which 0.0 equals -0.0 and 2 equals 2.0. Triton's cache on disk does
+    not.
     """
     _, last, before = _launched.get(id(function), (None, None, ""))
     if last is launch:  # a sweep launches thousands of times
@@ -335,9 +368,10 @@ def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
 
 
 class _DeviceTensor:
-    """A tensor on the device, and what its image held before the launch. guard: see `Layout`.
+    """A tensor on the device, and a copy of its bytes before the launch. guard: see `Layout`.
 
-    units: of an input, and of a tensor updated in place; every launch gets a copy. written: whether it is an output.
+    units: the contents of an input, or of a tensor updated in place; every launch gets a copy. written: whether it is
+    an output.
     """
 
     def __init__(
@@ -353,7 +387,7 @@ class _DeviceTensor:
         self._bytes = torch.tensor(self._before, device=DEVICE)
         self.device = self._bytes[self._layout.span].view(torch_dtype(tensor.format))
         if self.device.data_ptr() % 16 == 0 and alignment % 16 and tensor.extent:
-            raise RuntimeError(f"{tensor.name} should start off a 16-byte boundary and does not")
+            raise RuntimeError(f"{tensor.name} starts on a 16-byte boundary, but alignment {alignment} was asked for")
         self._host: NDArray[np.uint8] | None = None
 
     def _after(self) -> NDArray[np.uint8]:
@@ -366,15 +400,15 @@ class _DeviceTensor:
         return np.array(self._layout.units(self._after()))
 
     def untouched(self) -> NDArray[np.bool_]:
-        """For each byte of the tensor, whether it still holds its pattern.
+        """For each byte of the tensor, whether it still holds the pattern.
 
-        One updated in place begins with the same bytes in both runs, so that none holds both patterns.
+        A tensor updated in place starts with the same bytes in both runs, so no byte of it holds both patterns.
         """
         unchanged: NDArray[np.bool_] = self.read().reshape(-1).view(np.uint8) == self._pattern
         return unchanged
 
     def damage(self) -> list[str]:
-        """Bytes that changed where nothing may change: in an input, or outside an output."""
+        """A finding if bytes changed in an input, or outside an output."""
         layout, name = self._layout, self._layout.tensor.name
         forbidden = layout.forbidden(is_input=self._is_input)
         changed = np.flatnonzero((self._before != self._after()) & forbidden)

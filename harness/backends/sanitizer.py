@@ -1,4 +1,4 @@
-"""compute-sanitizer around the process that owns the GPU, and what it says as findings."""
+"""Run the process that owns the GPU under compute-sanitizer, and parse the tool's log into findings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 PROGRAM = "compute-sanitizer"
 
-# Without torch's caching allocator every tensor is an allocation of its own, whose end the tool knows.
+# Without torch's caching allocator every tensor is its own allocation, so the tool detects accesses past its end.
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
 @dataclass(frozen=True)
 class SanitizerReport:
-    """One fault that the tool reports.
+    """One fault that the tool reports. Fields that the tool does not give are "".
 
-    kind: what happened, in the tool's words. kernel, offset: where in the code. source: `file.py:12`, "" where that is
-    not known. thread: who did it. address: of the memory, "" where the tool names none. detail: what else it says.
+    kind: the fault, in the tool's words. kernel, offset: its place in the code. source: `file.py:12`. thread: the
+    thread that committed it. address: the memory address. detail: the other lines of the report.
     """
 
     tool: str
@@ -34,11 +34,11 @@ class SanitizerReport:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What findings of the same fault share, whatever thread committed it."""
+        """Equal for reports of the same fault by different threads."""
         return (self.kind, self.kernel, self.offset, self.source)
 
     def text(self, count: int) -> str:
-        """One line for `count` findings of the same place, of which this is the first."""
+        """One line for `count` reports with the same place, of which this is the first."""
         where = f" in {self.kernel}+{self.offset}" if self.kernel else ""
         where += f" ({self.source})" if self.source else ""
         words = [f"{self.tool}: {self.kind}{where}"]
@@ -48,7 +48,7 @@ class SanitizerReport:
 
 
 def missing() -> str:
-    """Why it cannot be used here; "" where it can."""
+    """The reason why compute-sanitizer cannot be used here; "" if it can."""
     if _program():
         return ""
     return f"{PROGRAM} is not installed; it comes with the CUDA toolkit: put its folder on the PATH, or set CUDA_HOME"
@@ -60,9 +60,9 @@ def _program() -> str | None:
 
 
 def command(tool: str, log: Path) -> tuple[str, ...]:
-    """What to run a process under, so that its kernels are watched and the tool's words go to a file.
+    """The command that runs another command under compute-sanitizer and writes the tool's output to `log`.
 
-    log: `%p` in its name is the process's id.
+    log: the tool replaces `%p` in its name with the process's id.
     """
     program = _program() or PROGRAM
     options = ("--tool", tool, "--log-file", str(log), "--target-processes", "application-only")
@@ -72,18 +72,18 @@ def command(tool: str, log: Path) -> tuple[str, ...]:
 _HEAD = re.compile(r"^========= (?P<kind>\S.*)$")
 _MORE = re.compile(r"^=========     +(?P<words>\S.*)$")
 _AT = re.compile(r"^at (?P<kernel>.+?)\+(?P<offset>0x[0-9a-f]+)(?: in (?P<source>\S+:\d+))?$")
-# Where a race was, which stands in its first line.
+# The first line of a race names its place.
 _HEAD_AT = re.compile(r"^(?P<kind>.*) at (?P<kernel>\S+?)\+(?P<offset>0x[0-9a-f]+)(?: in (?P<source>\S+:\d+))?$")
 _BY = re.compile(r"^by (?P<thread>thread .*)$")
 _ADDRESS = re.compile(r"^(?:Address|Access at|Access to|Accessing|Access) (?P<address>0x[0-9a-f]+)\b ?(?P<detail>.*)$")
-# What the tool says of itself and of the program as a whole.
+# Lines about the tool itself or the program as a whole, which are no faults.
 _REMARKS = re.compile(
     r"^(?:COMPUTE-SANITIZER|.* SUMMARY|Target application|Warning|Internal|No attachable|Program hit|Error: (?!Race))"
 )
 
 
 def findings(tool: str, log: str) -> tuple[str, ...]:
-    """The faults in what compute-sanitizer wrote, one line for each place in the code, in order."""
+    """The faults in a log of compute-sanitizer, one line for each place in the code, in order."""
     groups: dict[tuple[str, ...], list[SanitizerReport]] = {}
     for found in parsed(tool, log):
         groups.setdefault(found.place, []).append(found)
@@ -91,7 +91,7 @@ def findings(tool: str, log: str) -> tuple[str, ...]:
 
 
 def parsed(tool: str, log: str) -> Iterator[SanitizerReport]:
-    """Every fault in what compute-sanitizer wrote."""
+    """Every fault in a log of compute-sanitizer."""
     head, more = "", list[str]()
     for line in [*log.splitlines(), "========= end"]:
         if found := _MORE.match(line):

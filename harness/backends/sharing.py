@@ -1,4 +1,4 @@
-"""The context "shared": asm run with outputs in the registers of inputs, in every assignment that may change bits."""
+"""The context "shared": run asm with outputs in registers of inputs, in every assignment that may change the bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Units = Mapping[str, NDArray[np.generic]]
 
 
 def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
-    """Whether some assignment of registers might change the result of a variant's asm."""
+    """Whether some assignment of outputs to registers of inputs might change the result of a variant's asm."""
     from harness.ptx import PtxError
     from harness.ptx.analysis.sharing import sharing
 
@@ -31,17 +31,16 @@ def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
         form = asm_form(case, variant, pack)
         return bool(sharing(form.text, form.constraints).hazards)
     except (PtxError, CaseError):
-        return False  # the other contexts report what is wrong
+        return False  # the other contexts report the error
 
 
 def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """Run the asm in each assignment of shared registers until one changes the result.
 
-    limit: the seconds that each run may take. Where an assignment changes the result, the outcome has its outputs and a
-    finding that names the operands; the others are then not tried. Else it has the plain outputs.
-    Raises PtxError where the plain run does.
+    limit: the seconds that each run may take. The first assignment that changes the result gives the outputs and a
+    finding that names the operands; later ones are not tried. If none does, the outputs are those of the plain run.
+    Raises PtxError if the plain run does.
     """
-
     from harness.ptx import PtxError
     from harness.ptx.analysis.sharing import sharing
 
@@ -61,14 +60,14 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
         except PtxError as e:
             return Outcome("ran", outputs=plain, findings=(f"{words}: {error_line(e)}",), notes=notes)
         if not _same_bits(expected, outputs):
-            # The report shows outputs beside the job's inputs: these come from other inputs.
+            # The report shows outputs beside the job's inputs, so outputs of other inputs are not returned.
             shown = outputs if expected is plain else plain
             return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
     return Outcome("ran", outputs=plain, notes=notes)
 
 
 def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
-    """The job's inputs with a hazard's input equal to the tied one; None where the two can never be equal."""
+    """The job's inputs with a hazard's input equal to the tied one; None if the two can never be equal."""
     operands = _operands(job.case, form)
     one, other = operands[hazard.tied], operands[hazard.input]
     if (one.first, one.count, one.element_width) != (other.first, other.count, other.element_width):
@@ -90,8 +89,8 @@ def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
 def _incomplete(tried: int, hazards: int) -> str:
     from harness.ptx.analysis.sharing import HAZARDS
 
-    which = f"the first {hazards:,} pairs, no others," if hazards >= HAZARDS else f"each of {hazards} pairs"
-    return f"registers were shared in {tried} assignments, not all: {which} in one of them at least"
+    which = f"only the first {hazards:,} pairs" if hazards >= HAZARDS else f"each of the {hazards} pairs"
+    return f"{tried} of all assignments of shared registers were tried; they cover {which} at least once"
 
 
 def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:

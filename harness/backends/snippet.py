@@ -1,4 +1,4 @@
-"""Asm by itself on a job's inputs: one pass, operands in shared registers, results fed back round a loop."""
+"""Run a job's asm by itself: one pass, with operands in shared registers, or with results fed back in a loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def run_once(
     fuse: bool = False,
     limit: float = KERNEL_SECONDS,
 ) -> dict[str, NDArray[np.generic]]:
-    """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
+    """Run the asm once over the inputs. Takes and returns storage arrays by name. Raises PtxError.
+
+    share: output operand number to input operand number, for outputs in the register of an input.
+    """
     from harness.ptx import emulate
 
     case, setup = job.case, job.setup
@@ -53,10 +56,10 @@ def run_once(
 
 
 def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, int]:
-    """The operands that LLVM may put in one register when outputs are carried into inputs round a loop.
+    """The operands that LLVM may put into one register in a loop that carries outputs into inputs.
 
-    Output operand number to input operand number, for outputs that are not early clobbers. Raises PtxError where the
-    constraints do not fit.
+    Returns output operand number to input operand number, for outputs that are not early clobbers. carry: output name
+    to input name. Raises PtxError if the constraints do not fit the case.
     """
     from harness.ptx.binding.constraints import bind, parse_constraints
 
@@ -70,21 +73,21 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
     shared: dict[int, int] = {}
     for output, source in carry.items():
         made, taken = numbers[True, outs.index(output)], numbers[False, ins.index(source)]
-        if [_held(operands[o]) for o in made] != [_held(operands[i]) for i in taken]:
-            continue  # in other registers, or other elements in one: the compiler moves them
+        if [_register_contents(operands[o]) for o in made] != [_register_contents(operands[i]) for i in taken]:
+            continue  # the registers differ in width or elements, so the compiler copies the values
         for o, i in zip(made, taken, strict=True):
             if not constraints[o].early and constraints[i].tied is None:
                 shared[o] = i
     return shared
 
 
-def _held(operand: AsmOperand) -> tuple[int, int, int]:
-    """What an operand holds: the elements of the pack, and the bits of its register."""
+def _register_contents(operand: AsmOperand) -> tuple[int, int, int]:
+    """The first element of the pack that an operand holds, their number, and the bits of its register."""
     return operand.first, operand.count, operand.width
 
 
 def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:
-    """The inputs of a loop's next step that are outputs of this one, bit for bit."""
+    """The inputs of a loop's next iteration that are outputs of this one, bit for bit."""
     return {
         source: np.ascontiguousarray(outputs[output]).view(format_of(case.inputs[source]).numpy_dtype())
         for output, source in carry.items()
@@ -92,5 +95,5 @@ def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -
 
 
 def error_line(error: Exception) -> str:
-    """An emulator error as one readable line."""
+    """The text of an emulator error, joined to one line."""
     return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())

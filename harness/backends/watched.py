@@ -1,7 +1,7 @@
-"""The gpu backend: jobs go to the process that owns the GPU (`harness.processes.child`), by name.
+"""The gpu backend sends jobs to the process that owns the GPU (`harness.processes.child`).
 
-That process finds the case and the variant again, by the case file and their names. Compiling happens here,
-where workers survive it; only launching, and sweeps, happen there.
+A job is sent by names; the GPU's process loads the case file and finds the case and the variant by name. Compiling
+happens in this process's workers, which are replaced if a compiler aborts. The GPU's process only launches and sweeps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.triton.launch import launch_of
 
 @dataclass(frozen=True)
 class JobRef:
-    """A job by names, as another process finds it. definition: of the variant, which it has to find too."""
+    """A job by names, for another process. definition: of the variant; the other process must find the same."""
 
     path: str
     case: str
@@ -43,7 +43,7 @@ class JobRef:
     definition: Mapping[str, str]
 
     def job(self) -> Job:
-        """The job, from the case file. Raises CaseError where the file has not, or no longer, what is meant."""
+        """The job, from the case file. Raises CaseError if the file lacks the case or the variant, or has changed."""
         cases = load(Path(self.path))
         named = [c for c in cases if c.name == self.case] or [c for c in cases if c.attribute == self.case]
         loaded = named[0] if named else None
@@ -51,7 +51,7 @@ class JobRef:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = variant_on(loaded.case.variants[self.variant], self.target)
         if words := what_changed(definition(loaded.case, variant, exact=True), self.definition):
-            raise CaseError(f"{self.path} is not as it was when the run began: of {self.variant}, {words}")
+            raise CaseError(f"{self.path} has changed since the run began: of {self.variant}, {words}")
         return Job(
             loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
         )  # fmt: skip
@@ -60,8 +60,8 @@ class JobRef:
 class WatchedGpu:
     """See `harness.jobs.Backend`. Runs on this process's share of the host's GPUs.
 
-    limit: seconds after which a piece of work is given up; None for 60, and 600 for `on_device`. sanitize: the tool of
-    compute-sanitizer under which kernels run.
+    limit: the time limit of a call in seconds; None for 60, and 600 for `on_device`. sanitize: the tool of
+    compute-sanitizer under which kernels run; "" for none.
     """
 
     name = "gpu"
@@ -71,7 +71,7 @@ class WatchedGpu:
         self._tool = Sanitizer(sanitize) if sanitize else None
 
     def unavailable(self, target: str) -> str | None:
-        """Why nothing for `target` can run here."""
+        """The reason why nothing for `target` can run here; None if it can."""
         for package in ("torch", "triton"):
             if importlib.util.find_spec(package) is None:
                 return f"{package} is not installed"
@@ -86,7 +86,7 @@ class WatchedGpu:
         return None
 
     def run(self, job: Job) -> Outcome:
-        """Compile here, launch there."""
+        """Compile here, launch in the GPU's process."""
         from harness.backends.gpu import compiled
 
         if reason := self.unavailable(job.target):
@@ -95,11 +95,12 @@ class WatchedGpu:
         return built if isinstance(built, Outcome) else self.run_built(job, built)
 
     def run_built(self, job: Job, built: Built) -> Outcome:
-        """Launch what was built of a job."""
-        from harness.backends.gpu import by_driver, completed
+        """Launch a job's built kernel in the GPU's process."""
+        from harness.backends.gpu import by_driver, completed, launches_ready
         from harness.triton.guarded import GUARD
 
-        made = built if by_driver(launch_of(job)) else None
+        launch = launch_of(job)
+        made = built if by_driver(launch) or launches_ready(launch, built) else None
         device = self._device(job.target)
         guard = 0 if self._tool else GUARD
         try:
@@ -107,11 +108,11 @@ class WatchedGpu:
         except (DeviceFault, CaseError) as error:
             outcome = Outcome("error", str(error))
         if self._tool:
-            outcome = self._tool.added(outcome)
+            outcome = self._tool.with_findings(outcome)
         return completed(replace(outcome, device=device.gpu.uuid), job, built, device.gpu.name)
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
-        """See `harness.jobs.DeviceBackend`. Raises what the function raises."""
+        """See `harness.jobs.DeviceBackend`. Errors of the function pass through."""
         device = self._device(job.target)
         try:
             outcome, found = device.call(
@@ -120,12 +121,12 @@ class WatchedGpu:
         except (DeviceFault, CaseError) as error:
             outcome, found = Outcome("error", str(error)), None
         if self._tool:
-            outcome = self._tool.added(outcome)
+            outcome = self._tool.with_findings(outcome)
         return replace(outcome, device=device.gpu.uuid), found
 
     def _device(self, target: str) -> Device:
-        device = of_target(target, *self._tool.around) if self._tool else of_target(target)
-        assert device is not None  # `unavailable` has said so
+        device = of_target(target, *self._tool.wrapper) if self._tool else of_target(target)
+        assert device is not None  # callers have checked `unavailable`
         return device
 
     def _ref(self, job: Job) -> JobRef:
@@ -135,11 +136,11 @@ class WatchedGpu:
         )  # fmt: skip
 
 
-SETTLING = 0.05  # seconds: the tool writes from a process of its own, a moment after the kernel has ended
+SETTLING = 0.05  # seconds: the tool's own process writes the log shortly after the kernel has ended
 
 
 class Sanitizer:
-    """compute-sanitizer around a device's process, and how far its logs have been read."""
+    """compute-sanitizer around a GPU's process, and how much of its logs has been read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -148,12 +149,15 @@ class Sanitizer:
         self._read: dict[Path, int] = {}
 
     @property
-    def around(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """The command to run a process under, and the variables it needs."""
+    def wrapper(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """The command to run a process under, and the environment variables that it needs."""
         return sanitizer.command(self._name, self._folder / "%p.log"), sanitizer.VARIABLES
 
-    def added(self, outcome: Outcome) -> Outcome:
-        """An outcome with what the tool has found since it was asked last. What it stopped counts as run: it failed."""
+    def with_findings(self, outcome: Outcome) -> Outcome:
+        """The outcome with the faults that the tool has logged since the last call.
+
+        An outcome "error" becomes "ran" if there are faults: the tool stopped the kernel, and the finding fails it.
+        """
         found = self._found()
         if not found:
             time.sleep(SETTLING)
@@ -164,9 +168,9 @@ class Sanitizer:
         return replace(outcome, status=status, words="", findings=(*outcome.findings, *found), evidence="hardware")
 
     def _found(self) -> tuple[str, ...]:
-        return sanitizer.findings(self._name, "".join(map(self._news, sorted(self._folder.iterdir()))))
+        return sanitizer.findings(self._name, "".join(map(self._unread, sorted(self._folder.iterdir()))))
 
-    def _news(self, log: Path) -> str:
+    def _unread(self, log: Path) -> str:
         text = log.read_text(errors="replace")
         known, self._read[log] = self._read.get(log, 0), len(text)
         return text[known:]
@@ -176,7 +180,7 @@ class Sanitizer:
 
 
 def run_here(ref: JobRef, guard: int, made: Built | None = None) -> Outcome:
-    """Launch a job in this process. guard: bytes around each tensor. made: what the driver API launches of it."""
+    """Launch a job in this process. guard: bytes around each tensor. made: the machine code for the driver API."""
     import torch
 
     from harness.backends.gpu import fault_words, launched

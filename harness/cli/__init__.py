@@ -1,4 +1,4 @@
-"""The command line `ptxdiff`: what pytest is not. One module a verb; `python -m harness.cli` is the same."""
+"""The command line `ptxdiff`, with one module for each verb. `python -m harness.cli` does the same."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ VERBS = {
     "lint": "find mistakes in inline PTX, in any Python, C++ or CUDA file, without running it",
     "emulate": "run a snippet of inline asm on values given here",
     "report": "make the HTML report, or another format, from records",
-    "conformance": "how each instruction form of the emulator is known to be right; measure it on a GPU",
+    "conformance": "the evidence that each instruction form of the emulator is right; measure it on a GPU",
     "compare": "what changed between two runs, targets, versions or revisions",
     "gate": "accept or refuse a run against a baseline; make a new baseline",
-    "speed": "time the variants of cases on the GPU here, beside a copy and beside PyTorch",
+    "speed": "time the variants of cases on the GPU here, compared with a copy and with PyTorch",
     "fuzz": "try assemblers on random PTX, with the emulator as the judge",
     "cluster": "the nodes of a Ray cluster, and files that start one on Kubernetes and Slurm",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
-    "mutate": "plant mistakes in asm and references, and tell which a run would miss",
-    "new": "write a new case file to start from",
+    "mutate": "plant mistakes in asm and references, and list those that a run would miss",
+    "new": "write a new case file as a starting point",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage."""
-    words = [*(sys.argv[1:] if arguments is None else arguments)]  # `list` is a verb's module here
+    words = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
     rest: list[str] = []
-    if words[:1] == ["run"] and "--" in words:  # the one verb that hands words on, to pytest
+    if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
     parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from harness import __version__
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, line in VERBS.items():
-        # A verb's module is imported, and its options made, only where that verb is asked for.
+        # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
         if verb in words[:1]:
             module = importlib.import_module(f"harness.cli.{verb}")
@@ -63,19 +63,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Hidden as e:
         say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of our output went away
+    except BrokenPipeError:  # the program that reads our output has ended
         return 1
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print a text that may hold names and words of cases and records."""
+    """Print a text that may contain names and words of cases and records, with control characters made harmless."""
     from harness.records.shown import terminal
 
     print(terminal(text), file=file)
 
 
 def render(*renderables: RenderableType) -> None:
-    """Print what rich renders: its lines are known only then, as it wraps them."""
+    """Print what rich renders, with control characters made harmless after rich has wrapped the lines."""
     from rich.console import Console
 
     from harness.records.shown import guarded
@@ -102,4 +102,4 @@ def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[N
 
 
 class UsageError(Exception):
-    """What the user asked for cannot be done; the text says what and what to write instead."""
+    """The command line asks for something impossible. The text says what is wrong and what to write instead."""

@@ -1,4 +1,4 @@
-"""`ptxdiff cluster`: the nodes of a Ray cluster, and files that start one on Kubernetes and on Slurm."""
+"""`ptxdiff cluster`: list the nodes of a Ray cluster, and print files that start one on Kubernetes or Slurm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.cluster.nodes import Node
 
 PAUSE = 2.0
-"""Seconds between two looks at who has joined."""
+"""Seconds between two queries of the cluster's nodes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,26 +22,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
     nodes = kinds.add_parser("nodes", help="the nodes of a cluster, with their GPUs, and which are refused")
     nodes.add_argument("address", metavar="ADDRESS", help="auto, or HOST:PORT of the head")
-    nodes.add_argument("--expect", type=int, default=1, metavar="N", help="fail where fewer can be used")
-    nodes.add_argument("--wait", type=float, default=0.0, metavar="S", help="seconds to wait for them")
+    nodes.add_argument(
+        "--expect", type=int, default=1, metavar="N", help="fail if fewer nodes are usable (default: %(default)s)"
+    )
+    nodes.add_argument("--wait", type=float, default=0.0, metavar="S", help="seconds to wait for the expected nodes")
     kuberay = kinds.add_parser("kuberay", help="print a RayCluster manifest for Kubernetes with the KubeRay operator")
     kuberay.add_argument(
         "--gpus", action="append", default=[], metavar="TARGET=NODESxGPUS", help="a group: sm_90a=2x8; repeatable"
     )
-    kuberay.add_argument("--cpu-nodes", type=int, default=1, metavar="N", help="nodes without (default: %(default)s)")
+    kuberay.add_argument(
+        "--cpu-nodes", type=int, default=1, metavar="N", help="nodes without a GPU (default: %(default)s)"
+    )
     kuberay.add_argument("--image", required=True, help="a container image with ptxdiff[cluster]")
-    kuberay.add_argument("--ray", metavar="VERSION", help="Ray's in the image (default: the one installed here)")
-    kuberay.add_argument("--name", default="ptxdiff", help="the cluster's (default: %(default)s)")
+    kuberay.add_argument(
+        "--ray", metavar="VERSION", help="Ray's version in the image (default: the one installed here)"
+    )
+    kuberay.add_argument("--name", default="ptxdiff", help="the cluster's name (default: %(default)s)")
     kinds.add_parser("slurm", help="print a script for sbatch")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print; 1 where nodes are missing."""
+    """Print what the verb asks for. Returns 1 if fewer nodes are usable than expected, else 0."""
     return {"nodes": _nodes, "kuberay": _kuberay, "slurm": _slurm}[args.kind](args)
 
 
 def _nodes(args: argparse.Namespace) -> int:
-    """Look until as many can be used as are expected."""
+    """Query the cluster until the expected number of nodes is usable, or the time is over; then print the nodes."""
     from harness.cluster.connect import ClusterError, connected
     from harness.cluster.nodes import Nodes
     from harness.cluster.shipping import shipment
@@ -56,7 +62,7 @@ def _nodes(args: argparse.Namespace) -> int:
                     found = [n for n in nodes.known.values() if n.id in nodes.alive]
                     usable = [n for n in found if not n.refused]
                     if len(usable) >= args.expect or time.monotonic() > deadline:
-                        return _told(found, len(usable), args.expect)
+                        return _print_nodes(found, len(usable), args.expect)
                     time.sleep(PAUSE)
         except ClusterError as error:  # the head may be starting
             if time.monotonic() > deadline:
@@ -64,7 +70,7 @@ def _nodes(args: argparse.Namespace) -> int:
             time.sleep(PAUSE)
 
 
-def _told(found: list[Node], usable: int, expected: int) -> int:
+def _print_nodes(found: list[Node], usable: int, expected: int) -> int:
     for node in sorted(found, key=lambda n: (n.host, n.id)):
         gpus = f"{node.gpus:g} GPUs {', '.join(node.targets) or '?'}" if node.gpus else "no GPU"
         why = f": refused: {node.refused}" if node.refused else f": {node.remark}" if node.remark else ""
@@ -82,7 +88,7 @@ def _kuberay(args: argparse.Namespace) -> int:
     try:
         version = version or importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        raise UsageError("Ray is not installed here; name the image's with --ray VERSION") from None
+        raise UsageError("Ray is not installed here; give the version in the image: --ray VERSION") from None
     try:
         groups = [NodeGroup.read(words) for words in args.gpus]
         print(kuberay(groups, image=args.image, version=version, cpu_nodes=args.cpu_nodes, name=args.name), end="")

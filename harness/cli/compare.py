@@ -1,4 +1,4 @@
-"""`ptxdiff compare`: what changed between two runs, targets or versions; or whether two PTX files give equal bits."""
+"""`ptxdiff compare`: list what changed between two runs or targets, or tell whether two PTX files give equal bits."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from harness.cli import UsageError, say
 _EPILOG = """\
 example: ptxdiff compare before.ptx after.ptx --like cases/cuda_fma.py::cuda --report build/compare.html
 Two PTX files of one kernel run in the emulator on the inputs of a case. Their outputs are compared with each other bit
-for bit, and each with the case's reference. Where they differ, both run in lockstep on the thread that stores the first
-difference, and the first instructions whose values part are shown. Exit 0: equal, and right by the reference.
-A kernel of nvcc and Triton's of the same case have other blocks and parameters: --like, --entry, --grid, --block,
---parameters and --shared are given once for both files, or twice, for the first file and then for the second.
+for bit, and each with the case's reference. If they differ, both run in lockstep on the thread that stores the first
+difference, and the first instructions with different values are shown. Exit code 0: equal, and right by the reference.
+Kernels of nvcc and of Triton differ in blocks and parameters, so --like, --entry, --grid, --block, --parameters and
+--shared may be given once for both files, or twice: for the first file, then for the second.
 """
 PTX = ".ptx"
-OF_FILES = ("like", "entry", "grid", "block", "parameters", "shared", "target", "effort", "report")
+PTX_OPTIONS = ("like", "entry", "grid", "block", "parameters", "shared", "target", "effort", "report")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("before", help="a records file, or a folder whose newest run counts; or a PTX file")
-    parser.add_argument("after", nargs="?", help="the same; by default, with --targets, the first itself")
+    parser.add_argument("before", help="a records file, a folder (its newest run is used), or a PTX file")
+    parser.add_argument("after", nargs="?", help="another of the same kind (default with --targets: the first again)")
     parser.add_argument(
-        "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the one with Y of the other"
+        "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the first run with target Y of the second"
     )
     parser.add_argument("--kind", action="append", help="show differences of this kind only (repeatable)")
     files = parser.add_argument_group("two PTX files")
@@ -38,37 +38,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--entry", action="append", metavar="NAME",
-        help="the kernel, where a file has several; twice, where it has another name in the second file",
+        help="the kernel, if a file has several; give it twice if the names in the two files differ",
     )  # fmt: skip
     files.add_argument(
         "--grid", action="append", metavar="X,Y,Z", help="blocks: numbers or expressions such as ceil(n/256)"
     )
-    files.add_argument("--block", action="append", metavar="X,Y,Z", help="threads of a block")
+    files.add_argument("--block", action="append", metavar="X,Y,Z", help="threads per block")
     files.add_argument(
         "--parameters", action="append", metavar="A,B,...", help="inputs, outputs, sizes or numbers, in order"
     )
     files.add_argument("--shared", action="append", type=int, metavar="BYTES", help="dynamic shared memory")
-    files.add_argument("--target", metavar="sm_90a", help="default: the later of those that the files name")
+    files.add_argument("--target", metavar="sm_90a", help="default: the later target of the two files")
     files.add_argument("--effort", choices=("quick", "full"), help="how many inputs (default: quick)")
     files.add_argument("--report", metavar="FILE", help="write the comparison as an HTML page")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the differences; exit 0 where there are none, 1 where there are."""
+    """Print the differences. Returns 0 if there are none, else 1."""
     ptx = [name for name in (args.before, args.after) if name is not None and name.endswith(PTX)]
-    given = [o for o in OF_FILES if getattr(args, o) is not None]
+    given = [o for o in PTX_OPTIONS if getattr(args, o) is not None]
     if not ptx:
         if given:
-            raise UsageError(f"--{given[0]} is for two PTX files; {args.before} is none (its name ends in {PTX})")
+            raise UsageError(f"--{given[0]} is for two PTX files; the name {args.before} does not end in {PTX}")
         return _records(args)
     if len(ptx) < 2:
         other = args.before if args.after in ptx else args.after
-        what = f"{other} is none" if other else "there is no second one"
-        raise UsageError(f"{ptx[0]} is a PTX file, and {what}; compare two PTX files, or two files of records")
+        second = f"{other} is not" if other else "no second file is given"
+        raise UsageError(f"{ptx[0]} is a PTX file, but {second}; compare two PTX files, or two files of records")
     if args.targets or args.kind:
         raise UsageError(f"--{'targets' if args.targets else 'kind'} is for records; {ptx[0]} is a PTX file")
     if args.like is None:
-        raise UsageError("name the case whose inputs and reference they share: --like cases/x.py::variant")
+        raise UsageError("name the case that has the files' inputs and reference: --like cases/x.py::variant")
     return _files(args)
 
 
@@ -81,7 +81,7 @@ def _records(args: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"no kind of difference is called {unknown[0]!r}; there are {', '.join(KINDS)}")
     if args.after is None and not args.targets:
-        raise UsageError("name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a")
+        raise UsageError("give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a")
     try:
         targets = (normal(args.targets[0]), normal(args.targets[1])) if args.targets else None
         found = compare(read(Path(args.before)), read(Path(args.after or args.before)), targets=targets)

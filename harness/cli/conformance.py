@@ -1,4 +1,4 @@
-"""`ptxdiff conformance`: the ledger of instruction forms, printed, and measured again on the GPU at hand."""
+"""`ptxdiff conformance`: print the ledger of instruction forms, or measure forms on the GPU here."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from harness.conformance.measure import Tally
 
 INPUTS, TILES = 1 << 28, 1 << 20
-"""Inputs of a form, and tiles of a product of matrices, where nothing is said."""
+"""The default number of inputs of a form, and of tiles of a matrix product."""
 
 _EPILOG = """\
 examples: ptxdiff conformance cvt              the forms of one opcode
-          ptxdiff conformance 'cvt.*.e4m3x2.*' those that a pattern matches
-          ptxdiff conformance --summary        how many forms stand how, by opcode
+          ptxdiff conformance 'cvt.*.e4m3x2.*' the forms that a pattern matches
+          ptxdiff conformance --summary        the number of forms with each status, by opcode
           ptxdiff conformance ex2              with the largest errors over all inputs, and a plot of them
           ptxdiff conformance ex2 --plot ex2.svg
           ptxdiff conformance --device --seconds 300 --write
           ptxdiff conformance mma wgmma --device --inputs 2**20 --seconds 500 --write --resume
-          ptxdiff conformance --fit rsqrt      coefficients of the special function unit of the GPU at hand
+          ptxdiff conformance --fit rsqrt      coefficients of the special function unit of the GPU here
 """
 
 
@@ -41,41 +41,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("forms", nargs="*", help="opcodes, forms, or patterns of forms (default: all)")
-    parser.add_argument("--status", action="append", default=[], help="only forms that stand so (repeatable)")
+    parser.add_argument("--status", action="append", default=[], help="only forms with this status (repeatable)")
     parser.add_argument("--summary", action="store_true", help="counts by opcode only")
     parser.add_argument("--json", action="store_true", help="print JSON: runs, counts and entries")
-    parser.add_argument("--ledger", type=Path, help="another ledger file than the package's own")
-    parser.add_argument("--device", action="store_true", help="measure on the GPU at hand and report what changed")
+    parser.add_argument("--ledger", type=Path, help="a ledger file (default: the package's own)")
+    parser.add_argument("--device", action="store_true", help="measure on the GPU here and report what changed")
     parser.add_argument(
         "--errors", action="store_true", help="compute approximate forms' largest errors over all inputs (minutes each)"
     )
     parser.add_argument(
-        "--write", action="store_true", help="with --device or --errors: put the result into the ledger file"
+        "--write", action="store_true", help="with --device or --errors: write the result to the ledger file"
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
     )
     parser.add_argument(
-        "--fit", metavar="FUNCTION", help="fit the special function unit of the GPU at hand: rcp, rsqrt, sqrt, ex2, ..."
+        "--fit", metavar="FUNCTION", help="fit the special function unit of the GPU here: rcp, rsqrt, sqrt, ex2, ..."
     )
-    parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all of it (default: 600)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all forms (default: 600)")
     parser.add_argument(
         "--inputs", type=_count, metavar="N",
-        help="with --device: inputs of a form that has very many, such as 2**30 (default: 2**28; tiles of products of "
-        "matrices: 2**20)",
+        help="with --device: the most inputs of a form, such as 2**30 (default: 2**28; for matrix products the number "
+        "of tiles, default: 2**20)",
     )  # fmt: skip
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="with --device: of products, only the tiles that this device has not confirmed yet",
+        help="with --device: for matrix products, only the tiles that this device has not confirmed yet",
     )
     for name, default, words in (
-        ("--everything", "2**32", "forms with so many inputs, or fewer, are tried on all of them"),
-        ("--emulated", "2**20", "of those, inputs that go through the whole emulator"),
+        ("--everything", "2**32", "forms with at most so many inputs run on all of them"),
+        ("--emulated", "2**20", "the number of these inputs that also run through the whole emulator"),
     ):
         words = f"with --device: {words} (default: {default})"
         parser.add_argument(name, type=_count, default=_count(default), metavar="N", help=words)
-    parser.add_argument("--workers", type=int, help="with --device: processes (default: one a core)")
+    parser.add_argument("--workers", type=int, help="with --device: processes (default: one per core)")
 
 
 def _count(text: str) -> int:
@@ -86,17 +86,17 @@ def _count(text: str) -> int:
     except (ValueError, SyntaxError):
         raise argparse.ArgumentTypeError(f"{text!r} is no number; write 1048576 or 2**20") from None
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: give at least 1")
     return value
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the ledger, or what changed; exit 1 where a form differs from hardware that did not in the ledger."""
+    """Print the ledger, or what a measurement changed. Returns 1 if it found a new mismatch, else 0."""
     from harness.conformance import ledger
 
     path = args.ledger or ledger.PATH
     if args.write and not (args.device or args.errors):
-        raise UsageError("--write goes with --device or --errors: only what was measured or computed is written")
+        raise UsageError("--write writes what --device measured or --errors computed: add one of these")
     if args.fit:
         return _fit(args.fit)
     try:
@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(str(e)) from None
     unknown = [s for s in args.status if s not in ledger.STATUSES]
     if unknown:
-        raise UsageError(f"no status is called {unknown[0]!r}; one of {', '.join(ledger.STATUSES)}")
+        raise UsageError(f"no status is called {unknown[0]!r}; give one of {', '.join(ledger.STATUSES)}")
     entries = _chosen(ledger.current(book), args)
     if args.device:
         return _measure(args, book, entries, path)
@@ -118,7 +118,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> dict[str, Entry]:
-    """The entries with their largest errors, computed anew, and written form by form: each takes long."""
+    """The entries with newly computed largest errors. Writes the ledger after each form, because each takes minutes."""
     from rich.console import Console
 
     from harness.conformance import bounds, errors, ledger
@@ -127,7 +127,7 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
     found: dict[str, Mapping[str, Any]] = {}
     known: dict[tuple[str, str], Mapping[str, Any]] = {}
     for form in filter(errors.measurable, entries):
-        # sin.approx and sin.approx.ftz are one definition.
+        # Forms with one definition, such as sin.approx and sin.approx.ftz, are computed once.
         same = (ledger.digest(form), bounds.bound(form))
         if same not in known:
             known[same] = errors.errors_of(form).json()
@@ -137,29 +137,33 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
             after = ledger.with_errors(book, found)
             path.write_text(after.text(), encoding="utf-8")
             if form not in after.entries or after.entries[form].errors != found[form]:
-                console.print(f"{form}: not written, as nothing measured this definition (--device)", markup=False)
+                words = f"{form}: not written, because this definition was not measured; measure it with --device"
+                console.print(words, markup=False)
     return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
 
 
 def _fit(name: str) -> int:
-    """Print the coefficients of a function of the GPU's special function unit; exit 1 where the design differs."""
+    """Print the coefficients of a function of the GPU's special function unit. Returns 1 if the design differs."""
     from harness.conformance import fit
     from harness.conformance.cuda import NoDevice
     from harness.conformance.fetch import Hardware
     from harness.triton.installation import NoTriton
 
     if name not in fit.DESIGNS:
-        raise UsageError(f"no function {name!r} can be fitted; one of {', '.join(fit.DESIGNS)} (cos is sin's table)")
+        raise UsageError(
+            f"--fit: {name!r} is no function that can be fitted; give one of {', '.join(fit.DESIGNS)} (cos has sin's "
+            "table)"
+        )
     try:
         device = Hardware()
         table = fit.on_device(name, device)
     except (NoDevice, NoTriton) as e:
         raise UsageError(str(e)) from None
     except fit.Misfit as e:
-        print(f"{name} of this GPU is built otherwise: {e}")
+        print(f"{name} of this GPU has another design: {e}")
         return 1
     print(table.text(name))
-    alone = "and no others of these widths" if table.unique else "and others of these widths do too"
+    alone = "and no other coefficients of these widths do" if table.unique else "and so do others of these widths"
     print(
         f"# {device.identity.device}: {len(table.constant)} segments give {table.results:,} results, {alone}; "
         f"{table.rounding} is added to every sum."
@@ -202,7 +206,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
     written = time.monotonic()
 
     def keep(tally: Tally) -> None:
-        """Write every half minute, so that a machine that is taken away takes little with it."""
+        """Keep a tally, and write the ledger every 30 s, so that an interrupted run loses little."""
         nonlocal written
         outcome.tallies[tally.form] = [tally]
         if args.write and time.monotonic() > written + 30:
@@ -239,7 +243,7 @@ def _print_changes(changed: Mapping[str, tuple[Entry | None, Entry]], measured: 
     console = Console(highlight=False)
     console.print(f"{len(changed)} of {len(measured)} measured forms changed")
     for form, (had, now) in sorted(changed.items(), key=lambda c: (c[1][1].status != "mismatch", c[0])):
-        console.print(f"{form}  {_stands(now)}, was {_stands(had) if had else 'not known'}", markup=False)
+        console.print(f"{form}  {_status(now)}, before {_status(had) if had else 'not in the ledger'}", markup=False)
         for line in _details(now, console.width):
             console.print(line, markup=False, soft_wrap=True)
     console.print(_counts(measured))
@@ -267,19 +271,21 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
 
 
 def _lines(entries: Iterable[Entry], width: int) -> Iterator[str]:
-    """Each form with how it stands, and below it what that rests on, within the width of the terminal."""
+    """Each form with its status, and below it the evidence, wrapped to the width of the terminal."""
     for e in entries:
-        yield f"{e.form}  {_stands(e)}"
+        yield f"{e.form}  {_status(e)}"
         yield from _details(e, width)
 
 
 def _details(e: Entry, width: int) -> Iterator[str]:
     tried = f"{'all ' * e.exhaustive}{e.inputs:,} inputs, {e.mismatches:,} mismatches (run {e.run})" if e.inputs else ""
     bounds = (f"ISA bound {e.bound}" * bool(e.bound), f"measured so {e.envelope}" * bool(e.envelope))
-    whose = (
-        "for sm_90 targets, elsewhere a model with these bits" if _approximate(e) and e.status == "confirmed" else ""
+    scope = (
+        "for sm_90 targets; for other targets a model with these bits"
+        if _approximate(e) and e.status == "confirmed"
+        else ""
     )
-    text = "; ".join(filter(None, (tried, whose, *bounds, _what(e))))
+    text = "; ".join(filter(None, (tried, scope, *bounds, _remark(e))))
     yield from textwrap.wrap(text, max(width, 40), initial_indent="    ", subsequent_indent="    ")
     if e.errors:
         from harness.conformance import errors
@@ -314,15 +320,15 @@ def _counts(entries: Mapping[str, Entry]) -> str:
     return f"{len(entries)} forms: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
 
 
-def _stands(entry: Entry) -> str:
+def _status(entry: Entry) -> str:
     return entry.status if entry.ulp is None else f"{entry.status}, {entry.ulp:,} ulp"
 
 
-def _what(entry: Entry) -> str:
-    """One offender, or the worst input; else why nothing was measured, and which other definitions agree."""
+def _remark(entry: Entry) -> str:
+    """The first mismatch or the worst input; else the reason why nothing was measured, and agreeing definitions."""
     shown = entry.offenders[0] if entry.offenders else entry.worst
     if shown is None:
         agree = ", ".join(f"{name} on {count:,}" for name, count in entry.opinions.items())
-        return f"{entry.why}; as {agree}" if agree else entry.why
+        return f"{entry.why}; agrees with {agree}" if agree else entry.why
     words = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
     return f"{words} [{shown['variant']}]" if shown.get("variant") else words

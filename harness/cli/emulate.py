@@ -1,4 +1,5 @@
-"""`ptxdiff emulate`: a snippet on values given on the command line, in and out as bits and values."""
+"""`ptxdiff emulate`: run inline asm on values from the command line, and print inputs and outputs as bits and
+values."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 example: ptxdiff emulate 'cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;' -i float32=0.25,nan -i float32=5,-0x1 \\
              -o e2m1x2 --target sm_100a
-Values are decimal numbers, rounded to the format where it does not hold them, nan, inf, or bit patterns (0x...).
-Constraints that are not given are derived, as in a case file, from the formats.
+Values are decimal numbers (rounded to the format), nan, inf, or bit patterns (0x...).
+Without --constraints they are derived from the formats, as in a case file.
 """
 
 
@@ -31,27 +32,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", action="append", default=[], metavar="FORMAT", help="an output's format")
     parser.add_argument("-c", "--constraints", help="LLVM constraints, such as '=r,r' (default: derived)")
-    parser.add_argument("-p", "--pack", type=int, default=1, help="elements an invocation (default: 1)")
+    parser.add_argument("-p", "--pack", type=int, default=1, help="elements per invocation (default: 1)")
     parser.add_argument(
         "--convention",
         default="triton",
         choices=CONVENTIONS,
-        help="how the asm is written: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
+        help="the asm's spelling of operands: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
     )
-    parser.add_argument("-t", "--target", default="sm_90a")
-    parser.add_argument("--fuse", action="store_true", help="fuse what ptxas may fuse")
+    parser.add_argument("-t", "--target", default="sm_90a", help="default: sm_90a")
+    parser.add_argument("--fuse", action="store_true", help="fuse multiplications and additions that ptxas may fuse")
     parser.add_argument(
         "--approximate",
         choices=("hopper", "rounded"),
         default="hopper",
         help="bits of approximate instructions: a Hopper GPU's (default), or the nearest to the true value",
     )
-    parser.add_argument("--limit", type=float, default=SNIPPET_SECONDS, help="seconds it may run (default: 10)")
+    parser.add_argument("--limit", type=float, default=SNIPPET_SECONDS, help="time limit in seconds (default: 10)")
     parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print a table of inputs and outputs; exit 1 where the emulator refuses."""
+    """Print a table of inputs and outputs. Returns 1 if the emulator refuses the asm, else 0."""
     from harness.ptx import PtxError, emulate
     from harness.ptx.binding.constraints import check_pack
     from harness.ptx.targets import Target
@@ -61,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     if not outputs:
         raise UsageError("give each output's format: -o float32")
     if len({len(units) for _, units in inputs if len(units) > 1}) > 1:
-        raise UsageError("the inputs have different numbers of values; give as many for each, or one for all")
+        raise UsageError("the inputs have different numbers of values; give each input equally many, or one value")
     try:
         Target.parse(args.target)
     except PtxError as e:
@@ -95,7 +96,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _remark(form: AsmForm, args: argparse.Namespace) -> str:
-    """Whose bits approximate instructions have, where those are not known to be the target's."""
+    """A remark if approximate instructions may have other bits than on the target; else ""."""
     from harness.ptx import analyse
     from harness.ptx.binding.approximate import ROUNDED
     from harness.ptx.targets import GENERATION, of_generation
@@ -113,7 +114,7 @@ def _remark(form: AsmForm, args: argparse.Namespace) -> str:
 
 
 def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any]) -> AsmForm:
-    """The asm with the constraints given, or else derived from the formats."""
+    """The asm with the given constraints, or with constraints derived from the formats. Raises UsageError."""
     from harness.model.case import Case
     from harness.model.derive import AsmForm, asm_form
     from harness.model.variants import AsmVariant, CaseError, asm
@@ -141,7 +142,7 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
 
 
 def _with_suffix(error: Exception, target: str) -> str:
-    """For what `sm_90` lacks: the target that Triton compiles for in its place."""
+    """A hint for features that `sm_90` lacks and `sm_90a` has; "" for other errors."""
     from harness.model.targets import normal
     from harness.ptx.errors import UnsupportedOnTarget
 
@@ -151,7 +152,7 @@ def _with_suffix(error: Exception, target: str) -> str:
 
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
-    """Packs to derive, for one instruction without constraints; longer asm is taken as it stands."""
+    """The packs to derive for a single instruction without constraints; None for longer asm, which is not changed."""
     from harness.model.instruction import single_instruction
 
     return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
@@ -178,27 +179,27 @@ def _input(word: str) -> tuple[Any, Any]:
 
 
 def _unit(fmt: Any, text: str) -> int:
-    """The bits of one storage unit: a pattern as it stands, a number rounded to the format."""
+    """The bits of one storage unit: of a bit pattern, or of a number rounded to the format. Raises UsageError."""
     import numpy as np
 
     try:
         if "0x" in text.lower():
             bits = int(text, 16)
             if abs(bits) >> fmt.unit_bits:
-                raise UsageError(f"{text} has more than the {fmt.unit_bits} bits of {fmt.name}")
+                raise UsageError(f"{text} has more bits than {fmt.name}, which has {fmt.unit_bits}")
             return bits
         if not fmt.is_float:
             number, size = int(text), 1 << (fmt.unit_bits - int(fmt.has_sign))
             if not -size * fmt.has_sign <= number < size:
-                raise UsageError(f"{fmt.name} has no value {text}; its bits can be given as 0x...")
+                raise UsageError(f"{text} is outside the range of {fmt.name}; give its bits as 0x... if you mean these")
             return number
         if fmt.view is None:
-            raise UsageError(f"{text!r}: values of {fmt.name} are given as bit patterns (0x...)")
+            raise UsageError(f"{text!r}: give values of {fmt.name} as bit patterns (0x...)")
         with np.errstate(all="ignore"):
             value = np.array(float(text)).astype(fmt.view_dtype())
         return int(value.view(fmt.storage))
     except ValueError:
-        raise UsageError(f"{text!r} is no number and no bit pattern (0x...)") from None
+        raise UsageError(f"{text!r} is neither a number nor a bit pattern (0x...)") from None
 
 
 def _print(inputs: list[tuple[Any, Any]], outputs: list[Any], results: Any) -> None:

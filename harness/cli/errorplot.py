@@ -1,4 +1,4 @@
-"""Errors of approximate instructions over the range of their argument: a few characters, or a chart in a file."""
+"""Plots of approximate instructions' errors over the range of their argument: text bars, or a chart in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FACTOR = 8
 
 
 def lines(errors: Mapping[str, Any]) -> Iterator[str]:
-    """Two bars of the largest error by the argument's exponent, of positive and of negative arguments."""
+    """Text bars of the largest error by the argument's exponent: one for positive, one for negative arguments."""
     profile = errors["profile"]
     top = max(profile, default=0.0)
     if not top:
@@ -32,18 +32,16 @@ def lines(errors: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _level(share: float) -> int:
-    """Of 8 levels: the eighth for the greatest error, and one less for each factor; the first for any error."""
+    """The height of a bar, 0 to 8: 8 for the greatest error, one less for each factor, 1 for any smaller error."""
     return max(8 - math.floor(math.log(1 / share, _FACTOR)), 1) if share else 0
 
 
 def write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write a chart of the forms' errors. Raises UsageError without errors, and for a file of no kind of chart."""
+    """Write a chart of the forms' errors. Raises UsageError without errors, and for another suffix of the file."""
     if not found:
-        raise UsageError(
-            "--plot: no error profile is known of these forms; ptxdiff conformance FORM --errors computes it"
-        )
+        raise UsageError("--plot: these forms have no error profile; ptxdiff conformance FORM --errors computes one")
     if path.suffix not in (".svg", ".png", ".html"):
-        raise UsageError(f"--plot {path}: write a .svg, .png or .html file")
+        raise UsageError(f"--plot {path}: name a .svg, .png or .html file")
     import altair
 
     rows = [row for form, errors in found.items() for row in _rows(form, errors)]

@@ -1,4 +1,4 @@
-"""`ptxdiff fuzz`: random PTX through every assembler and level, judged by the emulator."""
+"""`ptxdiff fuzz`: assemble random PTX with every assembler and level, and check it against the emulator."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ LEVELS = (0, 3)
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
-        "--output", default="build/fuzz", metavar="DIR", help="journal and findings (default: %(default)s)"
+        "--output",
+        default="build/fuzz",
+        metavar="DIR",
+        help="the folder of journal and findings (default: %(default)s)",
     )
-    parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="how long (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, metavar="S", help="stop after so many seconds (default: %(default)s)"
+    )
     parser.add_argument("--programs", type=int, metavar="N", help="stop after so many programs in all")
     parser.add_argument(
-        "--seed", default="1", metavar="WORD", help="another word, other programs (default: %(default)s)"
+        "--seed", default="1", metavar="WORD", help="any word; each gives other programs (default: %(default)s)"
     )
     parser.add_argument("--target", metavar="sm_90a", help="default: the first GPU's, or sm_90a")
     parser.add_argument(
@@ -46,28 +51,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a finding.json, or a text with a known skeleton, or refusal (refusals.txt), a line",
+        help="ignore known findings: a finding.json, or a text file with one skeleton or refusal per line (such as "
+        "refusals.txt); repeatable",
     )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that make programs"
     )
+    parser.add_argument("--batch", type=int, default=32, metavar="N", help="programs per module (default: %(default)s)")
+    parser.add_argument("--resume", action="store_true", help="continue the campaign in the output folder")
     parser.add_argument(
-        "--batch", type=int, default=32, metavar="N", help="programs in a module (default: %(default)s)"
+        "--cluster", metavar="ADDRESS", help="run the batches on a Ray cluster: auto, HOST:PORT of its head, or local"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the campaign in the folder")
-    parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="try the batches on a Ray cluster: auto, HOST:PORT of its head, or local"
-    )
-    parser.add_argument("--no-gpu", action="store_true", help="look for crashes, hangs and refusals alone")
+    parser.add_argument("--no-gpu", action="store_true", help="look only for crashes, hangs and refusals")
     parser.add_argument(
         "--refusals", action="store_true",
-        help="programs with one illegal change alone: which assembler takes what the emulator refuses, or the reverse; "
-        "without a GPU they get half of the time in any case",
+        help="only programs with one illegal change, to find assemblers that accept what the emulator refuses, or the "
+        "reverse; without a GPU such programs always get half of the time",
     )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run a campaign; 1 where it has found anything, 0 otherwise."""
+    """Run a campaign. Returns 1 if it has findings, else 0."""
     from harness.fuzz.files import JOURNAL
 
     folder = Path(args.output)
@@ -77,21 +81,21 @@ def main(args: argparse.Namespace) -> int:
         return _refusals(args, folder, args.seconds)
     journal = folder / JOURNAL
     if journal.exists() and not args.resume:
-        raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
+        raise UsageError(f"{journal} exists already: continue it with --resume, or choose another --output")
     if args.cluster:
         return _on_cluster(args, folder)
     runner, target = _runner(args)
     plan = _plan(args, target)
     campaign = _campaign(plan, runner, journal, max(1, args.jobs))
-    where = "on the GPU" if runner else "without a GPU: crashes, hangs and refusals alone"
+    where = "on the GPU" if runner else "without a GPU: only crashes, hangs and refusals"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
-    found = _ended(folder, campaign)
+    found = _finish(folder, campaign)
     return found if runner else _refusals(args, folder, args.seconds / 2) or found
 
 
 def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
-    """The same on the nodes of a cluster; 1 also where batches have no result."""
+    """Run a campaign on the nodes of a cluster. Returns 1 if it has findings or batches without a result, else 0."""
     from harness.cluster.connect import ClusterError
     from harness.cluster.joining import joined
     from harness.cluster.nodes import CPU, gpu
@@ -100,16 +104,16 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
 
     try:
         with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
-            target = _target_there(args, tasks.nodes.targets)
+            target = _cluster_target(args, tasks.nodes.targets)
             plan = _plan(args, target)
             needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu else CPU
             running = ClusterFuzz(tasks, _campaign(plan, None, folder / JOURNAL), needs)
-            where = "on GPUs of the cluster" if needs.gpus else "without a GPU: crashes, hangs and refusals alone"
+            where = "on GPUs of the cluster" if needs.gpus else "without a GPU: only crashes, hangs and refusals"
             say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
             running.run(args.seconds, args.programs, _progress)
     except ClusterError as error:
         raise UsageError(str(error)) from None
-    status = _ended(folder, running.campaign)
+    status = _finish(folder, running.campaign)
     for number, words in sorted(running.lost.items())[:8]:
         say(f"batch {number} has no result: {words}")
     if running.lost:
@@ -117,13 +121,13 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     return 1 if running.lost else status
 
 
-def _target_there(args: argparse.Namespace, there: Sequence[str]) -> str:
-    """The target to fuzz on a cluster with GPUs of these."""
-    if asked := _asked(args):
-        return asked
-    if len(there) > 1 and not args.no_gpu:
-        raise UsageError(f"the cluster has GPUs of {', '.join(there)}: choose one with --target")
-    return there[0] if there else "sm_90a"
+def _cluster_target(args: argparse.Namespace, available: Sequence[str]) -> str:
+    """The target to fuzz on a cluster. available: the targets of its GPUs. Raises UsageError if there are several."""
+    if named := _named_target(args):
+        return named
+    if len(available) > 1 and not args.no_gpu:
+        raise UsageError(f"the cluster has GPUs of {', '.join(available)}: choose one with --target")
+    return available[0] if available else "sm_90a"
 
 
 def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, jobs: int = 1) -> FuzzCampaign:
@@ -135,8 +139,8 @@ def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, j
         raise UsageError(str(error)) from None
 
 
-def _ended(folder: Path, campaign: FuzzCampaign) -> int:
-    """Write what was found; 1 where that is anything."""
+def _finish(folder: Path, campaign: FuzzCampaign) -> int:
+    """Write and print the findings. Returns 1 if there are any, else 0."""
     from harness.fuzz.files import write
 
     state, plan = campaign.state, campaign.plan
@@ -147,14 +151,14 @@ def _ended(folder: Path, campaign: FuzzCampaign) -> int:
 
 
 def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
-    """Programs with one illegal change: 1 where judges differ, 0 otherwise."""
+    """Run programs with one illegal change. Returns 1 if the emulator and an assembler disagree on one, else 0."""
     from harness.fuzz.refusals import EMULATOR, RefusalCampaign, RefusalPlan, RefusalsTried, write_groups
 
     journal = folder / "refusals.jsonl"
     if journal.exists() and not args.resume:
-        raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
+        raise UsageError(f"{journal} exists already: continue it with --resume, or choose another --output")
     legal = _plan(args, _runner(args)[1])
-    # Refusals do not depend on the level of optimisation: each assembler is asked at one level.
+    # Refusals do not depend on the optimisation level, so each assembler runs at one level.
     assemblers = tuple({a.path: a for a in legal.assemblers}.values())
     plan = RefusalPlan(legal.seed, legal.target, legal.capability, assemblers, legal.weights, legal.avoid)
     try:
@@ -177,17 +181,17 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 
 
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
-    """The GPU for the target, if there is one, and the target."""
+    """The runner on a GPU of the target (None without one), and the target."""
     from harness.fuzz.execution import GpuRunner
     from harness.processes.child import of_target
     from harness.processes.gpus import gpus
 
-    target = _asked(args) or next((g.target for g in gpus()), "sm_90a")
+    target = _named_target(args) or next((g.target for g in gpus()), "sm_90a")
     device = None if args.no_gpu else of_target(target)
     return (GpuRunner(device) if device else None), target
 
 
-def _asked(args: argparse.Namespace) -> str | None:
+def _named_target(args: argparse.Namespace) -> str | None:
     from harness.model.targets import normal
 
     try:
@@ -202,17 +206,17 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
     from harness.model.targets import capability
 
     if capability(target) < 80:
-        raise UsageError(f"--target={target}: programs are for sm_80 and later")
+        raise UsageError(f"--target={target}: the programs need sm_80 or later")
     weights = dict.fromkeys(FAMILIES, 1.0)
     if args.family:
         chosen = dict(f.partition("=")[::2] for f in args.family)
         unknown = [n for n in chosen if n not in FAMILIES]
         if unknown:
-            raise UsageError(f"--family={unknown[0]}: one of {', '.join(FAMILIES)}")
+            raise UsageError(f"--family={unknown[0]}: unknown; choose one of {', '.join(FAMILIES)}")
         try:
             weights = {n: float(w or 1) for n, w in chosen.items()}
         except ValueError as error:
-            raise UsageError(f"--family: a weight is a number: {error}") from None
+            raise UsageError(f"--family: the weight must be a number: {error}") from None
     return FuzzPlan(
         args.seed,
         target,
@@ -256,7 +260,7 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
 
 
 def _page(folder: Path) -> None:
-    """The page on all that lies in the folder."""
+    """Write the HTML page on all findings in the folder."""
     from harness.fuzz.page import facts
     from harness.ours import first
 
@@ -267,7 +271,7 @@ def _page(folder: Path) -> None:
 
 
 def _progress(state: Tried) -> None:
-    found = f"{len(state.findings)} findings, {state.known} more programs with these"
+    found = f"{len(state.findings)} findings, {state.known} more programs with known ones"
     say(f"{state.programs} programs, {state.runs} runs, {found}")
 
 
@@ -277,5 +281,5 @@ def _summary(state: Tried, places: Sequence[Path]) -> None:
     ordered: list[PtxasFault] = sorted(state.findings.values(), key=lambda f: (f.kind, -f.seen, f.size))
     for place, finding in zip(places, ordered, strict=True):
         say(f"\n{place}: {finding.kind}, {finding.size} instructions: {finding.skeleton}\n{story(finding)}")
-    refused = f"; {state.refused_here} programs the emulator refused" if state.refused_here else ""
+    refused = f"; the emulator refused {state.refused_here} programs" if state.refused_here else ""
     say(f"\n{state.programs} programs, {len(places)} findings, {state.known} more programs show known ones{refused}")

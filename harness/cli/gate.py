@@ -1,4 +1,4 @@
-"""`ptxdiff gate`: whether a run is accepted against a baseline kept in git; and accepting a new baseline."""
+"""`ptxdiff gate`: accept or refuse a run against a baseline in git, or make a run the new baseline."""
 
 from __future__ import annotations
 
@@ -22,38 +22,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("run", help="a records file, or a folder whose newest run counts")
+    parser.add_argument("run", help="a records file, or a folder (its newest run is used)")
     parser.add_argument("--baseline", required=True, metavar="DIR", help="the folder of the accepted records")
-    parser.add_argument("--speed", action="store_true", help="gate on speed too, beyond the A/A noise")
-    parser.add_argument("--registers", type=float, default=0.10, metavar="R", help="growth let pass (default: 0.10)")
+    parser.add_argument("--speed", action="store_true", help="also refuse slowdowns beyond the A/A noise")
+    parser.add_argument(
+        "--registers", type=float, default=0.10, metavar="R", help="accepted growth of registers (default: 0.10)"
+    )
     parser.add_argument("--allow-model", action="store_true", help="let a pass on a model alone satisfy the gate")
-    parser.add_argument("--require", action="append", default=[], choices=BACKENDS, help="must have run (repeatable)")
-    parser.add_argument("--target", action="append", default=[], metavar="sm_90a", help="must be there (repeatable)")
+    parser.add_argument(
+        "--require", action="append", default=[], choices=BACKENDS, help="a backend that must have run (repeatable)"
+    )
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="sm_90a", help="a target that must have results (repeatable)"
+    )
     parser.add_argument(
         "--assembler",
         action="append",
         default=[],
         metavar="VERSION[ -OLEVEL]",
-        help="accept results of this ptxas alone, such as 13.4 or '13.4.59 -O3'; 'baseline': of those that made the "
-        "baseline (repeatable; default: of all)",
+        help="accept only results of this ptxas, such as 13.4 or '13.4.59 -O3'; 'baseline' stands for the assemblers "
+        "of the baseline (repeatable; default: all)",
     )
     parser.add_argument("--fresh", action="store_true", help="refuse results that were reused from earlier runs")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
     parser.add_argument(
         "--accept-failures",
         action="store_true",
-        help="with --accept, accept failures, errors and what is newly unsupported too; the baseline lists them",
+        help="with --accept, also accept failures, errors and newly unsupported results; the baseline lists them",
     )
     parser.add_argument(
-        "--digests", action="store_true", help="with --accept, keep digests alone: small enough for git"
+        "--digests", action="store_true", help="with --accept, store only digests, which are small enough for git"
     )
     parser.add_argument(
-        "--replace", action="store_true", help="with --accept, forget what this run lacks (default: other runs' keep)"
+        "--replace",
+        action="store_true",
+        help="with --accept, drop baseline results that this run lacks (default: keep them)",
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print every decision and return the exit code; with --accept, show what changes, then write the baseline."""
+    """Print every decision and return the exit code. With --accept, print the changes and write the baseline."""
     from harness.gating import digests
     from harness.gating.baseline import BaselineError, load
     from harness.gating.gate import Policy, gate
@@ -63,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
     if (args.accept_failures or args.replace or args.digests) and not args.accept:
         raise UsageError(
-            "--accept-failures, --digests and --replace say how to --accept a run; add --accept, or leave them out"
+            "--accept-failures, --digests and --replace are options of --accept; add --accept, or leave them out"
         )
     folder = Path(args.baseline)
     try:
@@ -81,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
         )
         if digests.is_digests(folder):
             if args.speed:
-                raise UsageError(f"--speed: {folder} holds digests, and no timings; leave it out")
+                raise UsageError(f"--speed: {folder} holds digests without timings; leave out --speed")
             decision = gate(digests.condensed(run), digests.load(folder), policy)
         else:
             decision = gate(run, load(folder), policy)
@@ -94,7 +102,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
-    """Make a run the baseline, unless it was cut short, or has failures and `--accept-failures` is not given."""
+    """Make a run the baseline. Returns 1 for an incomplete run, or for failures without `--accept-failures`."""
     from harness.gating import baseline, digests
     from harness.gating.baseline import BaselineError
     from harness.gating.gate import no_passes, unacceptable
@@ -114,11 +122,11 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
             raise
         say(f"the baseline that is replaced cannot be read, so nothing is compared with it: {e}")
     if words := unacceptable(run):
-        say(f"not made the baseline: {words}")
+        say(f"the baseline is unchanged: {words}")
         return 1
     wrong = no_passes(run, old)
     if wrong and not args.accept_failures:
-        say(f"not made the baseline: {len(wrong)} kinds of result in it are no passes")
+        say(f"the baseline is unchanged: the run has {len(wrong)} kinds of results that are no passes")
         for finding in wrong:
             say(f"✗ {finding.subject}: {finding.text}")
         say("repair them; or accept the run with --accept-failures, and the baseline lists them")
@@ -129,7 +137,7 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     for finding in wrong:
         say(f"✗ accepted, and listed in the baseline: {finding.subject}: {finding.text}")
     if wrong:
-        say("the gate refuses these all the same")
+        say("the gate still refuses these")
     expected = sorted({f"{r.key.case}::{r.key.variant}" for r in run.results if r.outcome == EXPECTED})
     if expected:
         say(f"{len(expected)} variants fail as their cases declare: {', '.join(expected)}")

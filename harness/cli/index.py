@@ -1,4 +1,4 @@
-"""What case files can import: number formats, and the functions of `references`, from their docstrings."""
+"""Lists of what case files can import: the number formats, and the functions of `references` with their docstrings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.ours import ROOT
 if TYPE_CHECKING:
     from references.formats import Format
 
-# What references are built from, not references themselves.
+# Modules that references are built from; they define no references.
 _PARTS = ("codes", "correct_rounding", "description", "formats", "hard_cases", "rounding", "shapes")
 
 
 def formats() -> Iterator[str]:
-    """One line a format, by its constant's name: bits, what they mean, and the storage of one unit."""
-    import harness.model  # noqa: F401 - makes sure that `references` is ours
+    """One line for each format: its constant's name, bits, storage dtype of one unit, and fields."""
+    import harness.model  # noqa: F401 - makes `references` our package and not a user's
     from references import formats as module
     from references.formats import Format
 
@@ -37,15 +37,15 @@ def formats() -> Iterator[str]:
 
 
 def _order(entry: tuple[str, Format]) -> tuple[bool, int, int, str]:
-    """Floats before integers, then by size; packed formats after those that they hold."""
+    """A sort key: floats before integers, then by size; packed formats after the formats that they hold."""
     name, fmt = entry
     return (not fmt.is_float, fmt.code_bits, fmt.codes_per_unit, name)
 
 
 def references(words: Sequence[str] = ()) -> Iterator[str]:
-    """A line for each module of references, and one for each function; words: only the modules with these names.
+    """One line for each module of `references`, then two for each of its functions. words: only these modules.
 
-    Read from the files, so that no torch is loaded. Raises UsageError for a name that no module has.
+    The modules are parsed, not imported, so that torch is not loaded. Raises UsageError for an unknown module.
     """
     modules = {p.stem: p for p in sorted((ROOT / "references").glob("[!_]*.py")) if p.stem not in _PARTS}
     for word in words:
@@ -66,7 +66,7 @@ def _sentence(node: ast.Module | ast.FunctionDef) -> str:
 
 
 def _parameters(arguments: ast.arguments) -> str:
-    """The parameters without their types."""
+    """The parameters without their annotations."""
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         argument.annotation = None
     for several in (arguments.vararg, arguments.kwarg):

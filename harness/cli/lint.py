@@ -1,4 +1,4 @@
-"""`ptxdiff lint`: mistakes in the inline PTX of any file, or of one snippet."""
+"""`ptxdiff lint`: find mistakes in the inline PTX of files, or of one snippet."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples: ptxdiff lint src/ kernels.cu
           ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --dtype float32
-          ptxdiff lint --fix src/            # shows what it would change
-          ptxdiff lint --fix --write src/    # changes it
-Python is parsed and never imported; of C++ and CUDA files asm statements alone are read. A comment silences a rule:
+          ptxdiff lint --fix src/            # shows the repairs
+          ptxdiff lint --fix --write src/    # makes the repairs
+Python is parsed and never imported; of C++ and CUDA files only asm statements are read. A comment silences a rule:
 # ptxdiff: ignore[rule] in Python, // ptxdiff: ignore[rule] in C++ and within asm.
-Exit codes: 0 nothing but notes was found, 1 errors or warnings, 2 wrong usage.
+Exit codes: 0 nothing or only notes found, 1 errors or warnings found, 2 wrong usage.
 """
 
 
@@ -30,26 +30,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - is a snippet on standard input")
-    parser.add_argument("--asm", help="one snippet")
-    parser.add_argument("-c", "--constraints", help="the constraints of a snippet")
-    parser.add_argument("-p", "--pack", type=int, default=1, help="its elements an invocation (default: 1)")
-    parser.add_argument("--dtype", action="append", default=[], help="the dtype of each of its results (repeatable)")
-    parser.add_argument("--input", action="append", default=[], metavar="DTYPE", help="and of each argument")
-    parser.add_argument("--convention", choices=("triton", "llvm", "cuda"), default="triton", help="how it is spelled")
-    parser.add_argument("--impure", action="store_true", help="a snippet with side effects (is_pure=False, volatile)")
-    parser.add_argument("-t", "--target", action="append", default=[], help="a GPU that must run all (repeatable)")
+    parser.add_argument("--asm", help="the text of one snippet")
+    parser.add_argument("-c", "--constraints", help="the snippet's constraints")
+    parser.add_argument("-p", "--pack", type=int, default=1, help="elements per call of the snippet (default: 1)")
+    parser.add_argument("--dtype", action="append", default=[], help="the dtype of each result (repeatable)")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="DTYPE", help="the dtype of each argument (repeatable)"
+    )
+    parser.add_argument(
+        "--convention", choices=("triton", "llvm", "cuda"), default="triton", help="the snippet's spelling of operands"
+    )
+    parser.add_argument("--impure", action="store_true", help="the snippet has side effects (is_pure=False, volatile)")
+    parser.add_argument("-t", "--target", action="append", default=[], help="a target that must run all (repeatable)")
     parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
-    parser.add_argument("--select", action="append", default=[], metavar="RULE,...", help="these rules alone")
-    parser.add_argument("--ignore", action="append", default=[], metavar="RULE,...", help="all rules but these")
+    parser.add_argument("--select", action="append", default=[], metavar="RULE,...", help="only these rules")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE,...", help="all rules except these")
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
-    parser.add_argument("--write", action="store_true", help="with --fix: make them")
+    parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
     parser.add_argument("--rules", action="store_true", help="list all rules")
-    parser.add_argument("-v", "--verbose", action="store_true", help="name every place that was not looked at")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list every place that could not be checked")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Lint, and print what is found."""
+    """Lint, and print the findings. Returns 1 for errors or warnings, else 0."""
     if args.explain or args.rules:
         return _explain(args.explain)
     chosen = _chosen(args)
@@ -73,12 +77,12 @@ def _explain(name: str | None) -> int:
             say(f"{rule.name:<28} {rule.severity:<8} {rule.summary}")
         return 0
     if name not in known:
-        raise UsageError(_no_rule(name))
+        raise UsageError(_unknown_rule(name))
     say(page(name))
     return 0
 
 
-def _no_rule(name: str) -> str:
+def _unknown_rule(name: str) -> str:
     import difflib
 
     from harness.lint.rules import rules
@@ -98,7 +102,7 @@ def _chosen(args: argparse.Namespace) -> list[str] | None:
     named = [[w.strip() for words in option for w in words.split(",")] for option in (args.select, args.ignore)]
     for name in [*named[0], *named[1]]:
         if name not in known:
-            raise UsageError(_no_rule(name))
+            raise UsageError(_unknown_rule(name))
     selected = named[0] or [n for n, r in known.items() if r.default]
     return [n for n in selected if n not in named[1]]
 
@@ -113,12 +117,12 @@ def _check(args: argparse.Namespace) -> None:
         except PtxError as e:
             raise UsageError(f"--target: {e}") from None
     if args.write and not args.fix:
-        raise UsageError("--write makes the repairs of --fix; give both")
+        raise UsageError("--write makes the repairs that --fix shows; give both")
     alone = args.asm is not None or args.paths == ["-"]
     if "-" in args.paths and args.paths != ["-"]:
-        raise UsageError("- stands alone: it is one snippet on standard input")
+        raise UsageError("- reads one snippet from standard input; give no other path with it")
     if args.asm is not None and args.paths:
-        raise UsageError("--asm is one snippet; give it or paths")
+        raise UsageError("--asm gives one snippet; give either --asm or paths")
     if alone and args.constraints is None:
         raise UsageError("a snippet needs its --constraints, such as '=f,f,f'")
     if not alone and (args.constraints is not None or args.dtype or args.input):
@@ -132,11 +136,11 @@ def _check(args: argparse.Namespace) -> None:
             from harness.lint.extract import SUFFIXES
 
             if Path(path).suffix.lower() not in SUFFIXES:
-                raise UsageError(f"{path}: files that are read end in {', '.join(sorted(SUFFIXES))}")
+                raise UsageError(f"{path}: lint reads only files that end in {', '.join(sorted(SUFFIXES))}")
 
 
 def _snippet(args: argparse.Namespace) -> Snippet | None:
-    """The snippet on the command line or standard input."""
+    """The snippet on the command line or standard input; None if paths are given. Raises UsageError."""
     if args.asm is None and args.paths != ["-"]:
         return None
     from harness.lint.extract.calls import dtype_name
@@ -177,7 +181,7 @@ def _print(args: argparse.Namespace, report: Report) -> None:
 
 
 def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, chosen: Sequence[str] | None) -> None:
-    """Show the repairs, and make them where that is asked for; beside another format than text on standard error."""
+    """Show the repairs, and with --write make them. For formats other than text they go to standard error."""
     from harness.lint.fixes import fixed_snippet, repaired
 
     out = sys.stdout if args.format == "text" else sys.stderr

@@ -1,4 +1,4 @@
-"""`ptxdiff list`: what there is to run."""
+"""`ptxdiff list`: print cases, variants, targets, references and formats."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("what", nargs="*", metavar="NAME", help=f"{NAMES} (default: cases)")
     parser.add_argument(
-        "--using", metavar="INSTRUCTION", help="only variants whose PTX holds it: lop3, or with modifiers, mul.f16x2"
+        "--using",
+        metavar="INSTRUCTION",
+        help="only variants whose PTX contains this instruction: lop3, or with modifiers, mul.f16x2",
     )
     parser.add_argument("--targets", action="store_true", help="list the targets that the installed Triton serves")
-
     parser.add_argument(
-        "--references", action="store_true", help="list the functions of references, or of the modules named"
+        "--references", action="store_true", help="list the functions of references, or of the named modules"
     )
     parser.add_argument("--formats", action="store_true", help="list the number formats of references.formats")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line a variant, or the tables that were asked for; a line on stderr for each file that is broken."""
+    """Print one line for each variant, or the requested tables, and on stderr one line for each broken file.
+
+    Returns 2 if a file is broken, else 0.
+    """
     if args.references or args.formats:
         from harness.cli.index import formats, references
 
@@ -44,10 +48,10 @@ def main(args: argparse.Namespace) -> int:
     for fault in faults:
         say(f"ptxdiff list: {' '.join(str(fault).split())}", file=sys.stderr)
     if args.using and (chosen or not faults):
-        chosen = _that_use(args.using, chosen)
+        chosen = _using(args.using, chosen)
     _by_family(chosen)
     if not chosen and not faults:
-        say("no cases here: ptxdiff looks in ./cases and in the paths that it is given; ptxdiff new NAME writes one")
+        say("no cases here: give paths of case files, or put them into ./cases; ptxdiff new NAME writes one")
     return 2 if faults else 0
 
 
@@ -75,8 +79,8 @@ def _one_case(chosen: Named) -> None:
         say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
 
 
-def _that_use(word: str, chosen: Sequence[Named]) -> list[Named]:
-    """Those of the variants whose PTX holds an instruction. Raises UsageError where none does, with the nearest."""
+def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
+    """The variants whose PTX contains an instruction. If there is none, raises UsageError with the nearest names."""
     from difflib import get_close_matches
 
     from harness.cli.using import instructions, uses

@@ -1,4 +1,4 @@
-"""`ptxdiff mutate`: plant mistakes in a case's asm and in its references, and tell which of them a run would miss."""
+"""`ptxdiff mutate`: plant mistakes in cases' asm and references, and list those that a run would miss."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
 
 _EPILOG = """\
-exit codes: 0 every mutant that gives wrong bits for a known input is caught, 1 one is missed or could not be decided,
-or nothing could be mutated, 2 usage
+exit codes: 0 a run detects every mutant that gives wrong bits for a known input, 1 it misses one, or one could not be
+decided, or nothing could be mutated, 2 usage
 """
 
 
@@ -36,34 +36,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
-    parser.add_argument("--variant", action="append", default=[], help="of the cases named, only these (repeatable)")
+    parser.add_argument("--variant", action="append", default=[], help="only this variant of the cases (repeatable)")
     parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variants name")
     parser.add_argument(
         "--only",
         choices=("asm", "ptx", "reference"),
-        help="mutate one of these; ptx: what Triton makes of whole kernels (default: asm and reference)",
+        help="mutate only these; ptx is the PTX of whole Triton kernels (default: asm and reference)",
     )
     parser.add_argument(
-        "--most", type=int, default=0, metavar="N", help="mutants a variant or reference (default: all)"
+        "--most", type=int, default=0, metavar="N", help="the most mutants per variant or reference (default: all)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which of them --most leaves in")
-    parser.add_argument("--bits", type=int, default=24, help="survivors run on all inputs up to so many bits (to 32)")
-    parser.add_argument("--inputs", type=int, default=24, metavar="BITS", help="and else on 2^BITS spread inputs")
-    parser.add_argument("--seconds", type=float, default=30.0, help="search for each survivor at most so long")
-    parser.add_argument("--journal", type=Path, metavar="FILE", help="keep what is done here, and go on from it")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of the choice that --most makes")
+    parser.add_argument(
+        "--bits", type=int, default=24, help="run survivors on all inputs if these have at most so many bits (to 32)"
+    )
+    parser.add_argument(
+        "--inputs", type=int, default=24, metavar="BITS", help="run other survivors on 2^BITS spread inputs"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="the most seconds for each survivor (default: 30)")
+    parser.add_argument("--journal", type=Path, metavar="FILE", help="store finished mutations here, and reuse them")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write records, for `ptxdiff report`")
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line and nothing else")
+    parser.add_argument("--json", action="store_true", help="print only JSON, one object per line")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print what became of the mutants of each variant and reference."""
+    """Print the result for the mutants of each variant and reference. Returns 0 or 1, as the help text says."""
     from harness.model.targets import normal
     from harness.mutation.campaign import BY_DEFAULT, Budget, target_of
     from harness.mutation.settle import Search
     from harness.records import to_json
 
     if not 0 <= args.bits <= 32 or not 0 <= args.inputs <= 32 or args.most < 0:
-        raise UsageError("--bits and --inputs are 0 to 32, and --most is not negative")
+        raise UsageError("--bits and --inputs must be 0 to 32, and --most must not be negative")
     chosen = _chosen(args.case, args.variant)
     budget = Budget(args.most, args.seed, Search(args.bits, 1 << args.inputs, args.seconds))
     subjects = BY_DEFAULT if args.only is None else (args.only,)
@@ -82,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
                 if args.json:
                     print(json.dumps(to_json(mutation)))
                 else:
-                    say("\n".join(_told(one.loaded, mutation)))
+                    say("\n".join(_lines(one.loaded, mutation)))
     if not args.json:
         say(_summary(found))
     tried = any(not m.words for m in found)
@@ -101,7 +105,7 @@ def _journal(path: Path | None) -> MutationJournal | None:
 def _mutations(
     one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None
 ) -> Iterator[Mutation]:
-    """The mutations of a case: those that the journal knows, and the others as they are done."""
+    """The mutations of a case, from the journal if it has them, else computed and added to the journal."""
     from harness.mutation.campaign import mutate
     from harness.mutation.journal import Asked
 
@@ -122,20 +126,23 @@ def _names(made: Mutation) -> tuple[str, ...]:
 
 
 def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
-    """The cases that words name, with the variants of `--variant` alone. Raises UsageError where none is left."""
+    """The named cases, restricted to the variants of `--variant`. Raises UsageError for an unknown variant."""
     found = named(words)
     if not variants:
         return found
     known = {v for one in found for v in one.variants}
     if missing := [v for v in variants if v not in known]:
-        raise UsageError(f"--variant {missing[0]}: none is called so; there are {', '.join(sorted(known))}")
+        raise UsageError(f"--variant {missing[0]}: unknown; the cases have {', '.join(sorted(known))}")
     kept = [replace(one, variants=tuple(v for v in one.variants if v in variants)) for one in found]
     return [one for one in kept if one.variants]
 
 
 @contextlib.contextmanager
 def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Mutation], None]]:
-    """Where mutations are written: a records file of their own, with an end where all of them were made."""
+    """A function that writes a mutation to a new records file; without a path it does nothing.
+
+    The file gets its end record only if all mutations were made. Raises UsageError if it cannot be written.
+    """
     if path is None:
         yield lambda mutation: None
         return
@@ -165,38 +172,38 @@ def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[M
         raise UsageError(str(e)) from None
 
 
-def _told(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
-    """The lines on one variant or reference: a count of each fate, and every survivor but the equivalent ones."""
-    what = f"{m.case}, reference of {m.variant}" if m.subject == "reference" else f"{m.case}::{m.variant}"
-    what = f"{what}, its PTX" if m.subject == "ptx" else what
+def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
+    """The lines on one variant or reference: a count of each fate, and the missed and undecided survivors."""
+    subject = f"{m.case}, reference of {m.variant}" if m.subject == "reference" else f"{m.case}::{m.variant}"
+    subject = f"{subject}, its PTX" if m.subject == "ptx" else subject
     if m.words:
-        yield f"{what} [{m.target}]: nothing mutated: {m.words}"
+        yield f"{subject} [{m.target}]: nothing mutated: {m.words}"
         return
     counts = {fate: m.count(fate) for fate in ("killed", *FATES)} | {"refused": m.refused, "left out": m.left_out}
-    told = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
-    yield f"{what} [{m.target}]: {told or 'no mutants'} ({m.seconds:.0f} s)"
+    summary = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
+    yield f"{subject} [{m.target}]: {summary or 'no mutants'} ({m.seconds:.0f} s)"
     for survivor in m.survivors:
         if survivor.fate in ("missed", "undecided"):
             yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
             yield f"      {survivor.words}"
-            if survivor.edge and loaded.case.elementwise:  # the element of a whole kernel is no input of its own
+            if survivor.edge and loaded.case.elementwise:  # an element of a whole kernel cannot be a hard case
                 yield f"      {edge_line(loaded.case, survivor)}"
 
 
 def edge_line(case: Case, survivor: Survivor) -> str:
-    """The line to paste into the case, with what it has already."""
+    """The `hard_cases=` line to paste into the case: its present hard cases and the survivor's input."""
     codes = tuple(int(survivor.edge[n], 16) for n in case.inputs)
     rows = [*case.hard_cases, codes]
     return "hard_cases=[" + ", ".join("(" + ", ".join(f"{c:#x}" for c in r) + ",)" for r in rows) + "],"
 
 
 def _summary(found: Sequence[Mutation]) -> str:
-    """One line on all of them. The rate counts mutants that are known to be wrong somewhere."""
+    """One line on all mutations. The kill rate counts only mutants that are known to give wrong bits somewhere."""
     from harness.records.killrate import kill_rate, totals
 
     total = totals(found)
     return (
         f"{kill_rate(found)}; {total['equivalent']} are equivalent on all inputs, "
-        f"{total['sampled']} on those that were tried, {total['allowed']} within the policies, "
+        f"{total['sampled']} on the inputs tried, {total['allowed']} within the policies, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )

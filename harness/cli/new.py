@@ -1,4 +1,4 @@
-"""`ptxdiff new`: a case file to start from."""
+"""`ptxdiff new`: write a new case file from a template, or copy an example."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from references.formats import {imported}
 
 
 def reference({inputs}):
-    """What is right, bit for bit, from the specification: int64 codes in, int64 codes out."""
+    """The right result, bit for bit, by the specification: int64 codes in, int64 codes out."""
     raise NotImplementedError("write the reference, or use one of references/")
 
 
@@ -43,24 +43,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="example", metavar="EXAMPLE", help="copy an example: " + ", ".join(examples()))
     parser.add_argument(
         "--instruction", default="rcp.rn.f32", metavar="TEXT",
-        help="the instruction to start with, alone or with its operands: 'fma.rn.f32 $0, $1, $2, $3;'",
+        help="the case's instruction, with or without operands: 'fma.rn.f32 $0, $1, $2, $3;' (default: %(default)s)",
     )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the file, never over one that is there."""
+    """Write the file. Raises UsageError if it exists."""
     if not args.name.isidentifier():
         raise UsageError(f"{args.name!r} is no case name; use letters, digits and underscores")
     if args.name.startswith("_") or args.name == "conftest":
-        raise UsageError(f"{args.name!r}: files called so are no case files; choose another name")
+        raise UsageError(f"{args.name!r}: files of this name are not loaded as case files; choose another name")
     path = Path(args.folder) / f"{args.name}.py"
     if path.exists():
-        raise UsageError(f"{path} is there already")
+        raise UsageError(f"{path} exists already; choose another name, or delete the file")
     known = examples()
     if args.example and args.example not in known:
         near = ", ".join(get_close_matches(args.example, known))
-        hint = f"; near it there is {near}" if near else ""
-        raise UsageError(f"there is no example {args.example!r}{hint}; ptxdiff new --help lists all")
+        hint = f"; did you mean {near}?" if near else ""
+        raise UsageError(f"there is no example {args.example!r}{hint} (ptxdiff new --help lists all)")
     text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -90,9 +90,9 @@ def _template(args: argparse.Namespace) -> str:
 
 
 def _with_operands(instruction: str) -> tuple[str, str, list[str], bool]:
-    """The instruction as asm has it, with what is missing added; formats of output and inputs; whether they are known.
+    """The instruction with operands and semicolon; the formats of the output and the inputs; whether they are known.
 
-    Formats that are not known are F32.
+    If they are not known, all formats are F32.
     """
     text = instruction.strip().rstrip(";").rstrip()
     if not text:
@@ -109,7 +109,7 @@ def _with_operands(instruction: str) -> tuple[str, str, list[str], bool]:
 
 
 def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
-    """Operands, the output's format and the inputs' of an instruction with one result; None for any other."""
+    """Operands, the output's format and the inputs' formats of an instruction with one result; None for others."""
     from harness.ptx import isa
     from harness.ptx.isa.forms import find
     from references import formats
@@ -127,12 +127,14 @@ def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
     numbers = iter(range(len(given)))
     operands = ["0" if o.constant else f"${next(numbers)}" for o in given]
     if opcode == "cvt" and names[0].endswith("X2") and names[1:] == [names[1]] * 2:
-        return ["$0", "$2", "$1"], names[0].removesuffix("X2"), names[1:2]  # neighbours, the second in the upper half
+        # One input of neighbouring elements: the first source operand goes to the upper half, so it is the second.
+        return ["$0", "$2", "$1"], names[0].removesuffix("X2"), names[1:2]
     return operands, names[0], names[1:]
 
 
 def helpers(example: Path) -> list[Path]:
-    """The files beside an example that it imports, and that these import, and the PTX that any of them names."""
+    """The files that an example imports relatively, directly or indirectly, and the PTX files that any of them
+    names."""
     found: list[Path] = []
     todo = [example]
     while todo:
@@ -151,7 +153,7 @@ def helpers(example: Path) -> list[Path]:
 
 
 def examples() -> dict[str, Path]:
-    """The case files that come with ptxdiff, by name: from `cases/` of a checkout, in a wheel beside this module."""
+    """The example case files by name: in a wheel from the folder beside this module, else from `cases/`."""
     for folder in (Path(__file__).parent / "examples", ROOT / "cases"):
         if folder.is_dir():
             return {p.stem: p for p in sorted(folder.glob("[!_]*.py"))}

@@ -1,4 +1,4 @@
-"""What `ptxdiff speed` prints of variants timed in registers."""
+"""The output of `ptxdiff speed` for variants timed in registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def time_case(console: Console, loaded: LoadedCase, target: str, variants: Sequence[str]) -> bool:
-    """Time a case's variants in registers on the GPU here, and print; whether that could be done."""
+    """Time a case's variants in registers on the GPU here, and print the times. Returns whether any was timed."""
     from harness.processes.child import DeviceFault
     from harness.timing import CannotTime
     from harness.timing.inregisters import time_in_registers

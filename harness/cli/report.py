@@ -1,4 +1,4 @@
-"""`ptxdiff report`: a report from records alone, on any machine, without a GPU."""
+"""`ptxdiff report`: write a report from records. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
         "records", nargs="*", default=["build/records"],
-        help="a records file, or a folder of runs, the newest of which is shown with its history; several files are "
-        "merged into one run, as those of several machines",
+        help="a records file, or a folder of runs: the newest run is shown, with its history. Several files, such as "
+        "those of several machines, are merged into one run",
     )  # fmt: skip
-    parser.add_argument("--merge", action="store_true", help="merge all files of the folders given into one run")
+    parser.add_argument("--merge", action="store_true", help="merge all files of the given folders into one run")
     parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="html")
     parser.add_argument("-o", "--output", help="the file to write (default: by format, in build/; - is the terminal)")
     parser.add_argument("--conformance", metavar="FILE", help="the ledger to show (default: the emulator's own)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write it; exit 0 whatever the verdicts are, since reporting them is what was asked."""
+    """Write the report. Returns 0 whatever the verdicts are."""
     from harness.records import RecordError
 
     paths = [Path(p) for p in args.records]
@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def one_run(paths: Sequence[Path], *, merge: bool = False) -> RunRecords:
-    """The run in a file, or the newest of a folder; of several files, and with merge= of all in a folder, merged."""
+    """The run in a file, or the newest run in a folder. Several paths are merged, as are all files with merge=True."""
     from harness.records import merged, read
 
     files = [f for p in paths for f in (sorted(p.glob("*.jsonl")) if merge and p.is_dir() else [p])]
@@ -73,10 +73,10 @@ def _html(paths: Sequence[Path], output: Path, ledger: str | None, *, merge: boo
 
 
 def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bool = False) -> None:
-    """Write the page on one run, or on a folder's newest with its history; print its path and a summary.
+    """Write the HTML page on one run, or on a folder's newest run with its history; print its path and a summary.
 
-    records: several files, and with merge= all files of folders, are merged into one run. ledger: left out where there
-    is no such file. Raises RecordError for records that cannot be read.
+    records: several files are merged into one run, and with merge=True also all files of folders. ledger: omitted from
+    the page if the file does not exist. Raises RecordError for records that cannot be read.
     """
     first("reports")
     from harness.diskcache import DiskCache, cache_folder
@@ -93,7 +93,7 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
 
 
 def own_ledger() -> Path:
-    """The ledger that is committed beside the emulator; the file may not be there yet."""
+    """The path of the package's own conformance ledger; the file may not exist."""
     return Path(__file__).parent.parent / "conformance" / "ledger.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""`ptxdiff run`: pytest over case files, with records, and a report at the end."""
+"""`ptxdiff run`: run pytest on case files, write records, and a report at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument(
         "--cluster", metavar="ADDRESS",
-        help="run on the nodes of a Ray cluster: HOST:PORT, auto, or local to start one here",
+        help="run on the nodes of a Ray cluster: HOST:PORT of its head, auto, or local to start one here",
     )  # fmt: skip
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=float,
         metavar="SECONDS",
-        help="give up work on a GPU, and each run on the emulator, after so long",
+        help="time limit for work on a GPU, and for each run on the emulator",
     )
     parser.add_argument(
         "--approximate", choices=("hopper", "rounded"), default="hopper",
@@ -40,24 +40,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sanitizer", choices=("memcheck", "racecheck", "initcheck", "synccheck"), default="memcheck",
         help="the tool for --sanitize (default: memcheck)",
     )  # fmt: skip
-    parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
-    parser.add_argument("--also", action="append", default=[], metavar="NAME", help="run all with this build as well")
+    parser.add_argument(
+        "--compiler", action="append", default=[], metavar="NAME=PATH", help="the folder of another Triton build"
+    )
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="NAME", help="also run all variants with this Triton build"
+    )
     parser.add_argument(
         "--assembler", action="append", default=[], metavar="bundled|PATH",
-        help="a ptxas for the gpu and the assembler; repeatable (default: bundled, the one that Triton carries)",
+        help="a ptxas for the gpu and assembler backends; repeatable (default: bundled, the one that Triton carries)",
     )  # fmt: skip
     parser.add_argument(
         "--opt", action="append", default=[], type=int, choices=range(4),
-        help="a level of ptxas; repeatable (default: 3, Triton's; at full effort 3 and 0)",
+        help="an optimisation level of ptxas; repeatable (default: 3, Triton's; at full effort 3 and 0)",
     )  # fmt: skip
-    parser.add_argument("--fresh", action="store_true", help="run everything: reuse nothing of earlier runs")
+    parser.add_argument("--fresh", action="store_true", help="run everything, and reuse no results of earlier runs")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
-    parser.epilog = "What follows -- is handed on to pytest: ptxdiff run cases -- -k rcp -n 4"
+    parser.epilog = "Words after -- go to pytest: ptxdiff run cases -- -k rcp -n 4"
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run; the exit code is pytest's."""
+    """Run the cases. Returns pytest's exit code."""
     from harness.model.targets import normal
     from harness.records import RecordError, resumable
     from harness.running.recorder import records_path
@@ -66,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         records = records_path(args.output)
         if "--ptx-resume" in args.rest and records.is_file():
-            resumable(records)  # what cannot be read is refused here, with our exit code, and not within pytest
+            resumable(records)  # refuse an unreadable file here with our exit code, not within pytest
         for target in args.target:
             if target != "all":
                 normal(target)
@@ -88,7 +92,7 @@ def main(args: argparse.Namespace) -> int:
         words.append("--ptx-backend=gpu")
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
-    # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
+    # A new process, because pytest rewrites plugins as it imports them, and this process has imported ours already.
     code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()], _environment())
     if args.report and records.exists():
         _report(records, Path(args.output), Path(args.report))
@@ -96,25 +100,25 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """An environment in which pytest finds our plugin; UsageError where another `harness` comes first."""
+    """The environment in which pytest finds our plugin. Raises UsageError if another `harness` comes first."""
     given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     if theirs := others("harness", [os.getcwd(), *given, str(ROOT)]):
         raise UsageError(
-            f"pytest would load the package {theirs} instead of ptxdiff's at {ROOT / 'harness'}; rename it, or run "
-            "where it is not first in Python's path"
+            f"pytest would load the package {theirs} instead of ptxdiff's at {ROOT / 'harness'}; rename that package, "
+            "or run in a folder where it is not first in Python's path"
         )
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
 
 
 def _addresses(words: Sequence[str]) -> list[str]:
-    """What pytest takes for the words. Files and folders are left to it: nothing of them is loaded here."""
+    """The names as pytest reads them. Files and folders are passed on as they are, without loading them."""
     if all(Path(w.partition("::")[0]).exists() for w in words):
         return [*words]
     return [n.address for n in named(words)]
 
 
 def _call(words: list[str], environment: dict[str, str]) -> int:
-    """A command's exit code. Ctrl-C reaches the command too: it closes its records, and is waited for."""
+    """Run a command and return its exit code. After Ctrl-C, which the command gets too, wait until it has ended."""
     with subprocess.Popen(words, env=environment) as process:
         while True:
             try:
@@ -124,19 +128,19 @@ def _call(words: list[str], environment: dict[str, str]) -> int:
 
 
 def _report(records: Path, asked: Path, output: Path) -> None:
-    """The page on this run, with the history of the folder where one was named."""
+    """Write the HTML page on this run, with the folder's history if `asked` is a folder."""
     from harness.cli.report import own_ledger, write_page
     from harness.records import RecordError
 
     try:
         write_page([asked if asked.is_dir() else records], output, own_ledger())
-    except RecordError as e:  # another run's file in the folder; this run's report must not be lost to it
+    except RecordError as e:  # an unreadable file of another run must not prevent this run's report
         say(f"{e}; the report has no history", file=sys.stderr)
         write_page([records], output, own_ledger())
 
 
 def plugin_words() -> list[str]:
-    """What makes pytest load the plugin where the distribution is used without being installed."""
+    """The options that make pytest load our plugin if ptxdiff is not installed as a distribution."""
     import importlib.metadata
 
     installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))

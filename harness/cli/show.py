@@ -1,4 +1,4 @@
-"""`ptxdiff show`: a variant's asm as it is run, and what Triton and ptxas make of it for a target."""
+"""`ptxdiff show`: print a variant's asm, and the PTX, SASS and resources that Triton and ptxas make for a target."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("what", nargs="+", metavar="NAME", help=f"{NAMES} (default: all variants)")
-    parser.add_argument("--target", help="default: the one that the name says, or sm_90a")
-    parser.add_argument("--pack", type=int, help="elements an invocation (default: the smallest there is)")
-    parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
+    parser.add_argument("--target", help="default: the target in the name, or sm_90a")
+    parser.add_argument("--pack", type=int, help="elements per invocation (default: the variant's smallest)")
+    parser.add_argument(
+        "--compiler", action="append", default=[], metavar="NAME=PATH", help="the folder of another Triton build"
+    )
     parser.add_argument("--fusion", action="store_true", help="compile with multiplications and additions fused")
     parser.add_argument(
         "--only", choices=("asm", "ptx", "sass", "resources"), action="append", help="parts to show (repeatable)"
@@ -25,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the parts; exit 1 where the assembler refuses."""
+    """Print the parts. Returns 1 if the compiler or assembler refuses a variant, else 0."""
     from harness.model.naming import agreed
     from harness.model.targets import normal
     from harness.model.variants import CaseError
@@ -83,7 +85,7 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
     if "ptx" in parts:
         say(f"## PTX\n{made.ptx}")
     if "sass" in parts:
-        say(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm does not read code for this target'}")
+        say(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm cannot read code for this target'}")
     if "resources" in parts:
         say("## resources\n" + ", ".join(f"{k} {v}" for k, v in made.resources.items()))
     return 0

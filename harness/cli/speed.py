@@ -1,4 +1,4 @@
-"""`ptxdiff speed`: the variants of cases timed on the GPU here, beside a copy of as many bytes and beside PyTorch."""
+"""`ptxdiff speed`: time the variants of cases on the GPU here, and compare with a copy of the same size and PyTorch."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--size", action="append", default=[], metavar="SIZE",
-        help="small, L2, large, or elements as a number or 2^28 (repeatable; default: large)",
+        help="small, L2, large, or a number of elements such as 1000000 or 2^28 (repeatable; default: large)",
     )  # fmt: skip
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--in-registers", action="store_true",
-        help="time elementwise variants in registers alone, as throughput and latency (default: in memory and so)",
+        help="time elementwise variants only in registers, as throughput and latency (default: in memory as well)",
     )  # fmt: skip
-    where.add_argument("--in-memory", action="store_true", help="time variants on tensors in memory alone")
+    where.add_argument("--in-memory", action="store_true", help="time variants only on tensors in memory")
     parser.add_argument(
         "--ptx-assembler", action="append", metavar="PATH",
         help="the ptxas that makes the machine code: the path of a program, or bundled for Triton's own (repeatable)",
     )  # fmt: skip
     parser.add_argument(
-        "--ptx-opt", action="append", type=int, choices=(0, 1, 2, 3), help="its level (repeatable; default: 3)"
+        "--ptx-opt", action="append", type=int, choices=(0, 1, 2, 3), help="ptxas's level (repeatable; default: 3)"
     )
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of launches at each size (default: 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="seconds of launches at each size (default: 1)"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Time and print; 0 where everything named could be timed."""
+    """Time the named variants and print the times. Returns 0 if all could be timed, else 1."""
     from rich.console import Console
 
     chosen = named(args.cases)
@@ -57,10 +59,10 @@ def main(args: argparse.Namespace) -> int:
     target = gpus()[0].target
     assemblers = _assemblers(args, target)
     if elsewhere := [n for n in chosen if n.target not in ("", target) or n.backend not in ("", "gpu")]:
-        there = f"{elsewhere[0].target}-{elsewhere[0].backend}"
-        raise UsageError(f"variants are timed on the GPU here, which is {target}, and the name says {there}")
+        asked = f"{elsewhere[0].target}-{elsewhere[0].backend}"
+        raise UsageError(f"variants are timed on the GPU here, which is {target}, but the name asks for {asked}")
     console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width, and the tables need some
+    if not console.is_terminal:  # a file or a pipe has no width, but the tables need one
         console = Console(width=150)
     missed = 0
     for n in chosen:
@@ -83,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | None, ...]:
-    """Who assembles what is timed: each gives tables of its own."""
+    """The assemblers to time with; each gets its own tables. None stands for Triton's."""
     if not (args.ptx_assembler or args.ptx_opt):
         return (None,)
     from harness.running.assemblers import AssemblerChoice, parsed
@@ -91,7 +93,7 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | No
     from harness.triton.ptxas import NoAssembler
 
     if args.in_registers:
-        raise UsageError("loops in registers are timed as Triton assembles them: leave out --ptx-assembler, --ptx-opt")
+        raise UsageError("--in-registers times what Triton assembles: leave out --ptx-assembler and --ptx-opt")
     try:
         places = [parsed(place, Path.cwd()) for place in args.ptx_assembler or []]
         return AssemblerChoice.of(places, args.ptx_opt, "quick").resolved("gpu", target)
@@ -106,7 +108,7 @@ def _size(word: str) -> str | int:
     if power:
         return 1 << int(power[1])
     if not word.replace("_", "").isdigit():
-        raise UsageError(f"--size {word}: small, L2, large, or a number of elements such as 2^28")
+        raise UsageError(f"--size {word}: give small, L2, large, or a number of elements such as 2^28")
     return int(word)
 
 
@@ -127,7 +129,7 @@ def _print(console: object, name: str, session: Session) -> None:
         for t in timings:
             table.add_row(*_row(t, first))
         table.add_row("copy", f"{1e6 * first.copy:.2f} µs", "", f"{first.bytes / first.copy / 1e12:.2f} TB/s")
-        console.print(table, markup=False)  # names may have brackets
+        console.print(table, markup=False)  # names may contain brackets
         clocks = ", ".join(f"{n} {mhz} MHz" for n, mhz in first.clocks.items()) or "clocks unknown"
         console.print(
             f"A/A {100 * first.noise:.2f}%; empty kernel {1e6 * first.launch:.2f} µs; {len(first.samples)} samples "

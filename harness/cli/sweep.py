@@ -1,4 +1,4 @@
-"""`ptxdiff sweep`: all inputs of one variant, in shards, on every GPU, resumable."""
+"""`ptxdiff sweep`: run all inputs of one variant, in shards, on every GPU. A journal lets a sweep continue."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 MOST = 1 << 22
-"""Shards of one call: each has a line in the journal, and its result stays in memory."""
+"""The most shards of one call: each has a line in the journal, and its result stays in memory."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("variant", nargs="+", metavar="NAME", help=f"one variant, {NAMES.removeprefix('cases and ')}")
-    parser.add_argument("--journal", required=True, metavar="FILE", help="the finished shards are kept here")
-    parser.add_argument("--resume", action="store_true", help="go on with the journal")
+    parser.add_argument("--journal", required=True, metavar="FILE", help="the file that stores finished shards")
+    parser.add_argument("--resume", action="store_true", help="continue the sweep in the journal")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th shard, for the K-th of N machines")
     parser.add_argument("--limit", type=int, metavar="SHARDS", help="stop after so many shards")
-    parser.add_argument("--shard-bits", type=int, metavar="BITS", help="inputs a shard, as a power of two (16 to 36)")
-    parser.add_argument("--backend", choices=("gpu", "emulator"), help="default: the one that the name says, or gpu")
-    parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's, or sm_90a")
+    parser.add_argument("--shard-bits", type=int, metavar="BITS", help="a shard has 2^BITS inputs (16 to 36)")
+    parser.add_argument("--backend", choices=("gpu", "emulator"), help="default: the backend in the name, or gpu")
+    parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's target, or sm_90a")
     parser.add_argument("--pack", type=int, help="elements per asm invocation (default: the largest)")
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="run the shards on a Ray cluster: auto, HOST:PORT of its head, or local"
     )
-    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds after which a shard is hung")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="time limit of a shard in seconds")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Sweep; 0 where every shard that ran passed, 1 otherwise."""
+    """Run the sweep. Returns 0 if every shard passed and enough inputs were judged, else 1."""
     from harness.cluster.connect import ClusterError
     from harness.model.naming import one_variant
     from harness.model.variants import CaseError
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, root: Path | None = None) -> int:
-    """On the processes of this machine, or as tasks of a cluster."""
+    """Run the sweep in processes of this machine, or as tasks of a cluster."""
     from rich.console import Console
 
     from harness.sweep.shards import Journal, part_of, sweep
@@ -77,7 +77,7 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
     journal = Journal(Path(args.journal), task, resume=args.resume)
     console = Console()
     with contextlib.closing(journal), _progress(console) as progress:
-        wanted = _wanted(part, journal, args.limit)
+        wanted = _missing_shards(part, journal, args.limit)
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
         def on_result(result: object) -> None:
@@ -85,27 +85,27 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
             progress.update(bar, advance=1, different=different)
 
         if tasks and root:
-            from harness.running.shardworker import giver
+            from harness.running.shardworker import shard_digests
             from harness.sweep.oncluster import ClusterSweep
 
-            options: dict[str, Any] = {"root": root, "given": giver(task), "timeout": args.timeout}
+            options: dict[str, Any] = {"root": root, "given": shard_digests(task), "timeout": args.timeout}
             ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **options).run()
         else:
             sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
     return _summary(console, task, journal, wanted)
 
 
-def _wanted(part: Iterator[int], journal: Journal, limit: int | None) -> list[int]:
-    """The shards to run now. Raises UsageError where they are too many to be listed."""
+def _missing_shards(part: Iterator[int], journal: Journal, limit: int | None) -> list[int]:
+    """The shards to run now. Raises UsageError for more than MOST."""
     missing = (s for s in part if s not in journal.done)
     found = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
     if limit is None and len(found) > MOST:
-        raise UsageError(f"there are more than {MOST} shards to run; choose greater --shard-bits, --part, or --limit")
+        raise UsageError(f"there are more than {MOST} shards to run; give greater --shard-bits, or --part, or --limit")
     return found
 
 
-def _task(args: argparse.Namespace, chosen: Named, there: Sequence[str] | None) -> Task:
-    """What is swept. there: the targets of a cluster's GPUs; None for those of this machine."""
+def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | None) -> Task:
+    """The sweep to run. available: the targets of a cluster's GPUs; None for those of this machine."""
     from harness.model.derive import packs_of
     from harness.model.naming import agreed
     from harness.model.targets import normal
@@ -116,8 +116,9 @@ def _task(args: argparse.Namespace, chosen: Named, there: Sequence[str] | None) 
 
     backend = agreed("--backend", args.backend, chosen.backend) or "gpu"
     if backend == "assembler":
-        raise UsageError("the assembler runs nothing; sweep with --backend gpu or emulator")
-    target = agreed("--target", normal(args.target) if args.target else None, chosen.target) or _target(backend, there)
+        raise UsageError("the assembler backend runs nothing; sweep with --backend gpu or emulator")
+    named = agreed("--target", normal(args.target) if args.target else None, chosen.target)
+    target = named or _target(backend, available)
     loaded = replace(chosen.loaded, path=chosen.loaded.path.resolve())
     item = Item(loaded, chosen.variants[0], target, backend)
     packs = packs_of(item.loaded.case, item.variant) if isinstance(item.variant, AsmVariant) else (1,)
@@ -133,30 +134,31 @@ def _task(args: argparse.Namespace, chosen: Named, there: Sequence[str] | None) 
     )  # fmt: skip
 
 
-def _target(backend: str, there: Sequence[str] | None) -> str:
-    """The target where none was named."""
+def _target(backend: str, available: Sequence[str] | None) -> str:
+    """The default target. Raises UsageError if there is no GPU, or a choice between several."""
     from harness.processes.gpus import gpus
 
     if backend != "gpu":
         return "sm_90a"
-    if there is None:
+    if available is None:
         if not gpus():
             raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
         return gpus()[0].target
-    if len(there) != 1:
-        which = f"GPUs of {', '.join(there)}: choose one with --target" if there else "no GPU: try --backend emulator"
-        raise UsageError(f"the cluster has {which}")
-    return there[0]
+    if not available:
+        raise UsageError("the cluster has no GPU: try --backend emulator")
+    if len(available) > 1:
+        raise UsageError(f"the cluster has GPUs of {', '.join(available)}: choose one with --target")
+    return available[0]
 
 
 def _places(target: str) -> list[Gpu | None]:
-    """The GPUs of a target here."""
+    """The GPUs of a target here. Raises UsageError if there is none."""
     from harness.processes.gpus import gpus
 
     found: list[Gpu | None] = [g for g in gpus() if g.target == target]
     if not found:
-        there = ", ".join(dict.fromkeys(g.target for g in gpus())) or "none"
-        raise UsageError(f"--target {target}: no GPU here is of that kind; there is {there}")
+        present = ", ".join(dict.fromkeys(g.target for g in gpus())) or "none"
+        raise UsageError(f"--target {target}: no GPU here has this target; present: {present}")
     return found
 
 
@@ -177,21 +179,21 @@ def _progress(console: Console) -> Progress:
 
 
 def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[int]) -> int:
-    """What the journal amounts to, in a few lines."""
+    """Print the journal's results in a few lines. Returns the exit code."""
     done = list(journal.done.values())
     counts = Counter(r.verdict for r in done)
     seconds = [r.seconds for r in done if r.verdict != "error"]
     words = ", ".join(f"{n} {v}" for v, n in counts.items()) or "nothing ran"
     console.print(f"{len(done)} of {task.shards} shards of 2^{task.shard_bits} inputs: {words}", highlight=False)
     if seconds:
-        each = statistics.median(seconds)  # the first shard of a worker compiles
+        each = statistics.median(seconds)  # not the mean: a worker's first shard includes compiling
         whole = each * task.shards
         terms = f"{each:.2f} s a shard, {each * 2.0 ** (40 - task.shard_bits):.1f} s for 2^40 inputs"
         console.print(f"{terms}, {whole / 60:.1f} minutes for all on one device", highlight=False)
     for result in sorted((r for r in done if r.verdict != "pass"), key=lambda r: r.shard)[:8]:
-        told = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
+        words = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
         again = f"; --ptx-replay={result.replay}" if result.replay else ""
-        console.print(f"shard {result.shard}: {result.verdict}: {told}{again}", highlight=False, markup=False)
+        console.print(f"shard {result.shard}: {result.verdict}: {words}{again}", highlight=False, markup=False)
     if words := _judged_too_little(task, done):
         console.print(words, highlight=False, markup=False)
     if missing := journal.missing(wanted):
@@ -200,7 +202,7 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
-    """The error of a sweep whose policies judge next to none of the inputs swept so far; empty for another."""
+    """The error of a sweep whose policies judge almost none of the inputs swept so far; "" for other sweeps."""
     from harness.judging.promise import pooled, too_little
     from harness.model.policies import policies
     from harness.records import Share

@@ -1,4 +1,4 @@
-"""Which instructions a variant's inline PTX holds: what `ptxdiff list --using` looks for."""
+"""Which instructions a variant's PTX contains, for `ptxdiff list --using`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from harness.model.variants import AsmVariant, CaseError, Variant
 
 
 def instructions(case: Case, variant: Variant) -> set[str]:
-    """The instructions' names as written, `lop3.b32`, in the variant's asm or in that of its Triton functions.
+    """The names of instructions as written, such as `lop3.b32`, in the variant's asm or in its Triton functions.
 
-    Of Triton functions the strings count that parse as PTX: their own, and those of the functions, strings and
-    constants that they name. Asm that is computed elsewhere is not found.
+    Triton functions are searched for strings that parse as PTX: in their own source, and in the functions, strings and
+    constants that they name. Asm that other code computes is not found.
     """
     return {name for text in _texts(case, variant) for name in _names(text)}
 
 
 def uses(name: str, word: str) -> bool:
-    """Whether a name has the parts of a word: its opcode first, then modifiers in order, others between them.
+    """Whether an instruction's name has the opcode of `word`, and its modifiers in the same order, maybe with others.
 
-    `mul.f16x2` finds `mul.rn.f16x2`; `mul` finds every multiplication and no `mul24`.
+    `mul.f16x2` finds `mul.rn.f16x2`; `mul` finds every multiplication, but not `mul24`.
     """
     opcode, *modifiers = name.split(".")
     wanted, *rest = word.split(".")
@@ -39,7 +39,7 @@ def _texts(case: Case, variant: Variant) -> Iterator[str]:
         for pack in packs_of(case, variant):
             try:
                 yield asm_form(case, variant, pack).text
-            except CaseError:  # a run of the case says what is wrong with this form
+            except CaseError:  # a run of the case reports the error in this form
                 continue
     elif isinstance(variant, PtxVariant):
         yield variant.text
@@ -49,11 +49,11 @@ def _texts(case: Case, variant: Variant) -> Iterator[str]:
 
 
 def _strings(values: list[Any]) -> Iterator[str]:
-    """The strings among some values, and in the source of the Triton functions among them and of what those name."""
+    """The strings among some values, and in the source of Triton functions among them, followed through names."""
     seen: set[int] = set()
     while values:
         value = values.pop()
-        value = getattr(value, "value", value)  # of a tl.constexpr
+        value = getattr(value, "value", value)  # unwraps a tl.constexpr
         function = getattr(value, "fn", None)
         if isinstance(value, str):
             yield value
@@ -75,7 +75,7 @@ def _names(text: str) -> Iterator[str]:
     try:
         whole = ".version" in text and ".entry" in text
         waiting: list[Any] = [f.body for f in parse_module(text).functions] if whole else [parse_asm(text)[0]]
-    except PtxError:  # no PTX: a docstring, or constraints
+    except PtxError:  # not PTX: for example a docstring, or constraints
         return
     while waiting:
         node = waiting.pop()

@@ -1,11 +1,11 @@
-"""Work on a Ray cluster: Ray places it, repeats it and watches it; this package states what a piece of work needs.
+"""Tasks on a Ray cluster. Ray places, repeats and supervises tasks; this package states what each task needs.
 
-What is here, in the order in which a run uses it:
+The modules, in the order in which a run uses them:
 
-- `connect`: `connected(address, shipment)` joins a cluster (`auto`, HOST:PORT) or starts one here (`local`). Ray is
-  imported there alone, and only when it is called.
-- `shipping`: `shipment(root)` is what travels with the job: the project, the user's packages, settings.
-- `facts`: what decides bits on a machine; the driver and every node make theirs with the same code.
-- `nodes`: `Nodes` asks every node for its facts and its GPUs, and refuses one whose facts differ.
-- `tasks`: `Tasks` submits generator functions by name, and gives back what they yield, each value once.
+- `connect`: `connected(address, shipment)` joins a cluster (`auto`, HOST:PORT) or starts one here (`local`). Only this
+  module imports Ray, and only when a function of it is called.
+- `shipping`: `shipment(root)` is sent to the nodes with the job: the project, the user's packages, settings.
+- `facts`: everything on a machine that decides bits. The driver and every node compute it with the same code.
+- `nodes`: `Nodes` asks every node for its facts and its GPUs, and refuses nodes whose facts differ.
+- `tasks`: `Tasks` submits generator functions by name, and returns what they yield, each value once.
 """

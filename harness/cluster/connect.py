@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one here. The only place that imports Ray."""
+"""Join a Ray cluster, or start one here. Only this module imports Ray."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from harness.cluster.shipping import Shipment
 LOCAL, AUTO = "local", "auto"
 
 REACH = 10.0
-"""Seconds in which the head of a cluster has to answer."""
+"""Seconds within which the head of a cluster has to answer."""
 
 SILENCE = 20.0
-"""Seconds of joining after which a reader is told what may be wrong."""
+"""Seconds of joining after which a hint on the possible cause is printed."""
 
 
 class ClusterError(RuntimeError):
-    """A cluster cannot be used; the message says why and what to do."""
+    """A cluster cannot be used. The message says why, and what to do."""
 
 
 def imported() -> Any:
-    """The module `ray`. Raises ClusterError where it is not installed."""
+    """The module `ray`. Raises ClusterError if it cannot be imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning about a change of this default
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning about this default
     try:
         import ray
     except ImportError as error:
@@ -39,7 +39,7 @@ def imported() -> Any:
 
 
 def check_address(address: str) -> None:
-    """Raise ClusterError for words that are no address."""
+    """Raise ClusterError for a text that is no address."""
     if address in (LOCAL, AUTO):
         return
     if address.startswith("ray://"):
@@ -53,7 +53,7 @@ def check_address(address: str) -> None:
 
 
 def _reach(address: str) -> None:
-    """Raises ClusterError where nobody listens at HOST:PORT: Ray would try for minutes, and not hear Ctrl-C."""
+    """Raise ClusterError if nothing listens at HOST:PORT, because Ray would try for minutes and ignore Ctrl-C."""
     if address in (LOCAL, AUTO):
         return
     host, _, port = address.rpartition(":")
@@ -65,7 +65,7 @@ def _reach(address: str) -> None:
 
 @contextlib.contextmanager
 def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
-    """The module `ray`, connected until the end of the block. A cluster that was not started here goes on then.
+    """The module `ray`, connected until the end of the block. A cluster that was started elsewhere keeps running.
 
     local: arguments of `ray.init` for a cluster that is started here. Raises ClusterError.
     """
@@ -73,14 +73,14 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
     _reach(address)
     ray = imported()
     if ray.is_initialized():
-        raise ClusterError("this process is connected to a Ray cluster already; ptxdiff needs a connection of its own")
+        raise ClusterError("this process is already connected to a Ray cluster; ptxdiff needs its own connection")
     own = local if address == LOCAL else {}
     try:
         with _telling(address):
             ray.init(
                 address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own
             )
-    except Exception as error:  # Ray raises many kinds here: no answer, another version, files that are too large
+    except Exception as error:  # Ray raises many types here: for no answer, another version, too large files
         ray.shutdown()
         raise ClusterError(_words(address, error, listens=address not in (LOCAL, AUTO))) from error
     try:
@@ -91,7 +91,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _telling(address: str) -> Iterator[None]:
-    """Say on standard error what may be wrong where joining takes long; Ray waits for minutes and says nothing."""
+    """Print a hint on standard error if joining takes long, because Ray waits for minutes without a message."""
     timer = threading.Timer(SILENCE, lambda: print(_waiting(address), file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
@@ -106,17 +106,17 @@ def _waiting(address: str) -> str:
 
 
 def _token() -> str:
-    """How a missing or wrong token may keep the driver out, in words."""
+    """A hint that a missing or wrong token may be the reason."""
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return "a head that runs without a token, or with another one, does not answer"
-    return "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
+    return "a head that requires a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
 
 
 def _words(address: str, error: Exception, *, listens: bool = False) -> str:
-    told = " ".join(str(error).split()) or type(error).__name__
-    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in told):
-        return f"the Ray cluster at {address} cannot be used: {told}"
+    words = " ".join(str(error).split()) or type(error).__name__
+    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in words):
+        return f"the Ray cluster at {address} cannot be used: {words}"
     if listens:
-        return f"what listens at {address} does not let this process join; {_token()} ({told})"
+        return f"the server at {address} does not let this process join; {_token()} ({words})"
     where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
-    return f"{where}; start one with `ray start --head`, and name the address that it prints ({told})"
+    return f"{where}; start one with `ray start --head`, and give the address that it prints ({words})"

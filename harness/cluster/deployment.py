@@ -1,8 +1,8 @@
-"""Files that start a Ray cluster for ptxdiff: a KubeRay manifest, a script for Slurm.
+"""Files that start a Ray cluster for ptxdiff: a KubeRay manifest, and a script for Slurm.
 
-Fields of the manifest: KubeRay's RayCluster, ray.io/v1 (docs.ray.io, "RayCluster Configuration"). Nodes are chosen by
-the labels of NVIDIA's GPU feature discovery, `nvidia.com/gpu.compute.major` and `.minor`, so that a group holds one
-generation alone.
+The manifest's fields are those of KubeRay's RayCluster, ray.io/v1 (docs.ray.io, "RayCluster Configuration"). Groups
+select nodes by the labels of NVIDIA's GPU feature discovery, `nvidia.com/gpu.compute.major` and `.minor`, so that all
+GPUs of a group have one target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD = """\
 # A Ray cluster for ptxdiff, for the KubeRay operator: kubectl apply -f FILE. Then run ptxdiff on the head:
 #   kubectl exec -it $(kubectl get pod -o name -l ray.io/cluster={name},ray.io/node-type=head) -- \\
 #     ptxdiff run cases --cluster auto
-# The image has Python, Ray, Triton, torch and ptxdiff with the extra `cluster`: the same one for all nodes.
+# All nodes use one image. It needs Python, Ray, Triton, torch, and ptxdiff with the extra `cluster`.
 apiVersion: ray.io/v1
 kind: RayCluster
 metadata:
@@ -31,7 +31,7 @@ spec:
   headGroupSpec:
     rayStartParams:
       dashboard-host: "0.0.0.0"
-      num-cpus: "0" # the driver lives here, and no task disturbs it
+      num-cpus: "0" # the driver runs here, so no tasks should
     template:
       spec:
         containers:
@@ -48,7 +48,7 @@ spec:
 """
 
 _CPUS = """\
-    # Emulator and assembler: processors alone.
+    # Nodes without a GPU, for the emulator and assembler backends.
     - groupName: cpu
       replicas: {nodes}
       minReplicas: {nodes}
@@ -71,7 +71,7 @@ _GPUS = """\
       minReplicas: {nodes}
       maxReplicas: {nodes}
       rayStartParams:
-        # A JSON object within quotes of its own, as the shell that runs `ray start` takes these away.
+        # A JSON object in additional quotes, because the shell that runs `ray start` removes them.
         resources: {resources}
       template:
         spec:
@@ -93,7 +93,7 @@ _CPUS_A_GPU, _MEMORY_A_GPU = 4, 16
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes with as many GPUs of one target each."""
+    """A group of nodes with equally many GPUs of one target. gpus: of each node."""
 
     target: str
     nodes: int
@@ -101,7 +101,7 @@ class NodeGroup:
 
     @classmethod
     def read(cls, words: str) -> NodeGroup:
-        """A group from `sm_90a=2x8`: two nodes with eight GPUs each. Raises ValueError."""
+        """Parse a group: `sm_90a=2x8` is two nodes with eight GPUs each. Raises ValueError."""
         found = re.fullmatch(r"([^=]+)=([1-9]\d*)x([1-9]\d*)", words)
         if not found:
             raise ValueError(f"{words!r}: expected TARGET=NODESxGPUS, such as sm_90a=2x8 for two nodes of eight GPUs")
@@ -109,17 +109,17 @@ class NodeGroup:
 
 
 def kuberay(groups: Sequence[NodeGroup], *, image: str, version: str, cpu_nodes: int = 1, name: str = "ptxdiff") -> str:
-    """The manifest of a RayCluster. version: Ray's, which must be the image's.
+    """The manifest of a RayCluster. version: of the Ray in the image. cpu_nodes: the number of nodes without a GPU.
 
-    Raises ValueError for two groups of one target, for none with neither GPUs nor processors, and for a bad name.
+    Raises ValueError for two groups of one target, for a cluster without workers, and for an illegal name.
     """
     targets = [g.target for g in groups]
     if twice := [t for t in targets if targets.count(t) > 1]:
-        raise ValueError(f"{twice[0]} is named twice; nodes with as many GPUs make one group")
+        raise ValueError(f"{twice[0]} is given twice; put its nodes into one group")
     if not groups and cpu_nodes < 1:
-        raise ValueError("a cluster without workers runs nothing; name groups of GPUs, or nodes without")
+        raise ValueError("a cluster without workers runs nothing; add a group of GPUs, or nodes without a GPU")
     if not re.fullmatch(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", name):
-        raise ValueError(f"{name!r}: Kubernetes takes lower-case letters, digits and hyphens, 50 at most")
+        raise ValueError(f"{name!r}: use at most 50 lower-case letters, digits and hyphens, as Kubernetes requires")
     quoted = json.dumps(image)
     parts = [_HEAD.format(name=name, version=json.dumps(version), image=quoted)]
     parts += [_CPUS.format(nodes=cpu_nodes, image=quoted)] if cpu_nodes > 0 else []

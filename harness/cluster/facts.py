@@ -1,6 +1,6 @@
-"""What decides bits on a machine: the code of ptxdiff, the compilers, the packages that compute, settings.
+"""The facts of a machine that decide bits: ptxdiff's code, the compilers, the packages that compute, settings.
 
-A node whose facts differ from the driver's gets no work: its results would be another environment's.
+A node whose facts differ from the driver's gets no work, because it might give other bits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.triton.installation import NoTriton, installation, triton_folder
 PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
 
 SETTINGS = ("TRITON_", "TORCH_", "NUMBA_", "PTXDIFF_")
-"""Beginnings of the names of environment variables that may decide bits or verdicts."""
+"""Prefixes of environment variables that may decide bits or verdicts."""
 
-# Variables that say where something lies, or how many threads work: no bits depend on them.
+# Variables with paths or numbers of threads, which decide no bits.
 _NO_SETTING = (
     "PTXDIFF_CACHE_DIR",
     "TRITON_CACHE_DIR",
@@ -37,17 +37,17 @@ _NO_SETTING = (
 )
 
 FILES_VARIABLE = "PTX_CLUSTER_FILES"
-"""The environment variable that names programs beside Triton's, such as another ptxas, which nodes must have too."""
+"""The environment variable with paths of other programs, such as another ptxas, that nodes must have too."""
 
 BUILDS_VARIABLE = "PTX_CLUSTER_BUILDS"
-"""The environment variable that names other Triton builds, one NAME=PYTHON a line, which nodes must have too."""
+"""The environment variable with other Triton builds that nodes must have too, one NAME=PYTHON per line."""
 
 _kept = DiskCache("triton-files", 8)
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a machine says of itself. environment: what decides bits, by name. devices: its GPUs."""
+    """The facts of a machine. environment: what decides bits, by name. devices: its GPUs."""
 
     host: str
     environment: Mapping[str, str]
@@ -56,18 +56,18 @@ class NodeFacts:
 
 
 def here() -> NodeFacts:
-    """The facts of this machine, as this process has them."""
+    """The facts of this machine and process."""
     return NodeFacts(socket.gethostname(), environment(), gpus(), settings())
 
 
 def told_builds() -> str:
-    """What `BUILDS_VARIABLE` tells nodes: the builds known here, those that make sets up without a path."""
+    """The value of `BUILDS_VARIABLE`: the Triton builds known here. Builds that `make` sets up have no path."""
     named = builds.given()
     return "\n".join(f"{name}={named.get(name, '')}" for name in builds.known())
 
 
 def environment() -> dict[str, str]:
-    """What decides bits here, by the name that messages give it."""
+    """Everything that decides bits here, by the names that messages use."""
     facts = {"python": platform.python_version(), "machine": platform.machine(), "ptxdiff": harness()}
     facts |= {"ledger": _ledger(), "triton's files": _triton_files()}
     facts |= {name: _version(name) for name in PACKAGES}
@@ -77,22 +77,22 @@ def environment() -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """The environment variables that may decide bits; they travel with a job."""
+    """The environment variables that may decide bits; they are sent with a job."""
     found = {n: v for n, v in os.environ.items() if n.startswith(SETTINGS) and n not in _NO_SETTING}
     return dict(sorted(found.items()))
 
 
 def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """The facts in which `theirs` differs from `mine`, in words; "" where none does."""
+    """The facts in which `theirs` differs from `mine`, in words; "" if none differs."""
     names = [n for n in [*mine, *theirs] if mine.get(n, "") != theirs.get(n, "")]
     return "; ".join(_words(n, mine.get(n, ""), theirs.get(n, "")) for n in dict.fromkeys(names))
 
 
 def _words(name: str, mine: str, theirs: str) -> str:
     if name in ("ptxdiff", "ledger", "triton's files") or name.startswith(("file ", "build ")):
-        what = {"ptxdiff": "ptxdiff's own code", "ledger": "the conformance ledger"}.get(name, name)
-        return f"{what} is {theirs[:12] or 'missing'}, here {mine[:12] or 'missing'}"
-    return f"{name} is {theirs or 'not there'}, here {mine or 'not there'}"
+        subject = {"ptxdiff": "ptxdiff's own code", "ledger": "the conformance ledger"}.get(name, name)
+        return f"{subject} is {theirs[:12] or 'missing'}, here {mine[:12] or 'missing'}"
+    return f"{name} is {theirs or 'missing'}, here {mine or 'missing'}"
 
 
 def _version(package: str) -> str:
@@ -116,7 +116,7 @@ def _ledger() -> str:
 
 @functools.cache
 def _triton_files() -> str:
-    """A digest of the contents of the installed Triton; its version says too little. "" where there is none."""
+    """A digest of the installed Triton's files, because builds of one version may differ; "" without Triton."""
     try:
         return _contents_once(triton_folder(), installation())
     except NoTriton:
@@ -124,7 +124,7 @@ def _triton_files() -> str:
 
 
 def _builds() -> tuple[str, ...]:
-    """The other Triton builds that the driver has: those of the command line, and those that make has set up there."""
+    """The names of the driver's other Triton builds: of its command line, and those that `make` has set up there."""
     if (given := os.environ.get(BUILDS_VARIABLE)) is None:
         return builds.known()
     named = [words.partition("=") for words in given.splitlines()]
@@ -134,7 +134,7 @@ def _builds() -> tuple[str, ...]:
 
 
 def _build(name: str) -> str:
-    """A digest of another Triton build: its Python's version, its own version and its files; "" where there is none."""
+    """A digest of another Triton build: its Python's version, its own version and its files; "" if it is missing."""
     try:
         build = builds.build_called(name)
         contents = _contents_once(Path(build.folder), builds.installation_of(name))
@@ -144,9 +144,9 @@ def _build(name: str) -> str:
 
 
 def _contents_once(folder: Path, known: str) -> str:
-    """A digest of a folder's contents, kept under `known`, its digest by sizes and times, which serves this machine.
+    """A digest of a folder's contents, cached because reading 1 GB takes 3 s.
 
-    Reading 1 GB takes 3 s.
+    known: the cache's key, a digest of the files' sizes and times, which is valid on this machine only.
     """
     if (found := _kept.get(known.encode())) is not None:
         return found.decode()
@@ -156,8 +156,8 @@ def _contents_once(folder: Path, known: str) -> str:
 
 
 def _contents(folder: Path) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if "__pycache__" not in p.parts and p.is_file()):
         with path.open("rb") as file:
-            told.update(f"{path.relative_to(folder)}\0".encode() + hashlib.file_digest(file, "sha256").digest())
-    return told.hexdigest()
+            digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -9,8 +9,8 @@ from harness.processes.gpus import Gpu
 
 
 def given_gpu(target: str) -> Gpu:
-    """The one GPU that this task may use. Raises RuntimeError where it is none, or of another generation."""
-    gpus.gpus.cache_clear()  # Ray may give this process another GPU than it had for the task before
+    """The one GPU that this task may use. Raises RuntimeError for none or several, or for another target."""
+    gpus.gpus.cache_clear()  # Ray may give this process another GPU than for its previous task
     found = gpus.gpus()
     if len(found) != 1 or found[0].target != target:
         there = ", ".join(f"{g.name} {g.target}" for g in found) or "no GPU"

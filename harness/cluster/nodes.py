@@ -1,7 +1,7 @@
-"""The nodes of a cluster: what each offers, and whether its environment is the driver's.
+"""The nodes of a cluster: the resources of each, and whether its environment equals the driver's.
 
-A node's generation is taken from its GPUs when it is first seen. One that differs from the driver in what decides bits
-is refused, with the difference in words, and no task is placed there.
+A node reports its GPUs and its facts (`harness.cluster.facts`) when it is first seen. If a fact differs from the
+driver's, the node is refused with the difference in words, and no task is placed there.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from harness.cluster.facts import NodeFacts, difference, here
 
 ANSWER = 180.0
-"""Seconds that a node has to say what it is; it unpacks the job's files first."""
+"""Seconds within which a node must report its facts; it unpacks the job's files first."""
 
 GPU_SHARES = 4
-"""Tasks that share one GPU: compiling and judging take most of an item's time, and happen on the CPU."""
+"""The number of tasks that share one GPU. Most of an item's time is compiling and judging, on the CPU."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a task takes of a node. gpus: how many, or a share of one; of the generation `target`."""
+    """The resources that a task needs. gpus: a number, or a share of one. target: of these GPUs."""
 
     cpus: float = 1.0
     gpus: float = 0.0
@@ -30,7 +30,7 @@ class Needs:
 
     @property
     def words(self) -> str:
-        """`a GPU sm_90a`, or `CPU`: what tasks wait for."""
+        """The resource that tasks wait for: the GPUs' target, such as `sm_90a`, or `CPU`."""
         return self.target if self.gpus else "CPU"
 
 
@@ -38,13 +38,13 @@ CPU = Needs()
 
 
 def gpu(target: str, *, alone: bool = False) -> Needs:
-    """A GPU of a generation, whole or shared with other tasks."""
+    """The needs of a task on a GPU of a target. alone: whether it needs a whole GPU, not shared with other tasks."""
     return Needs(1.0, 1.0 if alone else 1.0 / GPU_SHARES, target)
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node. targets: the generation of its GPUs. refused: why it gets no work; "" where it does."""
+    """One node. targets: of its GPUs. refused: the reason why it gets no work; "" if it does."""
 
     id: str
     host: str
@@ -63,14 +63,17 @@ class Node:
         return not needs.gpus or needs.target in self.targets
 
     def as_record(self) -> dict[str, Any]:
-        """What the head of a records file says of it."""
-        told: dict[str, Any] = {"node": self.id[:12], "host": self.host, "cpus": self.cpus, "gpus": [*self.devices]}
-        told |= {"targets": [*self.targets]} if self.targets else {}
-        return told | ({"refused": self.refused} if self.refused else {})
+        """The node as JSON, for the head of a records file."""
+        fields: dict[str, Any] = {"node": self.id[:12], "host": self.host, "cpus": self.cpus, "gpus": [*self.devices]}
+        fields |= {"targets": [*self.targets]} if self.targets else {}
+        return fields | ({"refused": self.refused} if self.refused else {})
 
 
 class Nodes:
-    """The nodes of the cluster that `ray` is connected to. mine: what nodes are held to; None for the facts of here."""
+    """The nodes of the cluster that `ray` is connected to.
+
+    mine: the facts that nodes must have; None for the facts of this machine.
+    """
 
     def __init__(self, ray: Any, mine: Mapping[str, str] | None = None) -> None:
         self._ray = ray
@@ -80,10 +83,10 @@ class Nodes:
         self._asked: dict[str, _Question] = {}
 
     def look(self, patience: float = ANSWER) -> list[Node]:
-        """Find out who is alive, ask those that are new, and return those that have answered by now.
+        """List living nodes, query new ones, and return those that have newly answered.
 
-        patience: seconds to wait for answers; 0 for none: a later look takes them. A node that has not answered after
-        `ANSWER` seconds is refused.
+        patience: seconds to wait for answers; later calls return answers that come later. A node that has not answered
+        after `ANSWER` seconds is refused.
         """
         listed = {n["NodeID"]: n for n in self._ray.nodes() if n["Alive"]}
         self.alive = frozenset(listed)
@@ -99,7 +102,7 @@ class Nodes:
         return made
 
     def refuse(self, ident: str, words: str) -> None:
-        """Place nothing on a node any more."""
+        """Place no more tasks on a node. words: the reason."""
         self.known[ident] = replace(self.known[ident], refused=words)
 
     @property
@@ -109,7 +112,7 @@ class Nodes:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The generations that living nodes have."""
+        """The targets of living, usable nodes' GPUs."""
         return tuple(
             sorted({t for n in self.known.values() if n.id in self.alive and not n.refused for t in n.targets})
         )
@@ -125,24 +128,24 @@ class Nodes:
         return sum(int(count) for count in counts)
 
     def _ask(self, ids: Collection[str]) -> None:
-        """Have each of these nodes say what it is."""
+        """Start a task on each of these nodes that reports its facts."""
 
-        # Nested, so that Ray sends the code itself: a node with another ptxdiff still answers.
+        # A nested function, so that Ray sends its code: a node with another ptxdiff still answers.
         def probe() -> Any:
             try:
                 from harness.cluster.facts import here
 
                 return here()
             except Exception as error:
-                return f"ptxdiff cannot be used there: {type(error).__name__}: {error}"
+                return f"ptxdiff does not work there: {type(error).__name__}: {error}"
 
         remote = self._ray.remote(num_cpus=0, max_retries=1)(probe)
         for i in ids:
-            answer = remote.options(name="ptxdiff: what a node is", label_selector=selector([i])).remote()
+            answer = remote.options(name="ptxdiff: facts of a node", label_selector=selector([i])).remote()
             self._asked[i] = _Question(answer, time.monotonic() + ANSWER)
 
     def _answer(self, ident: str, until: float) -> NodeFacts | str | None:
-        """What a node says it is, or why it says nothing; None where it may still answer after the time `until`."""
+        """A node's facts, or the reason why it has none; None if it may still answer after the time `until`."""
         question = self._asked[ident]
         wait = min(until, question.deadline) - time.monotonic()
         try:
@@ -151,15 +154,15 @@ class Nodes:
             if time.monotonic() < question.deadline:
                 return None
             self._ray.cancel(question.answer, force=True)
-            return f"it did not say what it is within {ANSWER:g} s"
-        except Exception as error:  # it died, could not unpack the files, holds another version
-            return f"it could not say what it is: {' '.join(str(error).split())[:300]}"
+            return f"it did not report its facts within {ANSWER:g} s"
+        except Exception as error:  # for example: it died, could not unpack the files, has another version of Ray
+            return f"it could not report its facts: {' '.join(str(error).split())[:300]}"
         return found
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A node's answer that is awaited, and the time by which it must come."""
+    """A node's pending answer, and its deadline."""
 
     answer: Any
     deadline: float
@@ -175,13 +178,13 @@ def _node(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str,
     found = tuple(sorted({g.target for g in answer.devices}))
     declared = {name for name in resources if name.startswith("sm_")}
     if not refused and declared - set(found):
-        refused = f"it declares {', '.join(sorted(declared))}, and its GPUs are {', '.join(found) or 'none'}"
+        refused = f"it declares {', '.join(sorted(declared))}, but its GPUs are {', '.join(found) or 'none'}"
     targets, remark = found, ""
     if amounts[1] and len(found) > 1:
         targets = ()
         remark = (
-            f"its GPUs are of several generations ({', '.join(found)}), and Ray hands out any of them: start one Ray "
-            "node for each generation, under CUDA_VISIBLE_DEVICES"
+            f"its GPUs have several targets ({', '.join(found)}), and Ray does not distinguish them: start one Ray "
+            "node for each target, with CUDA_VISIBLE_DEVICES"
         )
     names = tuple(f"{g.name} {g.target} {g.uuid}" for g in answer.devices)
     offered = targets if amounts[1] else ()
@@ -189,5 +192,5 @@ def _node(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str,
 
 
 def selector(ids: Collection[str]) -> dict[str, str]:
-    """Ray's label selector for one of these nodes."""
+    """Ray's label selector for any one of these nodes."""
     return {"ray.io/node-id": f"in({','.join(sorted(ids))})"}

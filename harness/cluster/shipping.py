@@ -1,10 +1,10 @@
-"""What travels with a job: the project as Ray's working directory, packages from elsewhere, settings.
+"""What is sent to the nodes with a job: the project as Ray's working directory, other packages, settings.
 
-Ray leaves out what `.gitignore` names, and keeps what it unpacks under a name made from the contents: an edited file
-arrives as another folder, never as the old one. ptxdiff itself does not travel: nodes have it, and it is compared.
+Ray omits files that `.gitignore` names, and names the unpacked folder by a hash of its contents, so that a node never
+uses an old version of an edited file. ptxdiff itself is not sent: nodes have it installed, and its code is compared.
 
-A node that sees the same files at the driver's own path, on a shared file system or on the same machine, uses those:
-compiled code holds paths in its lines for debuggers, and is then equal to the last byte.
+A node that sees the same files at the driver's path, on a shared file system or on the same machine, uses those.
+Compiled code contains source paths as debug information, and is then equal to the last byte.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from harness.cluster import facts
 from harness.ours import ROOT
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
-"""What no case needs, in the syntax of `.gitignore`."""
+"""Files that no case needs, in the syntax of `.gitignore`."""
 
 OUR_OWN = ("/harness/", "/references/", "/reports/", "/tests/", "/ptxdiff.py")
-"""What the project that is ptxdiff's own checkout has besides cases."""
+"""Files of ptxdiff's own checkout that are not sent, if the project is that checkout."""
 
 
 @dataclass(frozen=True)
 class Shipment:
-    """What is sent.
+    """What is sent to the nodes.
 
-    root: the project's folder. modules: packages and modules outside it. path: folders in it that Python searches,
-    relative to it. variables: of the environment.
+    root: the project's folder. modules: paths of packages and modules outside it. path: folders in it that Python
+    searches, relative to it. variables: of the environment.
     """
 
     root: Path
@@ -44,7 +44,7 @@ class Shipment:
     variables: dict[str, str] = field(default_factory=dict)
 
     def runtime_env(self) -> dict[str, Any]:
-        """The shipment as `ray.init(runtime_env=...)` takes it."""
+        """The shipment as the argument `runtime_env` of `ray.init`."""
         own = OUR_OWN if self.root == ROOT else ()
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
@@ -58,21 +58,24 @@ PATH_VARIABLE, ROOT_VARIABLE = "PTX_CLUSTER_PATH", "PTX_CLUSTER_ROOT"
 
 
 def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
-    """What cases of a project need elsewhere. loaded: names of modules that were imported; None for all so far."""
+    """What a project's cases need on other machines.
+
+    loaded: names of imported modules; None for all that this process has imported.
+    """
     root = root.resolve()
     return Shipment(root, _outside(root, loaded), _searched(root, sys.path), facts.settings())
 
 
 @functools.cache
 def project() -> Path:
-    """On a node: the project's folder, the driver's own one where this node sees the same files there."""
+    """On a node: the project's folder. It is the driver's own folder if this node sees the same files there."""
     unpacked = Path.cwd()  # Ray starts a worker in the job's working directory
     theirs = Path(os.environ.get(ROOT_VARIABLE) or unpacked)
     return theirs if _same_files(unpacked, theirs) else unpacked
 
 
 def arrived() -> None:
-    """On a node: work in the project's folder, and search for modules where the driver did."""
+    """On a node: change to the project's folder, and set Python's search path as on the driver."""
     unpacked, folder = Path.cwd(), project()
     os.chdir(folder)
     sys.path[:] = [str(folder) if Path(p or ".") == unpacked else p for p in sys.path]
@@ -83,7 +86,7 @@ def arrived() -> None:
 
 
 def _same_files(one: Path, other: Path) -> bool:
-    """Whether the other folder has each file of the one, with the same contents."""
+    """Whether the folder `other` has each file of `one`, with the same contents."""
     if one == other:
         return True
     try:
@@ -101,11 +104,12 @@ def _searched(root: Path, path: Sequence[str]) -> tuple[str, ...]:
 
 
 _OF_THE_MACHINE = ("__main__", "sitecustomize", "usercustomize")
-"""Modules that each machine's Python has for itself: Debian's has a `sitecustomize` outside of all its folders."""
+"""Modules that belong to a machine's Python, not to the project. Debian has a `sitecustomize` outside all library
+folders."""
 
 
 def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
-    """Top packages and modules that are neither in the project, nor installed, nor ptxdiff's own."""
+    """The paths of top-level packages and modules that are not in the project, not installed, and not ptxdiff's."""
     names = sorted({name.partition(".")[0] for name in (sys.modules if loaded is None else loaded)})
     found = []
     for name in names:
@@ -124,7 +128,7 @@ def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _installed(place: Path) -> bool:
-    """Whether it came with Python or was installed into it: nodes have it, and their facts are compared."""
+    """Whether a module came with Python or was installed. Nodes have such modules, and their versions are compared."""
     paths = sysconfig.get_paths()
     folders = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return any(place.is_relative_to(f) for f in folders) or "site-packages" in place.parts

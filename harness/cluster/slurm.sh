@@ -1,7 +1,7 @@
 #!/bin/bash
 # A Ray cluster within a Slurm job, and ptxdiff on it; the job ends with ptxdiff's exit status:
 #   sbatch --nodes=4 --gpus-per-node=8 ptxdiff.sh run cases --effort full --output records
-# Partitions of different GPUs: one job each; `ptxdiff report A.jsonl B.jsonl` merges their records.
+# Use one job for each partition with different GPUs; `ptxdiff report A.jsonl B.jsonl` merges their records.
 #SBATCH --job-name=ptxdiff
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
@@ -15,13 +15,14 @@ host=$(hostname --ip-address | cut -d ' ' -f 1)
 address=$host:${PTXDIFF_PORT:-6379}
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT # the cluster ends with the job
 
-# Others have accounts on these machines: only who knows the token may use the cluster. Ray without tokens goes on
-# without. srun hands both variables on to the nodes.
+# Other users have accounts on these machines, so only a process with the token may use the cluster. A Ray version
+# without tokens runs without one. srun passes both variables on to the nodes.
 if token=$(ray get-auth-token --generate 2>/dev/null) && [[ -n "$token" ]]; then
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$token
 fi
 
-# --block: Slurm ends what a step leaves behind. --overlap: the step shares the node with this script.
+# --block keeps the step running, because Slurm ends a step's processes with it. --overlap: the step shares the node
+# with this script.
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" \
   ray start --head --block --disable-usage-stats --node-ip-address="$host" --port="${address##*:}" &
 ptxdiff cluster nodes "$address" --expect 1 --wait 300
@@ -30,6 +31,6 @@ if ((SLURM_JOB_NUM_NODES > 1)); then
   srun --overlap --nodes="$others" --ntasks="$others" --exclude="$head" \
     ray start --address="$address" --block --disable-usage-stats &
 fi
-# Nothing runs before every node is there: what a missing GPU would have run would fall to the emulator.
+# Wait for every node before the run, because the emulator would run the items of a missing GPU.
 ptxdiff cluster nodes "$address" --expect "$SLURM_JOB_NUM_NODES" --wait 300
 ptxdiff "$1" --cluster "$address" "${@:2}"

@@ -1,8 +1,8 @@
-"""Pieces of work as Ray tasks: generator functions, called by name, whose values come back as they are made.
+"""Ray tasks: generator functions, called by name, whose values are streamed back.
 
-Ray places a task on a node that serves its needs, repeats it elsewhere where its worker or node dies, and keeps the
-order of what it yields: a repeated task gives its first values again, and Ray passes on those that are new. Each value
-carries its number and where it was made; a number that is out of order is an error, so nothing counts twice.
+Ray places a task on a node that has the resources, and repeats it on another if its worker or node dies. It keeps the
+order of the yielded values: a repeated task yields its first values again, and Ray passes on only new ones. Each value
+carries its number and its node. A number out of order is an error, so no value counts twice.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from harness.processes.pool import CPUS_VARIABLE
 from harness.processes.worker import resolve
 
 RETRIES = 2
-"""How often Ray repeats a task whose worker or node died."""
+"""The most repetitions of a task whose worker or node died."""
 
 LOOK = 5.0
-"""Seconds between two looks at which nodes live."""
+"""Seconds between two queries of the living nodes."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A value as it travels: its number among those of the task, and the node that made it."""
+    """A value on its way to the driver: its number among the values of the task, and the node that made it."""
 
     number: int
     node: str
@@ -39,9 +39,9 @@ class Made:
 
 @dataclass(eq=False)
 class Submitted:
-    """One submitted piece of work.
+    """One submitted task.
 
-    label: what the caller knows it by. tries: how often Ray runs it at most. received: how many values have come.
+    label: the caller's name for it. tries: the most runs by Ray. received: the number of values received so far.
     """
 
     label: Any
@@ -55,7 +55,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Yielded:
-    """A task has yielded something. node, host: where."""
+    """A task has yielded a value. node, host: where it ran."""
 
     task: Submitted
     value: Any
@@ -65,16 +65,17 @@ class Yielded:
 
 @dataclass(frozen=True)
 class Ended:
-    """A task has come to its end."""
+    """A task has ended normally."""
 
     task: Submitted
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A task that gives no more values; words: why.
+    """A task has failed and gives no more values. words: the reason.
 
-    blamed: what it ran may be the reason, as its process died under it each time. raised: it raised an exception.
+    blamed: whether the task's own work may be the cause, because its process died each time. raised: whether it raised
+    an exception.
     """
 
     task: Submitted
@@ -87,11 +88,11 @@ Event = Yielded | Ended | Lost
 
 
 class Misreported(RuntimeError):
-    """A task reported what it was not asked for, or a value twice."""
+    """A task reported a value twice, or one that was not asked for."""
 
 
 class Tasks:
-    """The tasks that this driver started; `close` ends them, and nothing else on the cluster."""
+    """The tasks that this driver has started. `close` ends them, and no others on the cluster."""
 
     def __init__(self, ray: Any, nodes: Nodes, retries: int = RETRIES) -> None:
         self._ray, self.nodes, self._tries = ray, nodes, retries + 1
@@ -101,9 +102,9 @@ class Tasks:
         self._mine = ray.put(nodes.mine)
 
     def submit(self, label: Any, function: str, *arguments: Any, needs: Needs, name: str) -> Submitted | None:
-        """Start a generator function ("module:name") on a node that serves the needs; None where no node does.
+        """Start a generator function ("module:name") on a node with the resources; None if no node has them.
 
-        name: as Ray's dashboard shows it. The arguments and the values must pickle.
+        name: for Ray's dashboard. The arguments and the yielded values must pickle.
         """
         serving = self.nodes.serving(needs)
         if not serving:
@@ -117,11 +118,11 @@ class Tasks:
 
     @property
     def running(self) -> list[Submitted]:
-        """Those that have not ended."""
+        """The tasks that have not ended."""
         return [*self._running.values()]
 
     def events(self, timeout: float) -> Iterator[Event]:
-        """What has happened, after at most `timeout` seconds of waiting; at most one value of each task."""
+        """The latest events, at most one value of each task. Waits up to `timeout` seconds for the first."""
         if time.monotonic() - self._looked > LOOK:
             yield from self._look()
         if not self._running:
@@ -145,12 +146,12 @@ class Tasks:
             return self._why(task, error)
         if made.number != task.received:
             self.cancel(task)
-            raise Misreported(f"a task's value number {made.number} came where number {task.received} was due")
+            raise Misreported(f"a task sent value number {made.number}, but number {task.received} was expected")
         task.received += 1
         return Yielded(task, made.value, made.node, made.host)
 
     def _why(self, task: Submitted, error: Exception) -> Lost:
-        """What became of a task that Ray gave up, or that raised."""
+        """The event for a task that Ray gave up, or that raised an exception."""
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, OtherEnvironment):
             node, words = cause.args
@@ -162,20 +163,20 @@ class Tasks:
         return Lost(task, f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", raised=True)
 
     def _look(self) -> Iterator[Event]:
-        """Ask new nodes what they are; give up tasks that wait for nodes of which none lives."""
-        self.nodes.look(patience=0)  # a node that is slow to answer must not keep others' results waiting
+        """Query new nodes, and give up tasks if none of their nodes is alive."""
+        self.nodes.look(patience=0)  # without waiting: a slow node must not delay the results of others
         self._looked = time.monotonic()
         for task in self.running:
             if not task.nodes & self.nodes.alive:
                 self.cancel(task)
-                yield Lost(task, f"every node that could run it is gone ({task.needs.words})")
+                yield Lost(task, f"all nodes that could run it are gone ({task.needs.words})")
 
     def cancel(self, task: Submitted) -> None:
         """End a task, and forget it."""
         self._running.pop(task.stream, None)
         try:
             self._ray.cancel(task.stream, force=True)
-        except Exception:  # it has ended meanwhile, or the cluster is gone
+        except Exception:  # the task has already ended, or the cluster is gone
             return
 
     def close(self) -> None:
@@ -184,7 +185,7 @@ class Tasks:
             self.cancel(task)
 
 
-# By the name of Ray's exception: why a task was given up, and whether what it ran may be the reason.
+# By the name of Ray's exception: why the task was given up, and whether its own work may be the cause.
 _REASONS: Mapping[str, tuple[str, bool]] = {
     "OutOfMemoryError": ("its node ran out of memory, and Ray ended it", True),
     "WorkerCrashedError": ("the process that ran it died: killed, out of memory, or crashed", True),
@@ -202,14 +203,17 @@ _REASONS: Mapping[str, tuple[str, bool]] = {
 
 
 class OtherEnvironment(RuntimeError):
-    """A task came to a node whose environment is not the driver's: the node's id, and the difference in words."""
+    """A task ran on a node whose environment differs from the driver's. args: the node's id, and the difference."""
 
 
 _checked: dict[tuple[tuple[str, str], ...], str] = {}
 
 
 def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> Iterator[Made]:
-    """Run a generator function here, and number what it yields. Raises OtherEnvironment where this is not `mine`."""
+    """Run a generator function here, and number the values that it yields.
+
+    mine: the driver's facts. Raises OtherEnvironment if this node's facts differ.
+    """
     import ray
 
     context = ray.get_runtime_context()
@@ -220,7 +224,7 @@ def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> 
         arrived()
         _checked[key] = difference(mine, here().environment)
     if _checked[key]:
-        raise OtherEnvironment(node, f"the node is not as it was when it was asked: {_checked[key]}")
+        raise OtherEnvironment(node, f"the node has changed since it reported its facts: {_checked[key]}")
     host = socket.gethostname()
     for number, value in enumerate(resolve(function)(*arguments)):
         yield Made(number, node, host, value)

@@ -1,1 +1,1 @@
-"""Two PTX files of one kernel on the inputs of a case: whether they give the same bits, and where they first do not."""
+"""Compare two PTX files of one kernel on the inputs of a case: do they give the same bits, and where do they differ?"""

@@ -1,4 +1,6 @@
-"""Two PTX files as two variants of a case: run on its inputs, compared bit for bit, each held to its reference."""
+"""Run two PTX files as variants of a case on its inputs, and compare them bit for bit with each other and with its
+reference.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from harness.backends.compiled import compile_job, placed
 from harness.backends.emulator import EmulatorBackend
 from harness.comparing import lockstep
-from harness.comparing.lockstep import FoundParting
+from harness.comparing.lockstep import ShownDifference
 from harness.jobs import Job, Outcome
 from harness.judging.judge import held_exactly, judge_same
 from harness.model.arguments import format_of
@@ -30,16 +32,17 @@ from harness.running.item import Item
 from harness.running.run import jobs, judge_job
 
 MOST_LINES = 12
-"""Lines that are named where instructions were never executed."""
+"""The most lines that are listed of instructions that were never executed."""
 
 
 @dataclass
 class ComparedFile:
     """One of the two files.
 
-    refused: why it cannot be run; "" where it can. findings: faults of its runs. judged, wrong: codes that were held to
-    the case's reference, and those that fail its policy; fault: why they could not be judged. unexecuted: lines of
-    instructions that no thread executed on any input, None before anything ran.
+        refused: the reason why it cannot run; "" if it can. findings: faults of its runs. judged, wrong: the number of
+    codes
+        compared with the case's reference, and of those that fail its policy. fault: the reason why they could not be
+        judged. unexecuted: instructions that no thread executed on any input, line to text; None before the first run.
     """
 
     name: str
@@ -53,14 +56,14 @@ class ComparedFile:
 
 @dataclass
 class FileComparison:
-    """What comparing two files gave.
+    """The result of comparing two files.
 
-    evidence: the least that any of the runs' bits rests on. runs: input sets and sizes that both ran on.
-    left_out: those that are too large. codes, differing: of all outputs together.
-    classes: of differences. distinct: by output, how many different bits there are, at most two counted.
-    first: the first code that differs (`expected` is the first file's, `got` the second's), key: of its run.
-    reading: where one of the files may be contracted, which reading differs. launches: of each file in the first run,
-    in words, where they differ. parting: where the traces part.
+    evidence: the weakest evidence among the runs. runs: input sets and sizes on which both ran. left_out: those that
+    are too large. codes, differing: the number of codes compared, and of those that differ, in all outputs together.
+    classes: the number of differences by class. distinct: for each output, up to two different values that it has.
+    first: the first code that differs (`expected` is the first file's, `got` the second's). key: of its run. reading:
+    which reading differs, if ptxas may fuse multiplications and additions of a file. launches: the launch of each file
+    in the first run, if they differ. traces: the first instructions that differ.
     """
 
     files: tuple[ComparedFile, ComparedFile]
@@ -76,11 +79,11 @@ class FileComparison:
     key: Key | None = None
     reading: str = ""
     launches: tuple[str, str] = ("", "")
-    parting: FoundParting | None = None
+    traces: ShownDifference | None = None
 
     @property
-    def silent(self) -> list[str]:
-        """Outputs that hold the same bits everywhere: they cannot tell two kernels from each other."""
+    def constant_outputs(self) -> list[str]:
+        """Outputs that hold the same bits everywhere. They cannot distinguish two kernels."""
         return [name for name, bits in self.distinct.items() if len(bits) < 2]
 
     @property
@@ -94,20 +97,20 @@ class FileComparison:
             return "faults"
         if not self.codes:
             return "nothing compared"
-        return "nothing shown" if self.silent else "equal"
+        return "nothing shown" if self.constant_outputs else "equal"
 
     @property
     def passed(self) -> bool:
-        """Whether the files give equal bits that say something, and those that the reference asks for."""
+        """Whether the files give equal bits on outputs that vary, and both agree with the reference."""
         return self.verdict == "equal" and all(f.judged and not f.wrong and not f.fault for f in self.files)
 
 
 def compare_files(
     loaded: LoadedCase, variants: Mapping[str, PtxVariant], target: str, effort: str = "quick"
 ) -> FileComparison:
-    """Run two files on the inputs that a case's plan has for them. variants: by the name under which it is shown.
+    """Run two files on the inputs of a case's plan. variants: the files, by their shown names.
 
-    Raises CaseError where the case and the variants do not fit together.
+    Raises CaseError if the case and the variants do not fit together.
     """
     names = list(variants)
     case = replace(loaded.case, variants=dict(variants))
@@ -143,24 +146,24 @@ Plan = list[tuple[Key, Job | None]]
 
 
 def _same_inputs(one: Plan, other: Plan) -> None:
-    """Raise CaseError where the two files would not run on the same inputs."""
+    """Raise CaseError if the two plans do not have the same inputs."""
     mine, theirs = ([replace(key, variant="", num_warps=0) for key, _ in plan] for plan in (one, other))
     if mine != theirs:
         first = next(pair for pair in zip_longest(mine, theirs, fillvalue="none") if pair[0] != pair[1])
-        raise CaseError(f"the two files would run on other inputs: {first[0]} against {first[1]}")
+        raise CaseError(f"the two files would run on different inputs: {first[0]} and {first[1]}")
 
 
 def _launches(pair: tuple[Job, Job]) -> tuple[str, str]:
-    """How the two are launched, in words, where they are launched in different ways."""
-    told = []
+    """Grid and block of the two launches in words; two empty strings if they are equal."""
+    words = []
     for job in pair:
         kernel = compile_job(job)
         if isinstance(kernel, Outcome):
             return ("", "")
         made = placed(job, kernel, fuse=False)
         grid, block = ("x".join(map(str, s)) for s in ((*made.grid, 1, 1)[:3], (*made.block, 1, 1)[:3]))
-        told.append(f"{grid} blocks of {block} threads")
-    return ("", "") if told[0] == told[1] else (told[0], told[1])
+        words.append(f"{grid} blocks of {block} threads")
+    return ("", "") if words[0] == words[1] else (words[0], words[1])
 
 
 def _note(file: ComparedFile, outcome: Outcome) -> None:
@@ -168,7 +171,7 @@ def _note(file: ComparedFile, outcome: Outcome) -> None:
 
 
 def _judge(item: Item, backend: EmulatorBackend, job: Job, outcome: Outcome, file: ComparedFile) -> None:
-    """Hold a file's outputs to the case's reference, and note which of its instructions ran."""
+    """Compare a file's outputs with the case's reference, and record which of its instructions ran."""
     _cover(file, job)
     if not outcome.outputs:
         return
@@ -211,11 +214,11 @@ Outputs = Mapping[str, NDArray[np.generic]]
 
 
 def _compare(found: FileComparison, key: Key, pair: tuple[Job, Job], outcomes: tuple[Outcome, Outcome]) -> None:
-    """Both readings of the one against both of the other, where a multiplication and an addition may be contracted."""
+    """Compare the outputs of a pair. If ptxas may fuse multiplications and additions, also the unfused outputs."""
     a, b = outcomes
     case = pair[0].case
     if not (a.outputs and b.outputs):
-        if found.parting is None and bool(a.outputs) != bool(b.outputs):
+        if found.traces is None and bool(a.outputs) != bool(b.outputs):
             _locate(found, pair, (_fused(a), _fused(b)), None)
         return
     for outcome in outcomes:
@@ -223,13 +226,13 @@ def _compare(found: FileComparison, key: Key, pair: tuple[Job, Job], outcomes: t
             _count(found.distinct.setdefault(name, set()), np.asarray(bits))
     readings = [(a.outputs, b.outputs, "", (_fused(a), _fused(b)))]
     if a.alternative or b.alternative:
-        words = "without contraction, which ptxas may or may not do"
+        words = "without fused multiply-adds, which ptxas may or may not use"
         readings.append((a.alternative or a.outputs, b.alternative or b.outputs, words, (False, False)))
     for left, right, words, fuse in readings:
         judgement = judge_same(case, pair[0].inputs, left, right)
         found.codes += judgement.total
         if not judgement.different and not all(_equal(left[n], right[n]) for n in left):
-            raise AssertionError("bits differ that were judged to be the same")
+            raise AssertionError("the judge called different bits equal")
         if not judgement.different:
             continue
         found.differing += judgement.different
@@ -249,7 +252,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _count(seen: set[bytes], bits: NDArray[np.generic]) -> None:
-    """Add the bits of an output, until there are two."""
+    """Add different values of an output to `seen`, until it has two."""
     flat = np.ascontiguousarray(bits).reshape(-1)
     units = flat.view(f"u{flat.itemsize}") if flat.size else flat
     for value in (units[:1], units[units != units[:1]][:1]):
@@ -262,8 +265,8 @@ def _locate(found: FileComparison, pair: tuple[Job, Job], fuse: tuple[bool, bool
     if a is None or b is None:
         return
     if first is None:
-        found.parting = lockstep.part_at_fault(a, b)
+        found.traces = lockstep.locate_fault(a, b)
         return
     output = first.output.partition(" ")[0]
     unit = first.index // format_of(pair[0].case.outputs[output]).codes_per_unit
-    found.parting = lockstep.part_at(a, b, output, unit)
+    found.traces = lockstep.locate(a, b, output, unit)

@@ -1,4 +1,4 @@
-"""From the words of a command line to two variants of one case: the files' texts, each with its launch."""
+"""Make two variants of one case from command line options: the text of each PTX file, with its launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.triton.given import entries
 from harness.triton.ptxtext import without_comments
 
 _NO_TEXT = "\n"
-"""The text of a variant that is there for its launch."""
+"""The text of a variant of which only the launch is used."""
 T = TypeVar("T")
 _REQUIRED = re.compile(r"\.reqntid\s+(\d+(?:\s*,\s*\d+){0,2})")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.M)
@@ -35,16 +35,16 @@ def launches(
     shared: Sequence[int] = (),
     target: str | None = None,
 ) -> tuple[LoadedCase, dict[str, PtxVariant], str]:
-    """The case, a variant for each file by the name to show it under, and the target.
+    """The case, a variant for each file by its shown name, and the target.
 
-    like: the case, with the variant whose launch counts. entry, grid, block, parameters, shared: in the place of what
-    the variant says. Each is given once for both files, or once for each. Where no option says the threads of
-    a block, a file's `.reqntid` does. Raises CaseError for what cannot be read, or is not said.
+    like: the case, maybe with the variant whose launch is used. entry, grid, block, parameters, shared: replace those
+    of that variant. Each option is given once for both files, or once for each. Without block=, a file's `.reqntid` is
+    used. Raises CaseError for a file that cannot be read, and for a missing or wrong option.
     """
     texts = [_read(f) for f in files]
-    loaded, bases = _both_like(_each("like", like))
-    said = [
-        _Said(*one) for one in zip(
+    loaded, bases = _named_case(_each("like", like))
+    options = [
+        _LaunchOptions(*one) for one in zip(
             _each("grid", grid), _each("block", block), _each("parameters", parameters), _each("shared", shared),
             strict=True,
         )
@@ -52,9 +52,9 @@ def launches(
     entries_asked = _each("entry", entry)
     names = _names(files)
     variants = {}
-    for name, file, text, base, one, asked in zip(names, files, texts, bases, said, entries_asked, strict=True):
-        made = _launched(file, text, like[0], base, one)
-        # A file is judged as any other variant of the case: what its own variant is known to do wrong says nothing.
+    for name, file, text, base, one, asked in zip(names, files, texts, bases, options, entries_asked, strict=True):
+        made = _with_launch(file, text, like[0], base, one)
+        # Faults that the case declares for its own variant are not declared for the files.
         plain = replace(made, differs=None, expected_failure=None, note="", refused=None)
         chosen = made.entry if asked is None else asked
         variants[name] = replace(plain, text=text, entry=_entry(file, text, chosen, asked is not None))
@@ -62,8 +62,8 @@ def launches(
 
 
 @dataclass(frozen=True)
-class _Said:
-    """The options of a file's launch; None where one is not given."""
+class _LaunchOptions:
+    """The options of a file's launch; None for one that is not given."""
 
     grid: str | None
     block: str | None
@@ -72,37 +72,38 @@ class _Said:
 
 
 def _each(option: str, given: Sequence[T]) -> tuple[T | None, T | None]:
-    """What an option says of each file."""
+    """An option's values for the two files. Raises CaseError for more than two."""
     if len(given) > 2:
-        raise CaseError(f"--{option} is given {len(given)} times; once for both files, or once for each")
+        raise CaseError(f"--{option} is given {len(given)} times; give it once for both files, or once for each")
     return (given[0], given[-1]) if given else (None, None)
 
 
-def _launched(file: str, text: str, like: str, base: PtxVariant | None, said: _Said) -> PtxVariant:
-    """A variant with the launch of a file."""
-    block = said.block or _required(text)  # a launch with any other would be refused
+def _with_launch(file: str, text: str, like: str, base: PtxVariant | None, options: _LaunchOptions) -> PtxVariant:
+    """A variant with the launch of a file. base: the variant of the case, if it has one. Raises CaseError."""
+    block = options.block or _required_block(text)  # the kernel refuses a launch with another block
     if base is None:
-        given = (("grid", said.grid), ("block", block), ("parameters", said.parameters))
+        given = (("grid", options.grid), ("block", block), ("parameters", options.parameters))
         if missing := [f"--{n}" for n, v in given if v is None]:
             raise CaseError(
-                f"{like} has no variant of the kind ptx(...), which would say how to launch {file}: "
-                f"give {', '.join(missing)}"
+                f"{like} has no ptx(...) variant that gives the launch of {file}: give {', '.join(missing)}"
             )
         base = ptx(_NO_TEXT, grid=1, block=32, parameters=())
-    if said.grid is not None:
-        base = replace(base, grid=tuple(int(w) if w.strip().isdigit() else w.strip() for w in said.grid.split(",")))
+    if options.grid is not None:
+        grid = tuple(int(w) if w.strip().isdigit() else w.strip() for w in options.grid.split(","))
+        base = replace(base, grid=grid)
     if block is not None:
-        made = ptx(_NO_TEXT, grid=1, block=_sizes(block), parameters=())  # which refuses what no block is
+        made = ptx(_NO_TEXT, grid=1, block=_sizes(block), parameters=())  # raises CaseError for an impossible block
         base = replace(base, block=made.block, num_warps=made.num_warps)
-    if said.parameters is not None:
-        base = replace(base, parameters=tuple(_parameter(w.strip()) for w in said.parameters.split(",") if w.strip()))
-    if said.shared is not None:
-        base = replace(base, shared=said.shared)
+    if options.parameters is not None:
+        names = (w.strip() for w in options.parameters.split(","))
+        base = replace(base, parameters=tuple(_parameter(w) for w in names if w))
+    if options.shared is not None:
+        base = replace(base, shared=options.shared)
     return base
 
 
-def _required(text: str) -> str | None:
-    """The threads of a block that a module's kernels demand, as Triton's do; None where that is not one number."""
+def _required_block(text: str) -> str | None:
+    """The `.reqntid` of a module's kernels, which Triton's have; None if there is none, or several that differ."""
     found = set(_REQUIRED.findall(without_comments(text)))
     return found.pop().replace(" ", "") if len(found) == 1 else None
 
@@ -117,61 +118,64 @@ def _read(file: str) -> str:
 Pair = tuple[PtxVariant | None, PtxVariant | None]
 
 
-def _both_like(words: tuple[str | None, str | None]) -> tuple[LoadedCase, Pair]:
-    """The case that two words name, and the launch for each file; None where it has none."""
+def _named_case(words: tuple[str | None, str | None]) -> tuple[LoadedCase, Pair]:
+    """The case that the two --like options name, and the variant for each file's launch; None if there is none."""
     if words[0] is None or words[1] is None:
-        raise CaseError("--like names the case whose inputs and reference the files share")
+        raise CaseError("--like is missing: name the case that has the files' inputs and reference")
     (case, one), (other_case, other) = _like(words[0]), _like(words[1])
     if (case.path, case.attribute) != (other_case.path, other_case.attribute):
-        raise CaseError(f"--like names two cases, {case.name} and {other_case.name}: two files share the inputs of one")
+        raise CaseError(f"--like names two cases, {case.name} and {other_case.name}: both files need the same case")
     return case, (one, other)
 
 
 def _like(word: str) -> tuple[LoadedCase, PtxVariant | None]:
-    """The case that a word names, and how its kernel in PTX is launched; None where it has none."""
+    """The case that a word names, and its ptx(...) variant; None if it has none. Raises CaseError for several."""
     found: list[Named] = named([word])
     cases = {id(n.loaded.case): n.loaded for n in found}
     if len(cases) != 1:
         raise CaseError(f"--like {word} names several cases: {', '.join(c.name for c in cases.values())}; name one")
     loaded = found[0].loaded
     asked = [v for n in found for v in n.variants]
-    launched = {v: made for v in asked if isinstance(made := loaded.case.variants[v], PtxVariant)}
-    if not all(n.whole for n in found) and not launched:
-        raise CaseError(f"--like {word}: the variant is no ptx(...), so it does not say how a PTX file is launched")
-    if len(launched) > 1:
-        raise CaseError(f"--like {word} has several variants in PTX: name one of {', '.join(launched)}, after ::")
-    return loaded, next(iter(launched.values()), None)
+    in_ptx = {v: made for v in asked if isinstance(made := loaded.case.variants[v], PtxVariant)}
+    if not all(n.whole for n in found) and not in_ptx:
+        raise CaseError(f"--like {word}: the variant is no ptx(...), so it does not give the launch of a PTX file")
+    if len(in_ptx) > 1:
+        raise CaseError(f"--like {word} has several variants in PTX: name one of {', '.join(in_ptx)}, after ::")
+    return loaded, next(iter(in_ptx.values()), None)
 
 
-def _entry(file: str, text: str, entry: str, said: bool) -> str:
-    """The kernel of a file: the one that was asked for, or the only one."""
+def _entry(file: str, text: str, entry: str, explicit: bool) -> str:
+    """The name of a file's kernel: `entry` if the file has it, else its only kernel. Raises CaseError.
+
+    explicit: whether --entry names it.
+    """
     found = entries(text)
     if not found:
-        return entry  # what is wrong with the text is told where it is parsed
+        return entry  # the parser reports what is wrong with the text
     if entry in found:
         return entry
-    if said:
+    if explicit:
         raise CaseError(f"{file} has no kernel {entry!r}; it has {', '.join(found)}")
     if len(found) > 1:
-        raise CaseError(f"{file} has {len(found)} kernels: say which with --entry, one of {', '.join(found)}")
+        raise CaseError(f"{file} has {len(found)} kernels: choose one with --entry: {', '.join(found)}")
     return found[0]
 
 
 def _names(files: tuple[str, str]) -> tuple[str, str]:
-    """How the files are called: by their names where these differ. A variant's name has no slashes."""
+    """The shown names of the files, without folders; a variant's name must not contain slashes."""
     one, other = (re.sub(r"[\[\]/:]", "-", os.path.basename(f)).strip() for f in files)
     return (one, other) if one != other else (f"first {one}", f"second {other}")
 
 
 def _target(texts: Sequence[str], asked: str | None) -> str:
-    """The target: the one asked for, or the later of those that the files name."""
+    """The target `asked`, else the later of the two files' targets. Raises CaseError for an unknown one."""
     if asked is not None:
         try:
             return normal(asked)
         except ValueError as error:
             raise CaseError(f"--target: {error}") from None
-    named_there = [found[1] for t in texts if (found := _TARGET.search(t))]
-    for name in sorted(named_there, key=lambda n: int(re.sub(r"\D", "", n)), reverse=True):
+    in_files = [found[1] for t in texts if (found := _TARGET.search(t))]
+    for name in sorted(in_files, key=lambda n: int(re.sub(r"\D", "", n)), reverse=True):
         try:
             known = normal(name)
         except ValueError:
@@ -184,7 +188,7 @@ def _sizes(words: str) -> list[int]:
     try:
         return [int(w) for w in words.split(",")]
     except ValueError:
-        raise CaseError(f"--block {words}: one to three whole numbers, with commas between them") from None
+        raise CaseError(f"--block {words}: give one to three whole numbers, with commas between them") from None
 
 
 def _parameter(word: str) -> str | int | float:

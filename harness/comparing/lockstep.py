@@ -1,4 +1,4 @@
-"""Both kernels of a comparison run in lockstep on the thread that stores the element in which they differ."""
+"""Run both kernels of a comparison in lockstep, on the threads that store the first element that differs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
-from harness.comparing.parting import Parting, Reached, held_in, parted_by_branches, parting, reached
+from harness.comparing.tracediff import (
+    Reached,
+    TraceDifference,
+    branch_difference,
+    reached,
+    stored_registers,
+    trace_difference,
+)
 from harness.jobs import Job, Outcome
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import Launched, followed, storing_thread
@@ -16,15 +23,15 @@ from harness.ptx.kernel.origins import Stored
 from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace, TooLong
 
 HOPS = 64
-"""From instruction to instruction that a value is followed between threads at most; each may run both kernels again."""
+"""The most steps from thread to thread on the way of a value; each step may run both kernels again."""
 KEPT = 8
-"""Traces of a file that are kept while a value is followed."""
+"""The most traces of a file that stay in memory."""
 _WHO = re.compile(r"thread (\d+) of block \((\d+), (\d+), (\d+)\)")
 
 
 @dataclass(frozen=True)
 class Followed:
-    """One side of a comparison: its job, its kernel, and whether open multiplications and additions are contracted."""
+    """One side of a comparison. fuse: whether multiplications and additions are fused where ptxas may fuse them."""
 
     name: str
     job: Job
@@ -33,11 +40,11 @@ class Followed:
     traces: dict[int, ThreadTrace] = field(default_factory=dict)
 
     def placed(self) -> PlacedKernel:
-        """The kernel with memory that no run has touched."""
+        """The kernel with fresh memory."""
         return placed(self.job, self.kernel, fuse=self.fuse)
 
     def trace(self, thread: int) -> ThreadTrace:
-        """What a thread of the grid does. Raises TooLong."""
+        """The trace of a thread, given by its number in the grid. Raises TooLong."""
         if thread not in self.traces:
             if len(self.traces) == KEPT:
                 del self.traces[next(iter(self.traces))]
@@ -47,7 +54,10 @@ class Followed:
 
 @dataclass(frozen=True)
 class ShownStep:
-    """One instruction of a file: its line, its text, and registers before it and after it, as (name, type, bits)."""
+    """One executed instruction of a file, with the registers that it reads and writes, as (name, type, bits).
+
+    thread: the thread in words. executed: False if its guard was false.
+    """
 
     file: str
     line: int
@@ -59,10 +69,10 @@ class ShownStep:
 
 
 @dataclass(frozen=True)
-class FoundParting:
-    """The first instructions with different values. steps: of a and b; None where a file has none.
+class ShownDifference:
+    """The first instructions with different values. steps: of the two files; None if a file has none.
 
-    words: in one line, what happens there. basis: what the alignment rests on, and what it cannot tell.
+    words: one line that describes the difference. basis: the basis of the alignment, and its limits.
     """
 
     words: str
@@ -71,13 +81,16 @@ class FoundParting:
 
 
 def side(name: str, job: Job, fuse: bool) -> Followed | None:
-    """A side of the comparison; None where its kernel cannot be compiled."""
+    """A side of the comparison; None if its kernel cannot be compiled."""
     kernel = compile_job(job)
     return None if isinstance(kernel, Outcome) else Followed(name, job, kernel, fuse)
 
 
-def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
-    """Where two kernels part that leave different bits in a unit of an output, or of which one stores nothing there."""
+def locate(a: Followed, b: Followed, output: str, unit: int) -> ShownDifference:
+    """Find the first instructions that differ, for two kernels with different bits in a unit of an output.
+
+    unit: the number of the storage unit. One of the kernels may store nothing there.
+    """
     try:
         stored = _stored(a, output, unit), _stored(b, output, unit)
         one, other = stored
@@ -90,35 +103,35 @@ def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
         if left is None or right is None:
             steps = tuple(None if r is None else r.step for r in (left, right))
             return _one_sided((a, b), traces, (steps[0], steps[1]), f"{output}[{unit}]")
-        if launched_alike(a, b):
+        if same_launch(a, b):
             return _through_threads((a, b), traces, (left, right))
         narrow = _of_unit(a, left, output, unit), _of_unit(b, right, output, unit)
         if narrow[0] is None or narrow[1] is None:
             lost = (a, b)[0 if narrow[0] is None else 1].name
-            words = f"both files store {output}[{unit}], and which register of {lost} holds it cannot be told"
-            found = Parting("values", left.step, right.step)
+            words = f"both files store {output}[{unit}], but the register of {lost} that holds it cannot be determined"
+            found = TraceDifference("values", left.step, right.step)
             return replace(_found((a, b), traces, found, 0), words=words, basis=_NOT_ALIGNED)
         return _through_threads((a, b), traces, (narrow[0], narrow[1]), alike=False)
     except TooLong as error:
-        return _nothing(f"not followed: {error.message}")
+        return _nothing(f"not traced: {error.message}")
 
 
-def part_at_fault(a: Followed, b: Followed) -> FoundParting:
-    """Where two kernels part of which at least one stops with a fault that names its thread."""
+def locate_fault(a: Followed, b: Followed) -> ShownDifference:
+    """Find the first instructions that differ, for two kernels of which at least one stops with a fault."""
     try:
         wrong = a if (fault := _fault(a)) else b
         fault = fault or _fault(b)
         if fault is None:
-            return _nothing("neither run stops when it is repeated")
+            return _nothing("neither run stops with a fault when it is repeated")
         thread = _thread_of(fault, wrong)
         if thread is None:
             return _nothing(f"the fault names no thread: {fault.message}")
-        if not launched_alike(a, b):
+        if not same_launch(a, b):
             return _fault_alone(wrong, (a, b), thread, fault)
         traces = a.trace(thread), b.trace(thread)
         mine, theirs = traces if wrong is a else traces[::-1]
         if not mine.steps:
-            return _nothing("the thread executes nothing before the fault")
+            return _nothing("the thread executes no instruction before the fault")
         at = mine.steps[-1]
         like = [s for s in mine.steps if s.opcode == at.opcode]
         same = [s for s in theirs.steps if s.opcode == at.opcode]
@@ -126,38 +139,38 @@ def part_at_fault(a: Followed, b: Followed) -> FoundParting:
         pair = (at, counterpart) if wrong is a else (counterpart, at)
         if pair[0] is None or pair[1] is None:
             return _one_sided((a, b), traces, pair, "the place of the fault")
-        found = _found((a, b), traces, parting(*traces, (Reached(pair[0]), Reached(pair[1]))), hops=0)
+        found = _found((a, b), traces, trace_difference(*traces, (Reached(pair[0]), Reached(pair[1]))), hops=0)
         refused = found.steps[0 if wrong is a else 1]
         if refused is not None and refused.line == at.line and counterpart is not None:
-            words = f"{wrong.name} goes where it must not: {fault.message}"
+            words = f"{wrong.name} makes an illegal access: {fault.message}"
             return replace(found, words=words, basis=_FAULT)
         return found
     except TooLong as error:
-        return _nothing(f"not followed: {error.message}")
+        return _nothing(f"not traced: {error.message}")
 
 
-def launched_alike(a: Followed, b: Followed) -> bool:
-    """Whether both files run with the same blocks and threads."""
+def same_launch(a: Followed, b: Followed) -> bool:
+    """Whether both files run with the same grid and the same threads per block."""
     one, other = a.placed(), b.placed()
     return (*one.grid, 1, 1)[:3] == (*other.grid, 1, 1)[:3] and (*one.block, 1, 1)[:3] == (*other.block, 1, 1)[:3]
 
 
-def _fault_alone(wrong: Followed, sides: tuple[Followed, Followed], thread: int, fault: PtxError) -> FoundParting:
-    """The place of a fault, where no thread of the other file does the same."""
+def _fault_alone(wrong: Followed, sides: tuple[Followed, Followed], thread: int, fault: PtxError) -> ShownDifference:
+    """The instruction with a fault alone, because with different launches no thread of the other file corresponds."""
     trace = wrong.trace(thread)
     last = _shown(wrong.name, trace, trace.steps[-1]) if trace.steps else None
-    words = f"{wrong.name} goes where it must not: {fault.message}"
-    return FoundParting(words, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
+    words = f"{wrong.name} makes an illegal access: {fault.message}"
+    return ShownDifference(words, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
 
 
 def _of_unit(one: Followed, sink: Reached, output: str, unit: int) -> Reached | None:
-    """A store with the one register alone that holds a unit; None where that cannot be told."""
+    """The store, reduced to the one register that holds a unit; None if that register cannot be determined."""
     tensor, step = one.placed().tensors[output], sink.step
-    if step.memory is None:  # a copy, which holds it in no register
+    if step.memory is None:  # a copy, which holds the unit in no register
         return sink
     first = tensor.place(unit) - step.memory[1]
     size = tensor.layout.unit
-    for low, high, register in held_in(step):
+    for low, high, register in stored_registers(step):
         if low <= first and first + size <= high:
             memory = (step.memory[0], step.memory[1] + low, high - low)
             return Reached(replace(step, reads=(register,), memory=memory, data=step.data[low:high]))
@@ -169,11 +182,11 @@ def _through_threads(
     traces: tuple[ThreadTrace, ThreadTrace],
     at: tuple[Reached, Reached],
     alike: bool = True,
-) -> FoundParting:
-    """The walk back, from thread to thread where a value came from another one."""
+) -> ShownDifference:
+    """Follow the differing values back, also into other threads that made them."""
     threads = 0
     for _ in range(HOPS):
-        found = parting(*traces, at, alike)
+        found = trace_difference(*traces, at, alike)
         if found.elsewhere is None:
             return _found(sides, traces, found, threads, alike)
         there = tuple(s.trace(stored.thread) for s, stored in zip(sides, found.elsewhere, strict=True))
@@ -182,8 +195,8 @@ def _through_threads(
             return _found(sides, traces, found, threads, alike)
         threads += there[0].thread != traces[0].thread
         traces, at = (there[0], there[1]), (steps[0], steps[1])
-    far = _found(sides, traces, Parting("values", at[0].step, at[1].step), threads, alike)
-    return replace(far, words=f"followed through {HOPS} instructions of other threads, and not further", basis=_FAR)
+    far = _found(sides, traces, TraceDifference("values", at[0].step, at[1].step), threads, alike)
+    return replace(far, words=f"followed through {HOPS} instructions of other threads, then stopped", basis=_FAR)
 
 
 def _launched(placed_kernel: PlacedKernel) -> Launched:
@@ -199,11 +212,11 @@ def _stored(one: Followed, output: str, unit: int) -> Stored | None:
 
 
 def _fault(one: Followed) -> PtxError | None:
-    return one.trace(-2).fault  # no thread: the run alone
+    return one.trace(-2).fault  # -2 is the number of no thread: this only runs the kernel
 
 
 def _thread_of(fault: PtxError, one: Followed) -> int | None:
-    """The thread that a fault names, as a number in the grid."""
+    """The number in the grid of the thread that a fault names; None if it names none."""
     found = _WHO.search(fault.message)
     if found is None:
         return None
@@ -211,7 +224,7 @@ def _thread_of(fault: PtxError, one: Followed) -> int | None:
     made = one.placed()
     size = made.loaded.cluster or (1, 1, 1)
     whole = [g // s for g, s in zip((*made.grid, 1, 1), size, strict=False)]
-    # Blocks are numbered cluster by cluster, by their rank in it.
+    # Blocks are numbered cluster by cluster, and within a cluster by rank.
     cluster = _numbered([b // s for b, s in zip(block, size, strict=True)], whole)
     rank = _numbered([b % s for b, s in zip(block, size, strict=True)], size)
     return (cluster * math.prod(size) + rank) * math.prod(made.block) + thread
@@ -224,70 +237,70 @@ def _numbered(place: Sequence[int], sizes: Sequence[int]) -> int:
 # in words --------------------------------------------------------------------------------------------------------
 
 _FAULT = (
-    "The access at which the run stops stands beside the other file's access of the same opcode and number in the same "
-    "thread. Values are followed back from its operands; here they are equal."
+    "The access at which the run stops is paired with the other file's access of the same opcode and number in the "
+    "same thread. Values are followed back from its operands; here the operands are equal."
 )
 _UNLIKE = (
-    "The files are launched in different ways: their threads are paired by the element that both store, and values are "
-    "followed back from there. Addresses, guards and branches are not compared, as they hold numbers of threads. "
+    "The files are launched in different ways. Their threads are paired by the element that both store, and values are "
+    "followed back from there. Addresses, guards and branches are not compared, because they depend on thread numbers. "
 )
-_NOT_ALIGNED = f"{_UNLIKE}Here the values are not followed: what is shown are the two stores."
+_NOT_ALIGNED = f"{_UNLIKE}Here the values are not followed; the two stores are shown."
 _FAR = (
-    "What is shown are the instructions at which the walk stopped: their values differ already, so the cause lies "
+    "The instructions shown are those at which the search stopped. Their values differ already, so the cause lies "
     "before them."
 )
 _NO_THREAD = (
-    "The files are launched in different ways, so that no thread of the other file does the same: nothing is aligned "
-    "with the access at which the run stops."
+    "The files are launched in different ways, so no thread of the other file corresponds to the one with the fault, "
+    "and only that access is shown."
 )
 _BASIS: Mapping[str, str] = {
-    "operands": "The walk goes back from the values that differ, in each file by its own registers, as long as both "
-    "have the same opcode; through copies, products and atomics it goes by the first element that differs. Here the "
-    "operands have equal values in both files, and the results differ.",
-    "values": "The two files compute this in different ways, so they are aligned by values, not by instructions: of "
-    "each is shown the first instruction on the way to the difference whose value the other file's thread never has, "
-    "or the one at which the opcodes part. All that it reads, the other has too. A value that is equal by coincidence "
-    "counts as common, so that the cause may lie earlier.",
-    "addresses": "These loads bring in what the other file's thread does not load from there.",
-    "branch": "Branches are aligned by the values that their conditions compare; a branch turned round counts as the "
-    "same. Whether the difference in the output comes from this branch is not shown by it.",
-    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there: "
-    "in the run that follows that thread it did not make them.",
+    "operands": "Differing values are followed back through each file's registers, as long as the opcodes are the "
+    "same; through copies, products and atomics, the first element that differs is followed. Here the operands have "
+    "equal values in both files, but the results differ.",
+    "values": "The two files compute this in different ways, so they are aligned by values, not by instructions. For "
+    "each file this is the first instruction on the way to the difference whose value the other file's thread never "
+    "has, or the one at which the opcodes differ. The other file has all values that it reads. Values that are equal "
+    "by coincidence count as common, so the cause may lie earlier.",
+    "addresses": "These loads read values that the other file's thread does not load from there.",
+    "branch": "Branches are aligned by the values that their conditions compare; an inverted branch counts as the "
+    "same. This does not prove that the difference in the output comes from this branch.",
+    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed: in a "
+    "second run, which traced that thread, it did not make them.",
 }
 
 
 def _found(
     sides: tuple[Followed, Followed],
     traces: tuple[ThreadTrace, ThreadTrace],
-    found: Parting,
+    found: TraceDifference,
     hops: int,
     alike: bool = True,
-) -> FoundParting:
+) -> ShownDifference:
     words = {
-        "operands": "the same operands, and other results",
-        "addresses": "other values come in here",
+        "operands": "the same operands, but different results",
+        "addresses": "different values are read here",
         "values": "the first values that the other file never has",
         "branch": "a branch that one file takes and the other does not",
-        "elsewhere": "other values come in here",
+        "elsewhere": "different values are read here",
     }[found.kind]
     if found.kind in ("operands", "addresses") and found.a is not None and found.b is not None:
-        words = _more_exactly(found.a, found.b, words)
+        words = _operand_words(found.a, found.b) or words
     if hops:
         words += f"; the value went through {hops} other thread{'s' * (hops > 1)} to the store"
     steps = tuple(_shown(s.name, t, step) for s, t, step in zip(sides, traces, (found.a, found.b), strict=True))
-    return FoundParting(words, ("" if alike else _UNLIKE) + _BASIS[found.kind], (steps[0], steps[1]))
+    return ShownDifference(words, ("" if alike else _UNLIKE) + _BASIS[found.kind], (steps[0], steps[1]))
 
 
-def _more_exactly(a: ThreadStep, b: ThreadStep, words: str) -> str:
-    """How two instructions of one opcode differ."""
+def _operand_words(a: ThreadStep, b: ThreadStep) -> str:
+    """How the operands of two instructions with one opcode differ, in words; "" if they are equal."""
     values = [[o.value for o in s.reads] for s in (a, b)]
     if a.memory is not None and b.memory is not None and a.memory != b.memory:
         one, other = (f"{m[2]} bytes at offset {m[1]} of {m[0]}" for m in (a.memory, b.memory))
-        same = "the same operands, and " if values[0] == values[1] else ""
-        return f"{same}other addresses: {one} against {other}"
+        same = "the same operands, but " if values[0] == values[1] else ""
+        return f"{same}different addresses: {one} and {other}"
     if sorted(values[0], key=repr) != sorted(values[1], key=repr):
-        return "other constants"
-    return "the same operands in another order" if values[0] != values[1] else words
+        return "different constants"
+    return "the same operands in another order" if values[0] != values[1] else ""
 
 
 def _one_sided(
@@ -295,15 +308,15 @@ def _one_sided(
     traces: tuple[ThreadTrace, ThreadTrace],
     at: tuple[ThreadStep | None, ThreadStep | None],
     place: str,
-) -> FoundParting:
-    """Where only one file's thread gets to a place."""
-    branch = parted_by_branches(*traces)
+) -> ShownDifference:
+    """The difference if only one file's thread reaches a place: the first branch that differs, else that place."""
+    branch = branch_difference(*traces)
     if branch is not None:
         return _found(sides, traces, branch, 0)
     here = 0 if at[0] is not None else 1
     steps = tuple(_shown(s.name, t, step) for s, t, step in zip(sides, traces, at, strict=True))
-    words = f"only {sides[here].name} gets to {place}; the thread of {sides[1 - here].name} ends without it"
-    return FoundParting(words, "No branch with equal conditions parts the two threads.", (steps[0], steps[1]))
+    words = f"only {sides[here].name} reaches {place}; the thread of {sides[1 - here].name} ends before that"
+    return ShownDifference(words, "No branch with equal conditions differs in the two threads.", (steps[0], steps[1]))
 
 
 def _shown(file: str, trace: ThreadTrace, step: ThreadStep | None) -> ShownStep | None:
@@ -321,5 +334,5 @@ def _entry(operand: SeenOperand) -> tuple[str, str, int | None]:
     return operand.name, operand.kind, operand.value
 
 
-def _nothing(words: str) -> FoundParting:
-    return FoundParting(words, "", (None, None))
+def _nothing(words: str) -> ShownDifference:
+    return ShownDifference(words, "", (None, None))

@@ -1,4 +1,4 @@
-"""A comparison of two files as plain values, from which `reports.comparison` makes a page."""
+"""A comparison of two files as plain values, for `reports.comparison`, which makes an HTML page of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.comparing.files import FileComparison
-from harness.comparing.lockstep import FoundParting, ShownStep
+from harness.comparing.lockstep import ShownDifference, ShownStep
 from harness.comparing.words import about, first_words, headline, register_words
 
 CONTEXT = 4
-"""Lines of a file that are shown before and after the line where it parts."""
+"""The number of lines of a file that are shown before and after the first instruction that differs."""
 
 
 def facts(found: FileComparison, texts: Mapping[str, str]) -> dict[str, Any]:
-    """All that the page shows. texts: of the files, by the name under which they are compared."""
+    """The contents of the page. texts: the files' texts, by their names in the comparison."""
     names = [f.name for f in found.files]
     first = None
     if found.first is not None:
@@ -31,13 +31,13 @@ def facts(found: FileComparison, texts: Mapping[str, str]) -> dict[str, Any]:
         "runs": found.runs,
         "left_out": found.left_out,
         "first": first,
-        "parting": _parting(found.parting, texts) if found.parting else None,
+        "traces": _traces(found.traces, texts) if found.traces else None,
     }
 
 
-def _parting(parting: FoundParting, texts: Mapping[str, str]) -> dict[str, Any]:
-    steps = [_step(s, texts[s.file]) for s in parting.steps if s is not None]
-    return {"words": parting.words, "basis": parting.basis, "steps": steps}
+def _traces(found: ShownDifference, texts: Mapping[str, str]) -> dict[str, Any]:
+    steps = [_step(s, texts[s.file]) for s in found.steps if s is not None]
+    return {"words": found.words, "basis": found.basis, "steps": steps}
 
 
 def _step(step: ShownStep, text: str) -> dict[str, Any]:

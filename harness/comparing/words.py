@@ -1,4 +1,4 @@
-"""A comparison of two files in words."""
+"""The text of a comparison of two files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 from harness.comparing.files import MOST_LINES, ComparedFile, FileComparison
-from harness.comparing.lockstep import FoundParting, ShownStep
+from harness.comparing.lockstep import ShownDifference, ShownStep
 from harness.judging.message import EVIDENCE_WORDS
 from harness.ptx.text.types import TYPES
 
@@ -14,9 +14,9 @@ MOST_FINDINGS = 2
 VERDICTS = {
     "refused": "not compared: {refused} cannot be run",
     "different": "different: {differing:,} of {codes:,} codes ({classes})",
-    "faults": "not equal: the runs have faults, so that equal bits prove nothing",
+    "faults": "not equal: the runs have faults, so equal bits prove nothing",
     "nothing compared": "nothing was compared: no run left an output",
-    "nothing shown": "equal, but nothing is shown by it: {silent} has the same bits everywhere",
+    "nothing shown": "equal, but this shows nothing: {constant} has the same bits everywhere",
     "equal": "equal: all {codes:,} codes have the same bits in both files",
 }
 
@@ -29,13 +29,13 @@ def headline(found: FileComparison) -> str:
         differing=found.differing,
         codes=found.codes,
         classes=", ".join(f"{k} {n}" for k, n in found.classes.items()),
-        silent=", ".join(found.silent),
+        constant=", ".join(found.constant_outputs),
     )
     return f"{a} and {b} on {found.target}: {words}"
 
 
 def message(found: FileComparison) -> str:
-    """The whole comparison: the verdict, each file against the reference, the first difference, where traces part."""
+    """The whole comparison: the verdict, each file against the reference, the first difference, and its cause."""
     return "\n".join(_lines(found))
 
 
@@ -46,8 +46,8 @@ def _lines(found: FileComparison) -> Iterator[str]:
         yield f"  inputs    {', '.join(sets)}, in {len(found.runs)} runs of each file; equal bits on these are no proof"
         yield f"  evidence  {EVIDENCE_WORDS[found.evidence]}"
     if any(found.launches):
-        told = "; ".join(f"{f.name} in {words}" for f, words in zip(found.files, found.launches, strict=True))
-        yield f"  launches  {told}"
+        launches = "; ".join(f"{f.name} in {words}" for f, words in zip(found.files, found.launches, strict=True))
+        yield f"  launches  {launches}"
     if found.left_out:
         yield f"  left out  {', '.join(found.left_out)}: too many inputs to hold"
     for file in found.files:
@@ -58,12 +58,12 @@ def _lines(found: FileComparison) -> Iterator[str]:
         rows = [*found.first.inputs.items(), (names[0], found.first.expected), (names[1], found.first.got)]
         width = max(len(n) for n, _ in rows)
         yield from (f"    {n:<{width}}  {bits.bits}  {bits.value}" for n, bits in rows)
-    if found.parting is not None:
-        yield from parting_lines(found.parting)
+    if found.traces is not None:
+        yield from difference_lines(found.traces)
 
 
 def first_words(found: FileComparison) -> str:
-    """Which code differs first, in which run."""
+    """One line that names the first code that differs, and its run."""
     assert found.first is not None
     assert found.key is not None
     reading = f"; read {found.reading}" if found.reading else ""
@@ -71,7 +71,7 @@ def first_words(found: FileComparison) -> str:
 
 
 def about(file: ComparedFile) -> Iterator[str]:
-    """A file by itself: refusals, faults, the reference's word, and lines that no thread executed."""
+    """Lines about one file: its refusal, its faults, the reference's verdict, and lines that no thread executed."""
     if file.refused:
         yield f"{file.name}: {file.refused}"
         return
@@ -87,26 +87,26 @@ def about(file: ComparedFile) -> Iterator[str]:
         )
         yield f"{file.name}: by the case's reference and policy: {verdict}"
     else:
-        yield f"{file.name}: nothing was held to the case's reference"
+        yield f"{file.name}: nothing was compared with the case's reference"
     if file.unexecuted:
         shown = ", ".join(str(n) for n in sorted(file.unexecuted)[:MOST_LINES])
         more = f" and {len(file.unexecuted) - MOST_LINES} more" if len(file.unexecuted) > MOST_LINES else ""
         yield f"{file.name}: never executed on these inputs, so not compared: line {shown}{more}"
 
 
-def parting_lines(parting: FoundParting) -> Iterator[str]:
-    """Where the traces part."""
-    yield f"  parting   {parting.words}"
-    for step in parting.steps:
+def difference_lines(found: ShownDifference) -> Iterator[str]:
+    """The first instructions that differ, and the basis of their alignment."""
+    yield f"  traces    {found.words}"
+    for step in found.steps:
         if step is not None:
             yield from _step_lines(step)
-    if parting.basis:
-        yield f"  alignment {parting.basis}"
+    if found.basis:
+        yield f"  alignment {found.basis}"
 
 
 def _step_lines(step: ShownStep) -> Iterator[str]:
     yield f"    {step.file}:{step.line}  {step.text}"
-    yield f"      {step.thread}" + ("" if step.executed else "; not executed, as its guard does not hold")
+    yield f"      {step.thread}" + ("" if step.executed else "; not executed, because its guard is false")
     for word, registers in (("before", step.before), ("after", step.after)):
         if registers:
             yield f"      {word:<6} " + "  ".join(register_words(*r) for r in registers)

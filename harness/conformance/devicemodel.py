@@ -1,8 +1,8 @@
 """The arithmetic of a warpgroup's product as a kernel, so that a GPU compares its own results with the definition.
 
-numba compiles the functions below for the host, and llvmlite lowers the same LLVM code to PTX, as `kernels` does. They
+numba compiles the functions below for the host, and llvmlite lowers the same LLVM code to PTX, as in `kernels`. They
 compute what `harness.ptx.numeric.tensorcore` and `harness.ptx.kernel.multiply` define, with their `_encode` and
-`_decode`, one result at a time; codes are decoded beforehand (`packed`), as each of them is used many times.
+`_decode`, one result at a time. Codes are decoded beforehand (`packed`), because each is used many times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOW = -8000  # the power of a zero in a packed word; below those of all product
 
 @dataclass(frozen=True)
 class ModelNumbers:
-    """What `agreed` is told of the arithmetic: which way, and numbers whose meaning depends on it."""
+    """The arithmetic that `agreed` computes: its way, and numbers whose meaning depends on the way."""
 
     way: int
     terms: int = 0
@@ -45,7 +45,7 @@ class ModelNumbers:
 
 
 def numbers(how: Arithmetic) -> ModelNumbers:
-    """The numbers of a warpgroup's arithmetic. Raises ValueError for another way."""
+    """The numbers of a warpgroup's arithmetic. Raises ValueError for an unknown way."""
     if how.way in ("integers", "bits"):
         if how.way == "bits" and how.word != "and":
             raise ValueError(f"no kernel compares products of bits by {how.word}")
@@ -61,9 +61,9 @@ def numbers(how: Arithmetic) -> ModelNumbers:
 
 
 def packed(codes: Array, kind: str) -> Array:
-    """Codes as words of 32 bits that the kernel takes: of floats significand, power and class; else the number.
+    """Codes as words of 32 bits for the kernel: of floats significand, power and class; of other types the number.
 
-    Of single bits 32 neighbours along the last axis make a word.
+    Single bits are packed: 32 neighbours along the last axis make a word.
     """
     if kind == "b1":
         octets = np.packbits(codes.astype(np.uint8), axis=-1, bitorder="little")
@@ -282,10 +282,11 @@ done:
 
 @cache
 def source(cpu: str, constants: tuple[int, ...]) -> str:
-    """PTX of the kernel `check`; cpu: as LLVM calls it ("sm_90"); constants: what `agreed` is told behind n.
+    """PTX of the kernel `check`. cpu: as LLVM names it ("sm_90"). constants: the values of `agreed`'s parameters after
+    n.
 
-    Its parameters are words of 64 bits: where the agreeing results of each tile are counted (words of 32 bits), threads
-    of a tile, the addresses `POINTERS`, n, and the number of threads.
+    Its parameters are words of 64 bits: the address of the counts of agreeing results, one word of 32 bits for each
+    tile; threads of a tile; the addresses `POINTERS`; n; and the number of threads.
     """
     text = _KERNEL.format(
         pointers=", ".join(["ptr"] * len(POINTERS)),

@@ -1,10 +1,10 @@
 """wgmma on very many tiles: a GPU runs the instruction and compares it with the definition's arithmetic itself.
 
-Tiles are made of matrices that are drawn once for some layouts: from round to round a, b, the metadata and c
-of each kind of magnitudes meet others. Three things tie the comparison to the definition. Some tiles of each layout go
-through whole kernels of the emulator; more of them, of the first round, through the definition's code here; and a round
-in which the arithmetic is given other matrices than the instruction has to differ. Each result that agrees is counted,
-so that a comparison that did not take place shows.
+A layout's matrices are drawn once. From round to round, a, b, the metadata and c are combined anew, within each kind of
+magnitude. Three checks tie the comparison to the definition. Some tiles of each layout run in whole kernels of the
+emulator. More of them, from the first round, are computed here by the definition's code. And one round gives the
+arithmetic other matrices than the instruction: it must differ. Agreeing results are counted, so that a comparison that
+did not run is detected.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from harness.ptx.numeric.vectorise import Array
 
 KINDS = len(products.KINDS)
 DRAWN = 64 * KINDS
-"""Tiles that are drawn for a layout, of 64 columns or more; of narrower ones there are more."""
+"""Tiles that are drawn for a layout of 64 columns or more; narrower layouts have more tiles."""
 LAYOUTS = 4
-"""Layouts of a form, other ones for each form."""
+"""Layouts of a form; each form has other layouts."""
 HOSTED = 8 * KINDS
-"""Tiles of a layout that the definition's code computes here."""
+"""Tiles of a layout that the definition's code computes on the host."""
 TURNS = 32
-"""Rounds between two looks at what agrees."""
+"""Rounds between two checks of the counts."""
 BLIND = "the comparison on the device does not see other matrices"
-"""Why a form was not measured."""
+"""The failure of a form whose comparison does not detect wrong matrices."""
 
 
 def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for, layout by layout.
+    """Compare the emulator with the device on `count` tiles, or on as many as the time allows, layout by layout.
 
-    start: tells tiles of one run from those of another.
+    start: a number that makes the tiles of one run differ from those of another.
     """
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
@@ -53,7 +53,7 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
         turn, operands, before = 0, [], 0
         while tally.reached < count and (not turn or time.monotonic() < ends) and not _settled(tally):
             kernel = groupproducts.program(form, device.identity.target, known[(first + turn) % len(known)])
-            left = some - turn % some  # layouts that are still to come with these matrices
+            left = some - turn % some  # layouts that will still use these matrices
             if left == some:
                 before = tally.reached
                 operands = groupproducts.drawn(
@@ -86,7 +86,7 @@ def _layout(
     device: products.ProductDevice, kernel: GroupKernel, operands: list[Array], tally: Tally, used: int, goal: int,
     ends: float,
 ) -> None:  # fmt: skip
-    """Measure one layout until `goal` tiles of the form are reached, or time is up, or no rounds are left.
+    """Measure one layout until the form has `goal` tiles, time is up, or no rounds are left.
 
     used: tiles that were made of these matrices before.
     """
@@ -100,11 +100,11 @@ def _layout(
     with loaded(device, kernel, operands) as rounds:
         got = rounds.run([0] * len(rounds.rolls))
         _hosted(tally, kernel, operands, got)
-        # The arithmetic is given each tile's neighbour of the same kind for b.
+        # For this check the arithmetic gets each tile's neighbour of the same kind as b.
         if _right(rounds.check([0, KINDS, *[0] * 2], tiles), kernel).mean() > 0.5:
             tally.failure = BLIND
             return
-        # Layouts go on where the one before them stopped: each has other tiles.
+        # Each layout continues where the previous one stopped, so that it has other tiles.
         start = turn = used // tiles
         while tally.reached < goal and turn < turns * turns and (turn == start or time.monotonic() < ends):
             batch = [_rolls(n, turns) for n in range(turn, min(turn + TURNS, turns * turns))]
@@ -118,18 +118,18 @@ def _layout(
 
 
 def _rolls(turn: int, turns: int) -> list[int]:
-    """By how many tiles a, b and the metadata move: each a meets each b of its kind."""
+    """The tiles by which a, b and the metadata are shifted: over all rounds, each a meets each b of its kind."""
     a = turn % turns
     return [KINDS * (n % turns) for n in (a, turn // turns + 2 * a, 3 * turn)]
 
 
 def _right(agreeing: Array, kernel: GroupKernel) -> Array:
-    """Which tiles have as many agreeing results as there are results."""
+    """Which tiles agree in all of their results."""
     return np.asarray(agreeing == 64 * kernel.product.b.rows)
 
 
 def _hosted(tally: Tally, kernel: GroupKernel, operands: list[Array], got: Array) -> None:
-    """Compare the first tiles of the first round with what the definition's code gives here."""
+    """Compare the first tiles of the first round with the results of the definition's code on the host."""
     some = [x[:HOSTED] for x in operands]
     given = groupproducts.arrays(kernel, some)
     found = Tally(tally.form, "")
@@ -137,7 +137,7 @@ def _hosted(tally: Tally, kernel: GroupKernel, operands: list[Array], got: Array
     tally.hosted += KINDS
     tally.offenders += found.offenders[: OFFENDERS - len(tally.offenders)]
     if found.mismatches:
-        # The rounds count them too, unless they are blind to them.
+        # The rounds count these mismatches too, unless their comparison misses them.
         tally.mismatches += found.mismatches
 
 
@@ -145,7 +145,7 @@ def _explained(
     device: products.ProductDevice, kernel: GroupKernel, operands: list[Array], tally: Tally,
     wrong: list[tuple[list[int], int]],
 ) -> None:  # fmt: skip
-    """Turn tiles that differ into inputs and results, by way of the definition's code here."""
+    """Describe tiles that differ by their inputs and results, with the definition's code on the host."""
     for rolls, tile in wrong[: OFFENDERS - len(tally.offenders)]:
         one = _tile(operands, rolls, tile)
         given = groupproducts.arrays(kernel, one)
@@ -153,7 +153,7 @@ def _explained(
         got = groupproducts.on_device(device, kernel, given)
         groupproducts.compare(found, kernel, given, groupproducts.computed(kernel, one), got)
         if not found.mismatches:
-            tally.failure = "the definition gives something else on the device than on the host"
+            tally.failure = "the definition gives other results on the device than on the host"
             return
         kind = products.KINDS[tile % KINDS]
         tally.offenders += [replace(o, variant=o.variant.replace(products.KINDS[0], kind, 1)) for o in found.offenders]
@@ -171,7 +171,7 @@ def _tile(operands: list[Array], rolls: list[int], tile: int) -> list[Array]:
 
 @dataclass
 class Rounds:
-    """A layout's matrices on a device: the instruction's kernel and the comparison's, and the addresses of both.
+    """A layout's matrices on a device: the kernels of the instruction and of the comparison, and their addresses.
 
     `strides`: bytes of a tile: of the images, a's registers and the metadata; of the packed a and b, and of `w`.
     """
@@ -186,13 +186,13 @@ class Rounds:
     rolls: tuple[str, ...] = ("a", "b", "metadata")
 
     def run(self, rolls: list[int]) -> Array:
-        """The instruction's registers of all tiles of a round."""
+        """Run the instruction on all tiles of a round, and return its registers."""
         self._instruction(rolls)
         self.device.gpu.download(self.result, self.places["d"])
         return self.result
 
     def check(self, rolls: list[int], tiles: int) -> Array:
-        """The agreeing results of each tile of the round whose registers are there."""
+        """The number of agreeing results of each tile, for the round whose registers are in memory."""
         flags = np.zeros(tiles, np.uint32)
         self.device.gpu.upload(self.places["flags"], flags)
         self._compare(rolls, 0)
@@ -200,7 +200,7 @@ class Rounds:
         return flags
 
     def agreeing(self, batch: list[list[int]]) -> Array:
-        """The agreeing results of each tile of some rounds."""
+        """The number of agreeing results of each tile, over several rounds."""
         flags = np.zeros(len(batch) * self.tiles, np.uint32)
         self.device.gpu.upload(self.places["flags"], flags)
         for number, rolls in enumerate(batch):
@@ -233,7 +233,7 @@ class Rounds:
 
 @contextmanager
 def loaded(device: products.ProductDevice, kernel: GroupKernel, operands: list[Array]) -> Iterator[Rounds]:
-    """The matrices of a layout on the device, twice in a row each that moves, so that moving is another address."""
+    """The matrices of a layout on the device. Shifted ones lie there twice, so that a shift only changes an address."""
     gpu, tiles = device.gpu, len(operands[0])
     image, registers, c, *metadata = groupproducts.arrays(kernel, operands)
     found = {"image": image, "registers": registers, **decoded(kernel, operands)}
@@ -258,7 +258,7 @@ def loaded(device: products.ProductDevice, kernel: GroupKernel, operands: list[A
 
 
 def constants(kernel: GroupKernel) -> tuple[int, ...]:
-    """What the comparison's kernel is made for: see `devicemodel.agreed`."""
+    """The constants of the comparison's kernel: see `devicemodel.agreed`."""
     product = kernel.product
     words = 32 if product.a.type == "b1" else 1
     numbers = devicemodel.numbers(product.arithmetic).words()
@@ -268,7 +268,7 @@ def constants(kernel: GroupKernel) -> tuple[int, ...]:
 
 
 def decoded(kernel: GroupKernel, operands: list[Array]) -> dict[str, Array]:
-    """a and b as the comparison takes them, and of a sparse a the rows of b that its elements meet."""
+    """a and b in the form of the comparison; for a sparse a, also the rows of b that its elements meet."""
     product = kernel.product
     a, b = (
         x ^ x.dtype.type(1 << BITS[m.type] - 1) if m.negative and m.type in FLOATS else x
@@ -286,7 +286,7 @@ def decoded(kernel: GroupKernel, operands: list[Array]) -> dict[str, Array]:
 
 
 def places(kernel: GroupKernel) -> Array:
-    """Where the registers of a tile have each of its 64 x n results, counted in results."""
+    """The position of each of a tile's 64 x n results among its registers, counted in results."""
     table, per = kernel.product.table, 32 // kernel.bits
     word, half = np.divmod(table.reshape(16, -1).astype(np.int64), per)
     register, lane = np.divmod(word, 32)

@@ -1,7 +1,7 @@
-"""All forms of products measured within a time budget: a process for each core, GPUs shared out among them.
+"""Measures all forms of products within a time budget: one process for each core, which share the GPUs.
 
-The cheapest forms come first. Where there is not time for all, none may take longer than a limit, which is such that
-as many forms as possible reach the goal and the others get about the same time.
+The cheapest forms come first. If there is not enough time for all, a limit holds for each form, chosen so that as many
+forms as possible reach the goal and the others get about the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.conformance.ledger import Ledger
 
 LEAST = 2.0
-"""Seconds that must be left for a form to be begun."""
+"""Seconds that must be left to begin a form."""
 _device: list[ProductDevice] = []
 
 
@@ -38,11 +38,11 @@ _RATES = {
     "wgmma": {"b1": 300e9, "s8": 40e9, "u8": 40e9, "": 10e9},
     "wgmma_sp": {"s8": 40e9, "u8": 40e9, "": 10e9},
 }
-"""Multiplications a second of one process, by operation and type: of mma by a core; of wgmma a GPU's sixteenth."""
+"""Multiplications per second of one process, by operation and type: mma on a core, wgmma on a sixteenth of a GPU."""
 
 
 def estimate(form: str, tiles: int) -> float:
-    """About how many seconds so many tiles of a form take a process, to share out time by."""
+    """An estimate of the seconds that a process needs for this many tiles of a form, for dividing time."""
     bound = bounds_of()[form]
     m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
     n, k = rest.split("k")
@@ -55,7 +55,7 @@ def estimate(form: str, tiles: int) -> float:
 
 
 def limit(estimates: Iterable[float], budget: float) -> float:
-    """The most seconds that each may take so that all of them together take no more than the budget."""
+    """The limit in seconds for each form with which all of them together take no more than the budget."""
     waiting = sorted(estimates)
     for place, each in enumerate(waiting):
         share = budget / (len(waiting) - place)
@@ -66,7 +66,7 @@ def limit(estimates: Iterable[float], budget: float) -> float:
 
 
 def in_turn(names: Iterable[str], tiles: int) -> list[str]:
-    """Forms in the order of their estimates, those that a GPU computes mixed with those that a core does."""
+    """Forms sorted by their estimates; those that a GPU computes alternate with those that a core computes."""
     sides: dict[bool, list[str]] = {True: [], False: []}
     for name in sorted(names, key=lambda n: (estimate(n, tiles), n)):
         sides[name.startswith("wgmma")].append(name)
@@ -75,14 +75,14 @@ def in_turn(names: Iterable[str], tiles: int) -> list[str]:
 
 
 def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> list[str]:
-    """The forms that hardware has not confirmed on so many tiles, by the entries of `ledger.current`."""
+    """The forms that hardware has not confirmed on this many tiles, by the entries of `ledger.current`."""
     from harness.conformance.ledger import CONFIRMED
 
     return [n for n in names if entries[n].status != CONFIRMED or entries[n].inputs < tiles]
 
 
 def before_of(names: Iterable[str], identity: Identity, book: Ledger) -> dict[str, int]:
-    """Tiles on which this very device, driver and assembler confirmed today's definitions of forms."""
+    """Tiles on which this device, driver and assembler confirmed the present definitions of forms."""
     from harness.conformance.ledger import CONFIRMED, current
 
     entries = current(book)
@@ -92,7 +92,7 @@ def before_of(names: Iterable[str], identity: Identity, book: Ledger) -> dict[st
 
 
 def _begin(places: Any) -> None:
-    """Give a process one core, as blocks of a kernel run in parallel would only crowd the others, and one GPU."""
+    """Give a process one GPU and one core: a kernel on several cores would only slow down the other processes."""
     core, gpu = places.get()
     if core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
@@ -125,13 +125,13 @@ def campaign(
     before: Mapping[str, int] = MappingProxyType({}),
     measuring: Callable[[str, int, float, int], Tally] = measured_here,
 ) -> dict[str, list[Tally]]:
-    """Measure forms, each on so many tiles or as many as there is time for. Forms that the target lacks are left out.
+    """Measure forms, each on `tiles` tiles, or on as many as the time allows. Forms that the target lacks are left out.
 
     before: tiles on which an earlier run of this device found no mismatch; only others are tried, and all are counted.
-    found: called with each tally as it comes, in this process. measuring: called in the processes with a form, the
-    number of tiles, the seconds that it may take, and how many tiles came before; it must be picklable. Forms for which
-    no time is left are not measured. A process that dies, or very many errors, end the campaign; what was measured
-    until then counts.
+    found: called with each tally when it is ready, in this process. measuring: called in the processes with a form, the
+    number of tiles, the seconds allowed, and how many tiles came before; it must be picklable. Forms for which no time
+    is left are not measured. A process that crashes, or very many errors, end the campaign; tallies up to then are
+    kept.
     """
     ends = time.monotonic() + seconds
     device = Target.parse(target)
@@ -167,7 +167,7 @@ def campaign(
                         progress(f"a process died, perhaps in {', '.join([name, *running.values()])}; no more forms")
                         return done
                     except Exception as e:
-                        # Not of the form, but of the GPU, whose context is lost, or of this program.
+                        # The fault is not the form's: the GPU lost its context, or this program has an error.
                         progress(f"{name}: not measured, {type(e).__name__}: {str(e).splitlines()[:1]}")
                         failures += 1
                         if failures > number:
@@ -189,7 +189,7 @@ def _cores() -> list[int]:
 
 
 def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
-    """A core and what CUDA_VISIBLE_DEVICES must be for each process; None for what is not to be chosen."""
+    """For each process a core and a value of CUDA_VISIBLE_DEVICES; None leaves them as they are."""
     cores: list[int | None] = [*_cores()] if hasattr(os, "sched_setaffinity") else [None]
     fitting = [g for g in gpus() if g.target == target]
     names = {g.name for g in fitting[:1]}

@@ -1,6 +1,6 @@
-"""The forms of tcgen05. No device at hand has any: they rest on the specification, and the ledger says so of each.
+"""The forms of tcgen05. No device at hand has them: their evidence is the specification, as the ledger states.
 
-Their definitions are those of `harness.ptx.kernel.tensor*`, which tests hold to references of their own.
+Their definitions are those of `harness.ptx.kernel.tensor*`; tests compare them with separate references.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.ptx.isa.forms import FORMS, Bound
 
 OPCODE = "tcgen05"
 REFUSED = ("tcgen05_ashift", "tcgen05_ld_red")
-"""Operations that are declared, so that a kernel with them is told what is refused."""
+"""Operations that are only declared, so that a kernel with them gets an error that names the operation."""
 
 
 @cache

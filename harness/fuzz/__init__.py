@@ -1,1 +1,3 @@
-"""Random programs in PTX: assembled by every ptxas at every level, run on a GPU, judged against the emulator."""
+"""Fuzzing of ptxas: random PTX programs, assembled by each ptxas at each level, run on a GPU and compared with the
+emulator.
+"""

@@ -1,7 +1,7 @@
-"""A campaign: programs in batches, every batch assembled by every assembler, run, judged (`harness.fuzz.judge`).
+"""A campaign: batches of programs, each assembled by every assembler, run, and judged (`harness.fuzz.judge`).
 
-Batches are made, emulated and assembled in processes of their own, ahead of the device. A journal has a line for each
-finished batch and each finding; a campaign that is started again with it goes on behind the last one.
+Worker processes make, emulate and assemble batches ahead of the device. A journal has a line for each finished batch
+and each finding; a campaign that is started again with it continues after these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from harness.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFa
 
 @dataclass
 class Tried:
-    """How far a campaign is. known: findings that `avoid` names or that were found before, not reduced again."""
+    """The progress of a campaign.
+
+    known: the number of programs that show a finding in `avoid` or an earlier one; they are not reduced again.
+    refused_here: the number of programs that the emulator refused.
+    """
 
     batches: set[int] = field(default_factory=set)
     programs: int = 0
@@ -34,7 +38,7 @@ class Tried:
 
 
 class FuzzCampaign:
-    """Runs a plan. runner: None where there is no device: then only how assemblers end is judged."""
+    """Runs a plan. runner: None without a device; then only crashes, hangs and refusals of assemblers are judged."""
 
     def __init__(self, plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, *, jobs: int = 1) -> None:
         self.plan, self.runner, self.jobs = plan, runner, jobs
@@ -43,9 +47,9 @@ class FuzzCampaign:
         self._take_up(self._journal.earlier)
 
     def run(self, seconds: float, most: int | None = None, tell: Callable[[Tried], None] = lambda _: None) -> Tried:
-        """Go on for some seconds, or until `most` programs were tried in all."""
+        """Continue for some seconds, or until `most` programs were tried in all. tell: called after each batch."""
         end = time.monotonic() + seconds
-        # A forked child would share the device's process with us.
+        # Not forked: a forked child would share our connection to the device's process.
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
             waiting: dict[Future[Batch], int] = {}
             numbers = self.numbers(most)
@@ -69,7 +73,7 @@ class FuzzCampaign:
                     waiting = {f: n for f, n in waiting.items() if not f.cancelled()}
 
     def numbers(self, most: int | None) -> Iterator[int]:
-        """The batches that have not been judged, for `most` programs in all."""
+        """The numbers of the batches that were not judged yet, for `most` programs in all; None: without an end."""
         last = None if most is None else -(-most // self.plan.batch)
         number = 0
         while last is None or number < last:
@@ -78,9 +82,9 @@ class FuzzCampaign:
             number += 1
 
     def take(self, judged: JudgedBatch) -> None:
-        """Count a batch. Raises ValueError for one that is counted already."""
+        """Count a batch. Raises ValueError if it was counted before."""
         if judged.number in self.state.batches:
-            raise ValueError(f"batch {judged.number} came twice")
+            raise ValueError(f"batch {judged.number} was counted before")
         for finding in judged.findings:
             self._add(finding)
         self.state.runs += judged.runs
@@ -97,7 +101,7 @@ class FuzzCampaign:
         self._journal.note({"finding": asdict(self.state.findings[key])})
 
     def _take_up(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Count what an earlier start has noted."""
+        """Count the batches and findings in an existing journal."""
         for line in lines:
             if "batch" in line:
                 self.state.batches.add(line["batch"])
@@ -115,7 +119,7 @@ def finding_of(fields: Mapping[str, Any]) -> PtxasFault:
 
 
 def _alone() -> None:
-    """One thread a process: there is one for each core already."""
+    """Use one thread in each process, because there is a process for each core."""
     os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 

@@ -1,7 +1,7 @@
-"""Smaller kernels from one with branches, loops and barriers: candidates for `reduce`, which keeps what shows a fault.
+"""Smaller candidates for `reduce` from a kernel of any shape, with branches, loops and barriers.
 
-A candidate need not mean anything: who asks has it emulated, and one that reads undefined bits, races, waits for ever
-or does not end is refused there.
+A candidate need not be meaningful. The caller runs it in the emulator, which refuses kernels that read undefined bits,
+race, deadlock or do not end.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from harness.fuzz.pieces import FlowProgram, Piece
 from harness.fuzz.program import Operand, Variable
 
 _ACT = frozenset({"atom", "atomg", "ld.volatile", "shfl", "vote", "activemask", "barrier", "bar", "mbarrier", "redux"})
-"""What is not dropped because nobody reads its result: it also acts, or other threads wait in it."""
+"""Opcodes that are kept if their results are not read, because they have side effects or synchronise threads."""
 _CONSTANTS = ("0", "1", "-1")
 
 StandIn = Callable[[Variable, Sequence[Variable]], Operand | None]
-"""What is read for a register that nothing writes any more, given those written before; None: nothing."""
+"""Gives the operand that replaces a register that is no longer written, from the registers written before; None to
+remove the piece that reads it."""
 
 
 def nearest(register: Variable, known: Sequence[Variable]) -> Operand | None:
-    """The last register of the kind, or zero."""
+    """The latest register of the same kind, else zero."""
     found = next((k for k in reversed(known) if k.kind == register.kind), None)
     return found or (None if register.kind == "pred_" else "0")
 
 
 def farthest(register: Variable, known: Sequence[Variable]) -> Operand | None:
-    """The first register of the kind, or one."""
+    """The first register of the same kind, else one."""
     found = next((k for k in known if k.kind == register.kind), None)
     return found or (None if register.kind == "pred_" else "1")
 
 
 def nothing(register: Variable, known: Sequence[Variable]) -> Operand | None:
-    """Who reads it goes too."""
+    """None, so that pieces that read the register are removed."""
     return None
 
 
@@ -42,11 +43,11 @@ _STAND_INS: tuple[StandIn, ...] = (nothing, nearest, farthest)
 
 
 def smaller(program: FlowProgram) -> Iterator[Callable[[], FlowProgram]]:
-    """Smaller kernels, those that leave most out first.
+    """Smaller kernels, the smallest first.
 
-    Runs of pieces are left out, halves first and single ones last: a run of a block's size is a block, a branch left
-    out falls through, and a loop without the branch that closes it is cut to one round. Then guards are dropped, which
-    makes a branch unconditional, and registers that are read become constants, or others of their kind.
+    First, runs of pieces are removed, from halves down to single pieces. This also removes whole blocks; a removed
+    branch falls through, and a loop without its closing branch runs once. Then guards are dropped, which makes a branch
+    unconditional, and registers that are read become constants or other registers of their kind.
     """
     pieces = program.pieces
     length = 1 << max(0, len(pieces) - 1).bit_length()
@@ -81,7 +82,7 @@ def _with(pieces: tuple[Piece, ...], place: int, piece: Piece) -> FlowProgram:
 
 
 def settled(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
-    """Pieces without what has lost its use: code that nothing reaches, labels, results that nobody reads."""
+    """The pieces without unreachable code, unused labels and instructions whose results are not read."""
     while True:
         made = _read(_jumped_to(_reached(_defined(pieces, by))))
         if made == pieces:
@@ -90,7 +91,7 @@ def settled(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
 
 
 def _defined(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
-    """No register is read that nothing writes. A guard without its predicate is dropped, or goes with its piece."""
+    """Replace registers that are read but not written. A guard without predicate is dropped, or its piece removed."""
     written = {w for p in pieces for w in p.writes}
     known: list[Variable] = []
     found = []
@@ -108,7 +109,7 @@ def _defined(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
 
 
 def _reached(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Without what stands behind an unconditional branch or an end, up to the next label."""
+    """Remove unreachable pieces: those between an unconditional branch or an end and the next label."""
     found, passes = [], True
     for piece in pieces:
         passes = passes or bool(piece.label)
@@ -119,7 +120,7 @@ def _reached(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _jumped_to(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Without labels that nothing branches to, and branches to a label that is gone, or comes next."""
+    """Remove labels without a branch to them, and branches to a removed or directly following label."""
     labels = {p.label for p in pieces if p.label}
     targets = {p.target for p in pieces if p.target}
     found = []
@@ -134,7 +135,7 @@ def _jumped_to(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Without instructions whose results nobody else reads, and which do nothing else."""
+    """Remove instructions whose results no other piece reads, unless they have side effects."""
     readers: dict[Operand, set[int]] = {}
     for place, piece in enumerate(pieces):
         for operand in (*piece.reads, piece.guard):

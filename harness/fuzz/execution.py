@@ -1,4 +1,4 @@
-"""Machine code of programs on a GPU, in the process that owns it."""
+"""Run the programs' machine code on a GPU, in the process that owns the GPU."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.fuzz.oracle import THREADS, Words
 from harness.fuzz.program import BLOCK, OUTPUTS
 from harness.processes.child import Device, DeviceFault
 
-LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight rounds
+LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
 
 
 class MachineCodeRunner(Protocol):
-    """Whatever runs machine code."""
+    """The protocol of devices that run machine code."""
 
     def run(self, cubin: bytes, inputs: Sequence[Words]) -> list[Words] | str:
-        """The outputs of the kernels p0, p1, ... of a module on their inputs, or what became of the device."""
+        """The outputs of the kernels p0, p1, ... of a module on their inputs, or the device's fault as a text."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class GpuRunner:
 
 
 def run_here(cubin: bytes, inputs: Words) -> list[Words]:
-    """Launch every kernel of a module once, on torch's current device. Raises what the driver raises."""
+    """Launch every kernel of a module once, on torch's current device. Raises NoDriver and DriverError."""
     import torch
 
     from harness.backends.driver import DriverLaunch, launch_all

@@ -1,13 +1,13 @@
-"""Families of statements: the words from which programs are made, by what they exercise.
+"""Families of statement shapes from which random programs are made, grouped by the instructions that they test.
 
-A shape is PTX in which `<r>` is a register that is read and `<r=>` one that is written, by their kinds (see
-`fuzz.program`); `<r:x1>`, `<r=x1>` also name it, for `<x1>` further on, and `<r~x1>` is written for the shape alone.
-`<5>` is a constant below 2^5, `<w>` a word of 32 bits, often an edge. Slashes separate what may stand in a place.
+A shape is PTX with placeholders for registers, by kind (see `fuzz.program`): `<r>` is read, `<r=>` is written. `<r:x1>`
+and `<r=x1>` also give the register a name, and `<x1>` refers to it. `<r~x1>` is written, and read only within the
+shape. `<5>` is a constant below 2^5, `<w>` a word of 32 bits, often an edge. Slashes separate alternatives.
 
-All have defined results for all inputs: divisors are not zero, exchanges name all threads of a warp, and no operand of
-a negation is the least integer, for which the ISA (9.7.1, abs and neg) states no result. Multiplications
-and additions of floats state their rounding, which keeps ptxas from fusing them. Which NaN an operation gives is not
-specified (ISA 9.7.3), nor its sign: floats become bits, or hand on their sign, only where NaN is replaced.
+All shapes have defined results for all inputs: divisors are not zero, exchanges name all threads of a warp, and no
+operand of a negation is the least integer, for which the ISA (9.7.1, abs and neg) states no result. Multiplications and
+additions of floats state their rounding, so ptxas must not fuse them. The ISA (9.7.3) does not specify the bits or the
+sign of a NaN, so floats become bits, or pass on their sign, only after NaN is replaced.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 
 NEEDS: Mapping[str, int] = {"bfloat": 90, "conversion": 89}
-"""The compute capability from which on a target has all of a family; 80 for the others."""
+"""The least compute capability that has all instructions of a family; 80 for families that are not listed."""
 
 OF_WHOLE_WARPS = frozenset({"warp"})
-"""Families that all threads of a warp must reach together: not within branches and loops."""
+"""Families that all threads of a warp must execute together, so they are not used within branches and loops."""

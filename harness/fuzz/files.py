@@ -1,4 +1,4 @@
-"""What a campaign leaves in its folder: for each finding a PTX file, its words, a case file and the machine code."""
+"""The files of a campaign: for each finding the PTX, a JSON description, a case file and the machine code."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ INPUTS, EXPECTED = (np.array(WORDS[name], np.uint32) for name in ("inputs", "exp
 
 
 def generate(sizes, rng):
-    """The inputs on which it was found."""
+    """The inputs on which the fault was found."""
     return {{"x": INPUTS}}
 
 
 @numpy_reference
 def reference(x):
-    """What the emulator gives: each instruction of the program by its definition in the PTX ISA.
+    """The emulator's outputs, by the PTX ISA's definition of each instruction.
 
-    For the inputs on which the fault was found, that is what it gave then.
+    For the inputs on which the fault was found they must be the outputs of that time.
     """
     given = np.ascontiguousarray(x.astype(np.uint32).reshape(INPUTS.shape))
     made = np.zeros((len(given), {outputs}), np.uint32)
     run_ptx(PROGRAM, {blocks}, {block}, given, made, unwritten=[1])
     if np.array_equal(given, INPUTS) and not np.array_equal(made, EXPECTED):
-        raise ValueError("the emulator gives other words than when this fault was found")
+        raise ValueError("the emulator gives other outputs than when this fault was found")
     return made.astype(np.int64)
 
 
@@ -75,11 +75,11 @@ case = Case(
 '''
 
 _ENDS = ("wrong", "crashed", "hung")
-"""Kinds of findings that a case can expect: a program that is refused, or unsettled, has nothing to be held to."""
+"""Kinds of findings that get a case file. Others, such as refused programs, have no result that a case can expect."""
 
 
 def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptxas], target: str) -> list[Path]:
-    """Write a folder for each finding, those seen most often first; folders of the same name are written anew."""
+    """Write a folder for each finding, most frequent first. Existing folders of the same name are overwritten."""
     written = []
     for number, finding in enumerate(sorted(findings, key=lambda f: (f.kind, -f.seen, f.size)), 1):
         place = folder / name_of(finding, number)
@@ -95,18 +95,18 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
 
 
 def file_stem(label: str) -> str:
-    """`ptxas-12.9.86--O3-1a2b3c4d5e6f`: an assembler's name, as a file has it."""
+    """An assembler's label as a file name: `ptxas-12.9.86--O3-1a2b3c4d5e6f`."""
     return re.sub(r"[^\w.-]+", "-", label).strip("-")
 
 
 def name_of(finding: PtxasFault, number: int) -> str:
-    """`03-wrong-shl-add`: the finding's folder."""
+    """The name of the finding's folder, such as `03-wrong-shl-add`."""
     opcodes = [o.split(".")[0] for o in finding.skeleton.split()][:4]
     return re.sub(r"[^\w-]", "-", "-".join((f"{number:02}", finding.kind, *opcodes)))
 
 
 def story(finding: PtxasFault) -> str:
-    """What a finding means to someone who has never met such a fault: what differs, since when, and what to do."""
+    """An explanation of a finding for readers without previous knowledge: what differs, and what to do."""
     who = " and ".join(finding.assemblers)
     if finding.kind != "wrong":
         return f"{who}: {finding.kind}. {finding.words}".strip()
@@ -114,15 +114,15 @@ def story(finding: PtxasFault) -> str:
     inputs = ", ".join(f"%r{k} = {w:#010x}" for k, w in enumerate(finding.inputs))
     right = " and ".join(finding.right)
     lines = [
-        f"Machine code of {who} gives other bits than this PTX says.",
+        f"Machine code of {who} gives other bits than this PTX specifies.",
         f"For {inputs} word {differ} of the output is {finding.given[differ]:#010x}; "
         f"by the PTX ISA it is {finding.expected[differ]:#010x}"
-        + (f", which {right} gives." if right else "; no assembler that was tried gives that."),
-        "The PTX is in order: what is wrong is the assembler. Report program.ptx with these words and the version of "
-        "ptxas to NVIDIA (developer.nvidia.com/bugs).",
-        f"Until it is repaired: assemble with {finding.right[0]}, or write the instructions in another way."
+        + (f", which {right} gives." if right else "; none of the tried assemblers gives that."),
+        "The PTX is correct; the assembler is wrong. Report program.ptx with this text and the version of ptxas to "
+        "NVIDIA (developer.nvidia.com/bugs).",
+        f"As a workaround, assemble with {finding.right[0]}, or use other instructions."
         if finding.right
-        else "Until it is repaired: write the instructions in another way.",
+        else "As a workaround, use other instructions.",
     ]
     return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
     inputs = inputs_of(finding.seed)
     words = {"inputs": inputs.tolist(), "expected": emulated(finding.text, "p0", inputs).tolist()}
     (place / "words.json").write_text(json.dumps(words) + "\n")
-    # A fault of machine code is proved by an assembler that is right: without one there is nothing to expect.
+    # Wrong machine code is proved only if another assembler agrees with the emulator; else no failure is expected.
     proved = finding.kind != "wrong" or finding.right
     failing = ", ".join(f'"{a}": "{finding.kind}"' for a in map(_version_and_level, finding.assemblers))
     expected = f'PtxasFailure(assemblers={{{failing}}}, reason="found by ptxdiff fuzz")' if proved else "None"
@@ -144,18 +144,18 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
 
 
 def _version_and_level(label: str) -> str:
-    """What a case says of an assembler: version and level, so that it serves whoever has that release."""
+    """The part of a label that a case names: version and level, so that it applies to any build of that release."""
     found = re.match(r"ptxas [\d.]+ -O\d", label)
     return found[0] if found else label
 
 
 def _in_a_docstring(words: str) -> str:
-    """An assembler's words as they may stand between three quotes."""
+    """A text without characters that are special in a docstring."""
     return words.replace("\\", "/").replace('"', "'")
 
 
 def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:
-    """The machine code of an assembler for a finding's program, or why there is none."""
+    """The SASS of an assembler for a finding's program, or the reason why there is none."""
     done = one.assemble(finding.text, target)
     if done.ended != "assembled":
         return f"{done.ended}: {done.words}\n"

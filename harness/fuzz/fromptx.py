@@ -1,4 +1,4 @@
-"""A kernel in PTX as pieces that `cut` can take out: with branches, loops, predicates, shared memory and barriers."""
+"""Parse a PTX kernel of any shape into pieces that `cut` can remove: instructions and labels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 class NotApart(ValueError):
-    """Code with calls, jumps through tables or registers of vectors: it is not taken apart."""
+    """Code that is not supported: with calls, branches through tables, or vector registers."""
 
 
 def taken_apart(ptx: str) -> ApartPtx:
-    """The only kernel of a module. Raises NotApart for code that it does not know how to take apart."""
+    """The only kernel of a module, as pieces. Raises NotApart for code that is not supported."""
     try:
         module = parse_module(ptx)
         kernel = module.kernel()
@@ -44,7 +44,7 @@ def taken_apart(ptx: str) -> ApartPtx:
 
 
 class _Pieces:
-    """The pieces of a kernel, as they are found."""
+    """Collects the pieces of a kernel."""
 
     def __init__(self, text: str, kernel: Function) -> None:
         self.text = text
@@ -53,7 +53,7 @@ class _Pieces:
         self._numbers: Iterator[int] = iter(range(1, 1 << 30))
 
     def take(self, block: CodeBlock, outer: Mapping[str, Variable], labels: Mapping[str, int]) -> None:
-        """Go through a scope of names; an inner one may use a name again."""
+        """Collect the pieces of a scope, in which names of outer scopes may be declared again."""
         names = dict(outer)
         for node in block.statements:
             if isinstance(node, Declaration):
@@ -85,7 +85,7 @@ class _Pieces:
             raise NotApart(node.spelling)
         text = self._source(node.offset, node.offset).rstrip(";").rstrip()
         if "«" in text:
-            raise NotApart("a character that stands for a place")
+            raise NotApart("the character «, which marks the place of an operand")
         guard, negated, target = None, False, 0
         if node.guard:
             guard, negated = names.get(node.guard.register.text), node.guard.negated
@@ -95,7 +95,7 @@ class _Pieces:
             target = labels.get(text.split()[-1], 0)
             if not target:
                 raise NotApart(text)
-            # Cutting may let threads of a warp part where they did not, which `.uni` denies.
+            # Without `.uni`, because after cutting the branch may diverge.
             text = "bra"
         writes = []
         if node.opcode not in _WRITE_NOTHING and node.operands:
@@ -108,13 +108,13 @@ class _Pieces:
         return Piece(text, tuple(operands), len(writes), guard, negated, target)
 
     def _source(self, start: int, inside: int) -> str:
-        """What is written from a place to the semicolon behind another, on one line."""
+        """The text from `start` to the first semicolon after `inside`, on one line without comments."""
         end = self.text.index(";", inside)
         return " ".join(_LINES_OF_DEBUGGING.sub("", _COMMENTS.sub("", self.text[start : end + 1])).split())
 
 
 def _names(operand: Operand) -> Iterator[str]:
-    """The names of the registers that a destination has."""
+    """The names of a destination's registers."""
     if isinstance(operand, Name):
         yield operand.text.partition(".")[0]
     elif isinstance(operand, Vector):

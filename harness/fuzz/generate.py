@@ -1,4 +1,4 @@
-"""Programs at random: well typed, and free of undefined behaviour, because their statements are."""
+"""Generate random programs. They are well typed and have no undefined behaviour, because their shapes have none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = (
     "mov.b32 <s=>, <r>;",
     "mov.b32 <b=>, <r>;",
 )
-"""What every program begins with, so that there is a register of each kind."""
+"""The shapes at the start of every program, so that there is a register of each kind."""
 
 LAST = (
     "cvt.rn.f32.f64 <f=>, <e>;",
@@ -38,15 +38,16 @@ LAST = (
     "setp.nan.f32 <p~n1>, <f:x1>, <x1>; mov.b32 <r~b1>, <x1>; selp.b32 <r=>, 0x7FC00000, <b1>, <n1>;",
     "selp.b32 <r=>, 1, 0, <p>;",
 )
-"""What every program ends with: the newest register of each kind as a word, so that what was computed shows."""
+"""The shapes at the end of every program. They convert the newest register of each kind to a 32-bit word, so that
+wrong values reach the outputs."""
 
 _HOLE = re.compile(r"<(\d+)>|<(w)>|<([rdhpfesb])(?:([=~:])(\w*))?>|<(\w\w+)>")
 _CHOICE = re.compile(r"-?\w+(?:/-?\w+)+")
-_FRESH = 8  # of the registers of a kind, how many of the newest are read mostly
+_FRESH = 8  # most reads are of one of so many newest registers of a kind
 
 
 def words(count: int, seed: str) -> list[int]:
-    """Words of 32 bits: random ones, small ones, edges of integers and of floats."""
+    """32-bit words: random, small, and edges of integers and floats."""
     draw = random.Random(seed)
     kinds = (
         lambda: draw.getrandbits(32),
@@ -58,12 +59,12 @@ def words(count: int, seed: str) -> list[int]:
 
 
 def program(seed: str, capability: int, weights: Mapping[str, float]) -> RandomProgram:
-    """The program of a seed for a compute capability. weights: of each family that may be in it."""
+    """The program of a seed for a compute capability. weights: of the families to use."""
     return _Generator(seed, capability, weights).program()
 
 
 def shaped(draw: random.Random, shape: str, held: Held, newest: bool = False) -> Statement:
-    """A shape with registers in its places, of which those that are written join `held`."""
+    """A statement of a shape. The registers that it writes are added to `held`. newest: whether it reads the newest."""
     maker = _Generator("", 0, {})
     maker.draw = draw
     maker.count = max(v.number for kind in held.values() for v in kind) + 1000
@@ -78,7 +79,7 @@ class _Generator:
     def __init__(self, seed: str, capability: int, weights: Mapping[str, float]) -> None:
         self.draw = random.Random(seed)
         usable = {n: w for n, w in weights.items() if w > 0 and NEEDS.get(n, 80) <= capability}
-        # A program of a few families reaches further into them than one of all.
+        # A program of a few families combines their instructions more deeply than one of all.
         most = min(len(usable), self.draw.choice((1, 2, 3, 4, 6)))
         self.families = {
             n: usable[n] for n in sorted(usable, key=lambda n: self.draw.random() ** (1 / usable[n]))[-most:]
@@ -94,7 +95,10 @@ class _Generator:
         return RandomProgram(tuple(statements), tuple(self.draw.sample(newest, OUTPUTS)))
 
     def statements(self, count: int, held: Held, *, whole: bool, depth: int) -> list[Statement]:
-        """Some statements, whose registers join those of `held`. whole: whether all threads of a warp get here."""
+        """Random statements. The registers that they write are added to `held`.
+
+        whole: whether all threads of a warp execute them. depth: how deeply loops and branches may be nested.
+        """
         names = [n for n in self.families if whole or n not in OF_WHOLE_WARPS] or ["integer"]
         found = []
         for _ in range(count):
@@ -106,7 +110,7 @@ class _Generator:
         return found
 
     def loop(self, held: Held, depth: int) -> Statement:
-        """At most eight times round, once at least: the first register that it writes is carried."""
+        """A loop of one to eight iterations. The first register that it writes is the carried value."""
         carried, counter, steps, goes = (self.new(kind) for kind in "rrrp")
         inner = {kind: list(registers) for kind, registers in held.items()}
         inner["r"] += [carried, counter]
@@ -136,7 +140,7 @@ class _Generator:
         inner: Held,
         held: Held,
     ) -> Statement:
-        """A statement with a body: of what that writes, the newest word comes out."""
+        """A statement with a body, whose result is the newest 32-bit word that the body writes."""
         held["r"].append(writes[0])
         return Statement(text, writes, reads, tuple(body), inner["r"][-1])
 
@@ -145,14 +149,14 @@ class _Generator:
         return Variable(kind, self.count)
 
     def register(self, kind: str, held: Held, newest: bool = False) -> Variable:
-        """A register to read: mostly one of the newest."""
+        """A register to read, mostly one of the newest."""
         registers = held[kind]
         if newest:
             return registers[-1]
         return self.draw.choice(registers[-_FRESH:] if self.draw.random() < 0.8 else registers)
 
     def shaped(self, shape: str, held: Held, newest: bool = False) -> Statement:
-        """A shape with registers in its places. newest: reads the newest ones."""
+        """A statement of a shape, with registers in its placeholders. newest: whether it reads the newest ones."""
         writes: list[Variable] = []
         reads: list[Operand] = []
         named: dict[str, str] = {}
@@ -178,8 +182,8 @@ class _Generator:
             return place
 
         text = _CHOICE.sub(lambda found: self.draw.choice(found[0].split("/")), shape)
-        # Braces of PTX stay, as the places are words between braces and vectors have commas or registers in them.
+        # PTX's own braces do not collide with placeholders such as {r0}, because they contain commas or registers.
         text = _HOLE.sub(filled, text.replace("; ", ";\n"))
-        for register in kept:  # what a statement writes, it does not read
+        for register in kept:  # added only now, so that a statement does not read its own results
             held.setdefault(register.kind, []).append(register)
         return Statement(text, tuple(writes), tuple(reads))

@@ -1,6 +1,6 @@
-"""Programs that are probably illegal: a legal one with one mechanical change, such as a typing mistake.
+"""Programs that are probably illegal: legal programs with one mechanical change, like a typing mistake.
 
-Whether the change makes it illegal is decided elsewhere, by the emulator and the assemblers.
+The emulator and the assemblers decide whether a changed program is illegal (`harness.fuzz.refusals`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TARGETS = ("sm_20", "sm_75", "sm_80", "sm_90", "sm_99", "sm_90b", "SM_90")
 
 @dataclass(frozen=True)
 class Illegal:
-    """A changed program. kind: of the change. change: what it replaced by what. opcode: of the line that it is in."""
+    """A changed program. kind: of the change. change: the old and the new text. opcode: of the changed line."""
 
     seed: str
     kind: str
@@ -43,7 +43,7 @@ class Illegal:
 
 
 def illegal(seed: str, capability: int, weights: Mapping[str, float], target: str) -> Illegal:
-    """The changed program of a seed: a small program of one statement, of which one place is changed."""
+    """The changed program of a seed: a small program of one statement, with one change."""
     draw = random.Random(seed)
     text = text_of([small(seed, capability, weights)], target)
     while True:
@@ -54,7 +54,7 @@ def illegal(seed: str, capability: int, weights: Mapping[str, float], target: st
 
 
 def small(seed: str, capability: int, weights: Mapping[str, float]) -> RandomProgram:
-    """A legal program of one statement of a family, and of what it reads."""
+    """A legal program of one statement of a family, with the statements that it needs."""
     from harness.fuzz.families import NEEDS
 
     draw = random.Random(f"small {seed}")
@@ -64,7 +64,7 @@ def small(seed: str, capability: int, weights: Mapping[str, float]) -> RandomPro
     statements = [shaped(draw, s, held) for s in FIRST]
     last = shaped(draw, draw.choice(FAMILIES[name]), held)
     words = [w for w in last.writes if w.kind == "r"]
-    if not words:  # what it wrote becomes a word
+    if not words:  # convert the result to a 32-bit word
         ends = {"h": "cvt.u32.u16 <r=>, <h>;", "p": "selp.b32 <r=>, 1, 0, <p>;", "d": "cvt.u32.u64 <r=>, <d>;",
                 "f": "mov.b32 <r=>, <f>;", "e": "cvt.rzi.u32.f64 <r=>, <e>;", "s": "mov.b32 <r=>, <s>;",
                 "b": "mov.b32 <r=>, <b>;"}  # fmt: skip
@@ -104,7 +104,7 @@ def _instruction(draw: random.Random, text: str) -> re.Match[str]:
 
 
 def _word(draw: random.Random, found: re.Match[str]) -> tuple[int, int] | None:
-    """Where one of an instruction's modifiers is, its dot included."""
+    """The place of a random modifier of an instruction, including its dot; None if it has none."""
     words = list(re.finditer(r"\.[\w:]+", found["words"]))
     if not words:
         return None
@@ -145,7 +145,7 @@ def _word_twice(draw: random.Random, text: str) -> Illegal | None:
 
 
 def _operands(found: re.Match[str]) -> list[tuple[int, int]]:
-    """Where the operands of an instruction are: split at commas outside of brackets."""
+    """The places of an instruction's operands, split at commas outside brackets."""
     places, depth, begin = [], 0, found.start("operands")
     for at in range(found.start("operands"), found.end("operands") + 1):
         letter = found.string[at] if at < found.end("operands") else ","
@@ -214,7 +214,7 @@ def _opcode(draw: random.Random, text: str) -> Illegal | None:
 
 @_change("a register by another name")
 def _renamed(draw: random.Random, text: str) -> Illegal | None:
-    """Everywhere, its declaration included."""
+    """Rename a register everywhere, including its declaration."""
     old, new = draw.choice(sorted(set(_REGISTER.findall(text)))), draw.choice(_NAMES)
     return Illegal("", "", f"{old!r} everywhere by {new!r}", ".reg", re.sub(rf"{old}\b", lambda _: new, text))
 

@@ -1,4 +1,4 @@
-"""The journal of a campaign: its plan, then a line for each piece of work, so that a stopped campaign goes on."""
+"""The journal of a campaign: its plan, then a line for each finished piece of work, to continue a stopped campaign."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 class CampaignJournal:
     """The journal of the campaign with this plan. Raises ValueError for a file of another plan.
 
-    path: of the file, which is begun, with its folders, where there is none. plan: its identity, as JSON gives it back.
+    path: of the file; it and its folders are created if missing. plan: the plan's identity, of JSON values.
     """
 
     def __init__(self, path: Path, plan: Any) -> None:
         self.path = path
         self.earlier: list[dict[str, Any]] = []
-        """The lines of an earlier start, without the plan."""
+        """The lines that the file had before, without the plan."""
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self.note({"plan": plan})
             return
         first, *self.earlier = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         if first.get("plan") != plan:
-            raise ValueError(f"{path} is of another campaign ({first.get('plan')}); name another folder")
+            raise ValueError(f"{path} belongs to another campaign ({first.get('plan')}); choose another folder")
 
     def note(self, line: Mapping[str, Any]) -> None:
         """Append a line."""

@@ -1,6 +1,6 @@
-"""Batches of random programs: made, emulated and assembled, then judged; what is wrong is confirmed and reduced.
+"""Make, emulate, assemble and judge batches of random programs. Faults are confirmed and reduced.
 
-A batch needs no other batch and no journal, so it is judged wherever there is a device.
+A batch needs no other batch and no journal, so any machine can judge it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from harness.ptx import PtxError
 
 @dataclass(frozen=True)
 class FuzzPlan:
-    """What a campaign tries.
+    """The plan of a campaign.
 
-    weights: of the families. avoid: skeletons of faults that are known already. batch: programs in a module.
+    weights: of the families. avoid: skeletons of known faults. batch: the number of programs in a module.
     """
 
     seed: str
@@ -37,7 +37,7 @@ class FuzzPlan:
     batch: int = 32
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a journal to go on."""
+        """The values that must be the same to continue a journal."""
         return {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
                 "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
 
@@ -46,10 +46,11 @@ class FuzzPlan:
 class PtxasFault:
     """A fault of an assembler, reduced.
 
-    kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator takes),
-    "unsettled" (the device gave the bits once and not again). assemblers: the labels of those that show it; right: of
-    those that agree with the emulator on the reduced program. text: the reduced program as a module with one kernel p0.
-    inputs, expected, given: words of the first thread that differs. seen: how many programs showed it.
+    kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator accepts),
+    "stopped the device", or "unsettled" (other bits that could not be reproduced). assemblers: the labels of those that
+    show it. right: the labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
+    size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text.
+    inputs, expected, given: words of the first thread that differs. seen: the number of programs that showed it.
     """
 
     kind: str
@@ -68,7 +69,7 @@ class PtxasFault:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, assembled. cubins: by assembler; words in the place of machine code where it gave none."""
+    """An assembled batch. cubins: for each assembler how it ended, the machine code, and its error text."""
 
     number: int
     programs: tuple[RandomProgram, ...]
@@ -79,7 +80,7 @@ class Batch:
 
 
 def prepared(plan: FuzzPlan, number: int) -> Batch:
-    """Make, emulate and assemble a batch: what a process of its own does."""
+    """Make, emulate and assemble a batch. Worker processes call this."""
     programs, seeds, right, refused = [], [], [], 0
     for place in range(plan.batch):
         seed = f"{plan.seed}/{number * plan.batch + place}"
@@ -87,7 +88,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
         try:
             right.append(expected(made, inputs_of(seed), plan.target))
         except PtxError:
-            refused += 1  # a fault of the families: every program should be free of these
+            refused += 1  # a mistake in `families`, which should have only legal shapes
             continue
         programs.append(made)
         seeds.append(seed)
@@ -100,7 +101,10 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
 
 @dataclass(frozen=True)
 class JudgedBatch:
-    """What judging a batch found. known: programs that show a finding made before. plan: a digest, on a cluster."""
+    """The result of judging a batch.
+
+    known: the number of programs that show an earlier finding. plan: on a cluster, the digest of the node's plan.
+    """
 
     number: int
     programs: int
@@ -112,9 +116,9 @@ class JudgedBatch:
 
 
 class BatchJudge:
-    """Judges one batch. runner: None where there is no device: then only how assemblers end is judged.
+    """Judges one batch. runner: None without a device; then only crashes, hangs and refusals are judged.
 
-    before: the findings made so far, whose programs are counted and not reduced again.
+    before: the findings so far; programs that show one of them are counted and not reduced again.
     """
 
     def __init__(self, plan: FuzzPlan, runner: MachineCodeRunner | None, before: Sequence[PtxasFault] = ()) -> None:
@@ -123,7 +127,7 @@ class BatchJudge:
         self.known = self.runs = 0
 
     def judge(self, batch: Batch) -> JudgedBatch:
-        """Run what was assembled, and compare."""
+        """Run the machine code, and compare its outputs with the emulator's."""
         inputs = [inputs_of(seed) for seed in batch.seeds]
         for one, (ended, cubin, words) in zip(self.plan.assemblers, batch.cubins, strict=True):
             if ended != "assembled":
@@ -141,7 +145,9 @@ class BatchJudge:
         return JudgedBatch(batch.number, len(batch.programs), batch.refused, self.runs, self.known, found)
 
     def differs(self, program: RandomProgram, seed: str, one: Ptxas) -> None:
-        """Note a program that gives other bits than the emulator's, reduced; "unsettled" where it does so only once."""
+        """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
+        cannot be reproduced.
+        """
         if self._is_known(program, one):
             return
         inputs = inputs_of(seed)
@@ -152,7 +158,7 @@ class BatchJudge:
         self.findings.append(self._finding("wrong", small, seed, one))
 
     def _wrong(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[bool]:
-        """Which programs give other bits than the emulator's when this assembler assembles them."""
+        """Which programs give other bits than the emulator's with this assembler."""
         shown = [False] * len(programs)
         places, right = [], []
         for place, candidate in enumerate(programs):
@@ -165,7 +171,7 @@ class BatchJudge:
         if given is not None:
             for place, wanted, got in zip(places, right, given, strict=True):
                 shown[place] = not np.array_equal(wanted, got)
-        elif len(programs) > 1:  # one faulty program makes the whole module fail
+        elif len(programs) > 1:  # one faulty program may make the whole module fail, so each runs alone
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
 
@@ -177,7 +183,7 @@ class BatchJudge:
         return None if isinstance(given, str) else given
 
     def _ended_badly(self, batch: Batch, one: Ptxas, words: str) -> None:
-        """The programs for which this assembler crashes, hangs or refuses by themselves."""
+        """Add findings for the programs on which this assembler crashes or hangs, or which it refuses, each alone."""
         for made, seed in zip(batch.programs, batch.seeds, strict=True):
             done = one.assemble(text_of([made], self.plan.target), self.plan.target)
             if done.ended == "assembled" or self._is_known(made, one):
@@ -188,11 +194,11 @@ class BatchJudge:
                 return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
 
             small = _smallest(made, shows)
-            said = one.assemble(text_of([small], self.plan.target), self.plan.target).words
-            self.findings.append(replace(self._finding(ended, small, seed, one), words=said or words))
+            error = one.assemble(text_of([small], self.plan.target), self.plan.target).words
+            self.findings.append(replace(self._finding(ended, small, seed, one), words=error or words))
 
     def _stopped(self, batch: Batch, one: Ptxas, words: str) -> None:
-        """The programs that stop the device, each run alone. No generated program has undefined behaviour."""
+        """Add findings for the programs that stop the device, each run alone. None has undefined behaviour."""
         for made, seed in zip(batch.programs, batch.seeds, strict=True):
             given = self._run([made], inputs_of(seed), one)
             if given is None and not self._is_known(made, one):
@@ -228,7 +234,7 @@ class BatchJudge:
         )
 
     def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
-        """Whether a known fault's instructions stand in the program in order: it is counted, and not reduced again."""
+        """Whether the program contains a known fault's instructions in order. Counts such programs."""
         found = [f for f in (*self.before, *self.findings) if one.label in f.assemblers and f.kind != "unsettled"]
         opcodes = made.skeleton.split()
         for skeleton in (*self.plan.avoid, *(f.skeleton for f in found)):

@@ -1,7 +1,7 @@
-"""A campaign on a cluster: nodes make, assemble, run and judge whole batches; the driver checks and counts them.
+"""A campaign on a cluster: nodes make, assemble, run and judge whole batches. The driver checks and counts them.
 
-What a node says is held to what it was asked: its batch, its plan with the very files of the assemblers. A finding is
-emulated again here before it counts.
+The driver checks that a result is of the requested batch, plan and assembler files. It emulates a finding again before
+it counts it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from harness.triton.targets import assembler as bundled
 
 ON_NODE = "harness.fuzz.oncluster:on_node"
 AHEAD = 2
-"""Batches for each place: one runs, one waits beside it."""
+"""The number of batches submitted for each slot: one runs, and one waits."""
 
 
 @dataclass
 class ClusterFuzz:
-    """Runs a campaign's batches as tasks. needs: of a batch. lost: batches without a result, with the reason."""
+    """Runs a campaign's batches as tasks. needs: of a batch. lost: the reason for each batch without a result."""
 
     tasks: Tasks
     campaign: FuzzCampaign
@@ -46,12 +46,12 @@ class ClusterFuzz:
     lost: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the assemblers, which nodes must have as they are here."""
+        """Compute digests of the assemblers' files, which must be the same on nodes."""
         self._files = {a.path: digest_of_file(a.path) for a in self.campaign.plan.assemblers}
         self._plan = digest_of_plan(self.campaign.plan, self._files)
 
     def run(self, seconds: float, most: int | None = None, tell: Callable[[Tried], None] = lambda _: None) -> Tried:
-        """As `FuzzCampaign.run`. Raises ClusterError where no node can run a batch."""
+        """As `FuzzCampaign.run`. Raises ClusterError if no node can run a batch."""
         served(self.tasks.nodes, self.needs)
         numbers = self.campaign.numbers(most)
         end = time.monotonic() + seconds
@@ -75,10 +75,10 @@ class ClusterFuzz:
             name = f"fuzz {plan.target}: batch {number} of {plan.batch} programs"
             arguments = (plan, self._files, number, before, bool(self.needs.gpus))
             if self.tasks.submit(number, self.work, *arguments, needs=self.needs, name=name) is None:
-                raise ClusterError(f"no node is left that could run batch {number}; --resume goes on")
+                raise ClusterError(f"no node is left that could run batch {number}; continue later with --resume")
 
     def _took(self, event: Event) -> bool:
-        """Count a batch; whether one was counted."""
+        """Handle an event. Returns whether a batch was counted."""
         number: int = event.task.label
         if isinstance(event, Lost):
             self.lost[number] = event.words
@@ -93,10 +93,10 @@ class ClusterFuzz:
         return False
 
     def _wrong(self, number: int, judged: object) -> str:
-        """What is wrong with the result for a batch, in words."""
+        """The fault of a node's result for a batch, in words; "" if it is good."""
         if not isinstance(judged, JudgedBatch) or judged.number != number:
             which = f"batch {judged.number}" if isinstance(judged, JudgedBatch) else repr(judged)[:100]
-            return f"sent {which} where batch {number} was due"
+            return f"sent {which} instead of batch {number}"
         if number in self.campaign.state.batches:
             return f"sent batch {number} a second time"
         plan = self.campaign.plan
@@ -106,12 +106,12 @@ class ClusterFuzz:
             return f"tried {judged.programs + judged.refused} programs of {plan.batch}"
         runs = judged.programs * len(plan.assemblers) if self.needs.gpus else 0
         if judged.runs != runs and not judged.findings and not judged.known:
-            return f"ran {judged.runs} programs of {runs}, and names no assembler that gave it nothing to run"
+            return f"ran {judged.runs} programs of {runs}, but reports no assembler that failed"
         return next((words for f in judged.findings if (words := unfounded(f))), "")
 
 
 def unfounded(finding: PtxasFault) -> str:
-    """Why a finding of other bits does not stand: the emulator does not give here what it should have given there."""
+    """The reason why a finding "wrong" is not valid: the emulator here does not give its expected bits; else ""."""
     if finding.kind != "wrong":
         return ""
     inputs = inputs_of(finding.seed)
@@ -122,23 +122,21 @@ def unfounded(finding: PtxasFault) -> str:
     lanes = [k for k, row in enumerate(inputs) if tuple(row) == finding.inputs]
     shown = np.array(finding.expected, np.uint32)
     if finding.expected == finding.given or not any(np.array_equal(right[k], shown) for k in lanes):
-        return (
-            f"sent a finding that is none: for its inputs the emulator does not give what it says ({finding.skeleton})"
-        )
+        return f"sent an invalid finding: for its inputs the emulator here gives other bits ({finding.skeleton})"
     return ""
 
 
 def digest_of_file(path: str) -> str:
-    """Of an assembler."""
+    """The SHA-256 digest of an assembler's file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of_plan(plan: FuzzPlan, files: Mapping[str, str]) -> str:
-    """Of all that decides what a batch is; assemblers by label, as their paths are a machine's own."""
-    told = plan.identity() | {"capability": plan.capability, "avoid": sorted(plan.avoid)}
-    told["files"] = [files[a.path] for a in plan.assemblers]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    """A digest of everything that decides a batch. Assemblers are identified by label and file, not by path."""
+    identity = plan.identity() | {"capability": plan.capability, "avoid": sorted(plan.avoid)}
+    identity["files"] = [files[a.path] for a in plan.assemblers]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 # ---- On a node ---------------------------------------------------------------------------------------------------
@@ -150,7 +148,10 @@ _device: Device | None = None
 def on_node(
     plan: FuzzPlan, files: Mapping[str, str], number: int, before: tuple[PtxasFault, ...], gpu: bool
 ) -> Iterator[JudgedBatch]:
-    """Try one batch here. files: digests of the assemblers by path. Raises NoAssembler, RuntimeError."""
+    """Make and judge one batch on this node. files: digests of the assemblers by the driver's path.
+
+    Raises NoAssembler, and RuntimeError if Ray gave this task no GPU of the target.
+    """
     here = replace(plan, assemblers=tuple(_found(a, files[a.path], plan.target) for a in plan.assemblers))
     runner = GpuRunner(_device_for(plan.target)) if gpu else None
     judged = BatchJudge(here, runner, before).judge(prepared(here, number))
@@ -159,7 +160,7 @@ def on_node(
 
 
 def _found(asked: Ptxas, digest: str, target: str) -> Ptxas:
-    """The same file on this node: at the same place, or the one that came with Triton."""
+    """The same assembler on this node: at the same path, or the one that came with Triton. Raises NoAssembler."""
     for path in (asked.path, str(bundled(target).path)):
         if Path(path).is_file() and digest_of_file(path) == digest:
             return replace(asked, choice=replace(asked.choice, path=path))
@@ -167,7 +168,7 @@ def _found(asked: Ptxas, digest: str, target: str) -> Ptxas:
 
 
 def _device_for(target: str) -> Device:
-    """The process for the GPU that Ray gave to this task; it is kept for the next task that gets the same one."""
+    """The process for the GPU that Ray gave to this task. It is kept for later tasks with the same GPU."""
     global _device
     gpu = given_gpu(target)
     if _device is None or _device.gpu != gpu:

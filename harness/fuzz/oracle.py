@@ -1,4 +1,4 @@
-"""What a program has to give: the emulator's answer. And the stand-in of a device, for tests."""
+"""The expected outputs of programs, computed by the emulator, and the programs' inputs and modules."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 Words = NDArray[np.uint32]
 VERSION = "8.1"
-"""The PTX ISA that programs state, or the first that has their target: all that they use is in it."""
+"""The version of the PTX ISA that programs state; for newer targets, the first version that has the target."""
 THREADS = BLOCK
-"""Threads that run a program, each on inputs of its own."""
+"""The number of threads that run a program, each on different inputs."""
 
 
 def inputs_of(seed: str) -> Words:
@@ -25,7 +25,7 @@ def inputs_of(seed: str) -> Words:
 
 
 def text_of(programs: Sequence[RandomProgram], target: str) -> str:
-    """A module of programs; the kernels are called p0, p1, ..."""
+    """The PTX of a module with some programs as kernels p0, p1, ..."""
     version = max(VERSION, INTRODUCED.get(target, VERSION), key=version_number)
     return module([entry(p, f"p{k}") for k, p in enumerate(programs)], target, version)
 
@@ -36,7 +36,7 @@ def expected(program: RandomProgram, inputs: Words, target: str) -> Words:
 
 
 def emulated(text: str, name: str, inputs: Words) -> Words:
-    """The outputs of one kernel of a module."""
+    """The outputs of one kernel of a module, shape [THREADS, OUTPUTS]. Raises PtxError if the emulator refuses it."""
     outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
     kernel = load_kernel(text, name)
     buffers = [Buffer(np.ascontiguousarray(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]

@@ -1,4 +1,4 @@
-"""What a campaign left in its folder, as plain values, from which `reports.findings` makes a page."""
+"""The results in a campaign's folder as plain values, for `reports.findings`, which makes an HTML page of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.fuzz.files import story
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """All that the page shows: findings by skeleton, and groups of refusals, those seen most often first."""
+    """The contents of the page: findings by skeleton, and groups of refusals, most frequent first."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for place, fields in _read(folder, "finding.json"):
         groups.setdefault(fields["skeleton"], []).append(_finding(place, fields))

@@ -1,6 +1,6 @@
-"""A kernel in PTX as a flat list of pieces, instructions and labels, that can be taken out one by one.
+"""A PTX kernel as a flat list of pieces, which are instructions and labels, that can be removed one by one.
 
-Every register has a name of its own, whatever scope declared it; labels and branches have numbers.
+Every register has a unique name, in whatever scope it was declared. Labels have numbers.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from harness.fuzz.program import Operand, Variable
 
 ENDS = frozenset({"ret", "exit"})
-"""What ends a thread; `bra` without a guard also lets nothing pass."""
+"""Opcodes that end a thread."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """An instruction, or the place of a label.
+    """An instruction or a label.
 
-    text: without guard and semicolon, with «k» in the place of operand k. operands: registers, or constants that stand
-    in for them; the first `outs` are written. guard, negated: the predicate under which it runs. target: the label
-    that it branches to. label: the number of the label that stands here; then there is no text.
+    text: without guard and semicolon, with «k» in place of operand k; "" for a label. operands: registers, or constants
+    that replace them; the first `outs` are written. guard, negated: the predicate under which it runs. target: the
+    number of the label to which it branches; 0 for none. label: the label's number; 0 for an instruction.
     """
 
     text: str = ""
@@ -38,7 +38,7 @@ class Piece:
 
     @property
     def carries(self) -> bool:
-        """Whether it leaves a carry, which no register holds."""
+        """Whether it writes the carry flag, which is no register."""
         return "cc" in self.text.partition(" ")[0].split(".")
 
     @property
@@ -48,37 +48,39 @@ class Piece:
 
     @property
     def reads(self) -> tuple[Operand, ...]:
-        """The registers and constants that it reads, the guard apart."""
+        """The registers and constants that it reads, without the guard."""
         return self.operands[self.outs :]
 
     @property
     def passes(self) -> bool:
-        """Whether a thread may go on behind it."""
+        """Whether a thread may continue after it."""
         return self.guard is not None or self.opcode not in (*ENDS, "bra")
 
 
 @dataclass(frozen=True)
 class FlowProgram:
-    """The pieces of a kernel in order. A thread ends behind the last."""
+    """The pieces of a kernel in order. A thread ends after the last one."""
 
     pieces: tuple[Piece, ...]
 
     @property
     def size(self) -> int:
-        """Instructions in it, without the last `ret`."""
+        """The number of instructions, without the last `ret`."""
         return sum(not p.label for p in self.pieces)
 
 
 @dataclass(frozen=True)
 class ApartPtx:
-    """A kernel taken apart. head: the module's text up to the kernel's brace. variables: declared within the kernel."""
+    """A kernel as pieces. head: the module's text before the kernel's brace. variables: declarations of shared and
+    local variables, by name.
+    """
 
     head: str
     variables: tuple[tuple[str, str], ...]
     program: FlowProgram
 
     def text(self, program: FlowProgram) -> str:
-        """The module with another program in its kernel, registers and labels numbered anew."""
+        """The module with another program in its kernel. Registers and labels are numbered anew."""
         names: dict[Variable, str] = {}
         labels: dict[int, str] = {}
         lines = [_written(p, names, labels) for p in program.pieces]

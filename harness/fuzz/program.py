@@ -1,9 +1,9 @@
-"""Programs as trees of statements: what is generated, cut down, and written as PTX.
+"""Random programs as trees of statements, and their PTX text.
 
-Every statement writes new registers, so that one can be taken out and its results replaced by others of their kind.
-Kinds are "r" (32 bits), "d" (64 bits), "h" (16 bits), "p" (a predicate), "f" and "e" (float32 and float64), "s" and "b"
-(two float16, two bfloat16). The last four are kept apart from bits: the NaN that an instruction gives is not specified,
-so that floats become bits only by statements that make all NaNs one.
+Every statement writes new registers, so that it can be removed and its results replaced by other registers of the same
+kind. Kinds are "r" (32 bits), "d" (64 bits), "h" (16 bits), "p" (a predicate), "f" and "e" (float32 and float64), "s"
+and "b" (two float16, two bfloat16). The last four have separate kinds because the bits of a NaN result are not
+specified; only statements that replace all NaNs by one convert floats to bits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 KINDS = {"r": "b32", "d": "b64", "h": "b16", "p": "pred", "f": "f32", "e": "f64", "s": "b32", "b": "b32"}
 INPUTS = OUTPUTS = 4
-"""Words of 32 bits that a thread reads before and writes after its program."""
+"""The number of 32-bit words that a thread reads before its program, and writes after it."""
 SHARED_WORDS = 2
-"""Words of shared memory that a thread has for itself."""
+"""The number of 32-bit words of shared memory that each thread has."""
 BLOCK = 128
 
 
@@ -37,9 +37,10 @@ Operand = Variable | str
 
 @dataclass(frozen=True)
 class Statement:
-    """One or several instructions. text: with {w0} for what it writes, {r0} for what it reads, {l0} for its labels.
+    """One or several instructions.
 
-    body: statements in the middle, at {body}, which end in `result`: {result}.
+    text: PTX with the placeholders {w0}, {w1}, ... for `writes`, {r0}, {r1}, ... for `reads`, and {l0}, {l1} for
+    labels. body: statements at the placeholder {body}. result: the operand at {result}, which the body computes.
     """
 
     text: str
@@ -50,31 +51,31 @@ class Statement:
 
     @property
     def opcodes(self) -> tuple[str, ...]:
-        """The instructions in order, without what loops and branches are made of."""
+        """The opcodes with their modifiers in order, without the branches of loops."""
         own = re.findall(r"(?:^|[;{}:]|@!?\S+)\s*([a-z]\w*(?:\.[\w:]+)+)\s", self.text.replace("{body}", ""))
         return (*own, *(o for s in self.body for o in s.opcodes))
 
 
 @dataclass(frozen=True)
 class RandomProgram:
-    """Statements and the registers (kind "r") that a thread writes out in the end; "0" for a place left out."""
+    """A program. outputs: the registers (kind "r") that a thread stores at the end, or "0" for an unused output."""
 
     statements: tuple[Statement, ...]
     outputs: tuple[Operand, ...]
 
     @property
     def size(self) -> int:
-        """Instructions in it."""
+        """The number of instructions."""
         return sum(len(s.opcodes) for s in self.statements)
 
     @property
     def skeleton(self) -> str:
-        """The instructions in order: programs with equal ones are taken for one fault."""
+        """The opcodes in order. Programs with equal skeletons count as one fault."""
         return " ".join(o for s in self.statements for o in s.opcodes)
 
 
 def registers(statements: Sequence[Statement]) -> Iterator[Variable]:
-    """All that the statements write, bodies included."""
+    """All registers that the statements and their bodies write."""
     for statement in statements:
         yield from statement.writes
         yield from registers(statement.body)
@@ -123,7 +124,7 @@ def _written(statement: Statement, label: Callable[[], str]) -> str:
 
 
 def renamed(statements: Sequence[Statement], names: dict[Variable, Operand]) -> tuple[Statement, ...]:
-    """The statements with other operands in the place of some registers that they read."""
+    """The statements with some of the registers that they read replaced. names: register to operand."""
 
     def of(operand: Operand) -> Operand:
         return names.get(operand, operand) if isinstance(operand, Variable) else operand

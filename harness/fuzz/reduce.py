@@ -1,7 +1,7 @@
-"""From a program that shows a fault to the smallest that still does: delta debugging.
+"""Delta debugging: reduce a program that shows a fault to a small one that still shows it.
 
-The steps are the same for all programs. Smaller ones come from here for random programs, which are trees of statements,
-and from `cut` for kernels of any shape.
+The algorithm is the same for all programs. This module makes the smaller candidates for random programs, which are
+trees of statements; `cut` makes those for kernels of any shape.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from harness.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Vari
 
 P = TypeVar("P", bound=Hashable)
 Shows = Callable[[Sequence[P]], Sequence[bool]]
-"""Which of some programs show the fault; all are asked at once, so that they can share one module."""
+"""Tells which of some programs show the fault. It gets several programs at once, so that they can share a module."""
 Making = Callable[[], P]
-"""A smaller program, made when it is asked for."""
+"""Makes a smaller program on demand."""
 _AT_ONCE = 24
 
 
@@ -33,11 +33,12 @@ def reduced(
     at_once: int = _AT_ONCE,
     onwards: bool = False,
 ) -> P:
-    """The smallest program that was found: each step keeps the first candidate that shows the fault.
+    """The smallest program that was found. Each step keeps the first candidate that shows the fault.
 
-    smaller: candidates, those that leave most out first. seconds: after which it is left as it is. at_once: candidates
-    that are asked about together. onwards: a step begins behind the candidate that the last one kept, as those before
-    it have mostly been tried; else with the first. None that does not show the fault is asked about twice.
+    smaller: gives candidates, the smallest first. seconds: the time limit, after which the present program is returned.
+    at_once: the number of candidates that are tested together. onwards: whether a step starts after the candidate that
+    the previous step kept, because most of those before it were tested, or at the first candidate. No candidate is
+    tested twice.
     """
     until = time.monotonic() + seconds
     vain, begin = {program}, 0
@@ -70,9 +71,10 @@ def reduced_by_rounds(
     at_once: int = _AT_ONCE,
     onwards: bool = False,
 ) -> P:
-    """As `reduced`; then each loop that is left is unrolled, and what comes of it kept where it is smaller.
+    """As `reduced`. Then each remaining loop is unrolled and reduced again; the result is kept if it is smaller.
 
-    unrolled: for each loop the ways to unroll it, of which the first that shows the fault is cut down.
+    unrolled: gives for each loop the ways to unroll it; the first that shows the fault is reduced. size: of a program,
+    in instructions.
     """
     until = time.monotonic() + seconds
 
@@ -92,7 +94,7 @@ def reduced_by_rounds(
 
 
 def _first_shown(ways: Sequence[Making[P]], shows: Shows[P], vain: set[P], at_once: int, until: float) -> P | None:
-    """The first of some programs that shows the fault and was not asked about before."""
+    """The first of some programs that shows the fault, without those in `vain`; None if there is none in time."""
     waiting = iter(range(len(ways)))
     while asked := [one for _, one in _untried(waiting, ways, vain, at_once)]:
         if time.monotonic() >= until:
@@ -105,13 +107,13 @@ def _first_shown(ways: Sequence[Making[P]], shows: Shows[P], vain: set[P], at_on
 
 
 def _untried(waiting: Iterator[int], made: Sequence[Making[P]], vain: Container[P], most: int) -> list[tuple[int, P]]:
-    """The next candidates, with their numbers; without those that were asked about in vain."""
+    """The next candidates, with their numbers, without those that were tested in vain."""
     new = ((number, one) for number in waiting if (one := made[number]()) not in vain)
     return list(islice(new, most))
 
 
 def candidates(program: RandomProgram) -> Iterator[Making[RandomProgram]]:
-    """Smaller programs than a random one."""
+    """Programs that are smaller than a random program."""
     count = len(list(_flat(program.statements)))
     for made in _fewer_outputs(program):
         yield partial(_same, made)
@@ -135,10 +137,10 @@ def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def without(program: RandomProgram, numbers: range) -> RandomProgram:
-    """The program without some statements, counted in order with those in bodies.
+    """The program without some statements, which are numbered in order, including those in bodies.
 
-    Statements that read what those wrote read an older register of the kind, or are dropped too, as is what nobody
-    reads.
+    Statements that read a removed result read an older register of its kind instead, or are removed, too. Statements
+    whose results are not read are removed.
     """
     counter = iter(range(1 << 30))
     names: dict[Variable, Operand | None] = {}
@@ -179,7 +181,9 @@ def _stand_in(register: Variable, known: Sequence[Variable]) -> Variable | None:
 
 
 def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Statement]:
-    """The statements whose results are read; wanted: the registers read after them, to which theirs are added."""
+    """The statements whose results are read.
+
+    wanted: the registers that are read later. Those that the statements read are added."""
     found: list[Statement] = []
     for statement in reversed(statements):
         if wanted.isdisjoint(statement.writes):
@@ -192,7 +196,7 @@ def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Stateme
 
 
 def _fewer_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
-    """With one output alone, and with one output less."""
+    """Programs with only one of the outputs, and with one output less."""
     for one in range(len(program.outputs)):
         for outputs in (
             tuple(o if k == one else "0" for k, o in enumerate(program.outputs)),
@@ -203,11 +207,11 @@ def _fewer_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
 
 
 def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
-    """With the body of a loop or a branch in its place."""
+    """Programs with a loop or a branch replaced by its body."""
     for number, statement in enumerate(program.statements):
         if statement.body:
             names: dict[Variable, Operand] = {statement.writes[0]: statement.result}
-            # Within the body the first register that it writes is what was carried: what the loop began with.
+            # The first register that a loop writes is the carried one: in its body it becomes the initial value.
             inside: dict[Variable, Operand] = {w: Variable("r", k % INPUTS) for k, w in enumerate(statement.writes)}
             inside[statement.writes[0]] = statement.reads[0]
             if statement.result == statement.writes[0]:
@@ -219,7 +223,7 @@ def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
 
 
 def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
-    """With an input of the program in the place of what a statement computed, for one operand."""
+    """Programs with one operand replaced by an input of the program."""
     for number, statement in enumerate(program.statements):
         for place, operand in enumerate(statement.reads):
             if isinstance(operand, Variable) and operand.kind == "r" and operand.number >= INPUTS:

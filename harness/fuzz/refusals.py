@@ -1,8 +1,9 @@
-"""A campaign of refusals: programs with one mechanical change, on which emulator and assemblers should agree.
+"""A campaign of refusals: emulator and assemblers should agree on whether a mechanically changed program is legal.
 
-Each changed program is given to the emulator's checks and to every assembler. A disagreement is grouped with others by
-the change, who takes it and who refuses it, and the words of the refusal; the first of each group is kept. A crash or
-hang of an assembler, and a fault of the emulator itself, is a group of its own. A journal lets a campaign go on.
+The emulator's checks and every assembler (the judges) get each changed program. Disagreements are grouped by the kind
+of change, by who accepts and who refuses the program, and by the text of the refusal. The first program of each group
+is kept. Crashes and hangs of an assembler, and internal errors of the emulator, form their own groups. A journal lets a
+stopped campaign continue.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class RefusalPlan:
-    """What a campaign tries: as `FuzzPlan`, with the signatures of groups that are known in `avoid`."""
+    """The plan of a campaign, as `FuzzPlan`. avoid: signatures of known groups."""
 
     seed: str
     target: str
@@ -43,14 +44,18 @@ class RefusalPlan:
     avoid: frozenset[str] = frozenset()
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a journal to go on."""
+        """The values that must be the same to continue a journal."""
         return {"refusals": self.seed, "target": self.target, "weights": dict(self.weights),
                 "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RefusalGroup:
-    """A changed program on which the judges differ. takes, refuses: who does. words: of each that refuses or fails."""
+    """Changed programs on which the judges disagree; seed, change and text are those of the first.
+
+    takes, refuses: the judges that accept and refuse it. words: the error texts of those that refuse or fail. seen: the
+    number of programs in the group.
+    """
 
     signature: str
     seed: str
@@ -65,7 +70,8 @@ class RefusalGroup:
 
 @dataclass
 class RefusalsTried:
-    """How far a campaign is. known: disagreements of groups that `avoid` names."""
+    """The progress of a campaign. refused: programs that all judges refuse. known: disagreements of groups in
+    `avoid`."""
 
     chunks: set[int] = field(default_factory=set)
     programs: int = 0
@@ -75,21 +81,22 @@ class RefusalsTried:
 
 
 def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]:
-    """Make and judge a chunk of programs: how many, how many all refuse, and the disagreements."""
+    """Make and judge a chunk of programs. Returns their number, the number that all judges refuse, and
+    disagreements."""
     found, refused = [], 0
     for place in range(CHUNK):
         made = illegal(f"{plan.seed}/{number * CHUNK + place}", plan.capability, plan.weights, plan.target)
-        said = {EMULATOR: emulators_word(made.text, plan.target)}
+        answers = {EMULATOR: emulator_refusal(made.text, plan.target)}
         for one in plan.assemblers:
-            said[one.label] = _word(one.assemble(made.text, plan.target))
-        refused += all(w is not None for w in said.values())
-        if (one_found := disagreement(made, said)) is not None:
+            answers[one.label] = _word(one.assemble(made.text, plan.target))
+        refused += all(w is not None for w in answers.values())
+        if (one_found := disagreement(made, answers)) is not None:
             found.append(one_found)
     return CHUNK, refused, found
 
 
-def emulators_word(text: str, target: str) -> str | None:
-    """Why the emulator refuses a module on a target; None where it would run its kernel."""
+def emulator_refusal(text: str, target: str) -> str | None:
+    """The reason why the emulator refuses a module on a target; None if it would run its kernel."""
     try:
         code = without_comments(text)
         if words := other_target(code, target) or header_fault(code):
@@ -103,7 +110,7 @@ def emulators_word(text: str, target: str) -> str | None:
 
 
 FAILS = "fails"
-"""What the word of a judge begins with that neither takes nor refuses a program."""
+"""The prefix of the answer of a judge that failed: it neither accepts nor refuses the program."""
 
 
 def _word(done: PtxasResult) -> str | None:
@@ -115,10 +122,13 @@ def _word(done: PtxasResult) -> str | None:
     return (lines or [done.words])[0].split(": ", 1)[-1].strip()
 
 
-def disagreement(made: Illegal, said: Mapping[str, str | None]) -> RefusalGroup | None:
-    """Where the judges differ, or one fails; None where all agree. said: why each refuses, None where it takes it."""
-    takes = tuple(n for n, w in said.items() if w is None)
-    refuses = {n: w for n, w in said.items() if w is not None}
+def disagreement(made: Illegal, answers: Mapping[str, str | None]) -> RefusalGroup | None:
+    """The disagreement on a program, or the failure of a judge; None if all agree.
+
+    answers: for each judge the reason why it refuses the program; None if it accepts it.
+    """
+    takes = tuple(n for n, w in answers.items() if w is None)
+    refuses = {n: w for n, w in answers.items() if w is not None}
     failing = {n: w for n, w in refuses.items() if w.startswith(FAILS)}
     if not failing and not (takes and refuses):
         return None
@@ -131,7 +141,7 @@ def disagreement(made: Illegal, said: Mapping[str, str | None]) -> RefusalGroup 
 
 
 def _general(words: str) -> str:
-    """Words without what is a program's own: quoted names, registers and numbers. One line."""
+    """An error text on one line, with the program's names, registers and numbers replaced."""
     words = re.sub(r"'[^']*'", "'…'", " ".join(words.split()))
     return re.sub(r"[%$]?\b[\w$]*\d[\w$]*\b", "N", words)[:120]
 
@@ -149,7 +159,7 @@ class RefusalCampaign:
     def run(
         self, seconds: float, most: int | None = None, tell: Callable[[RefusalsTried], None] = lambda _: None
     ) -> RefusalsTried:
-        """Go on for some seconds, or until `most` programs were tried in all."""
+        """Continue for some seconds, or until `most` programs were tried in all. tell: called after some chunks."""
         end = time.monotonic() + seconds
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
             number = 0
@@ -188,9 +198,9 @@ def _group(fields: Mapping[str, Any]) -> RefusalGroup:
 
 
 def write_groups(folder: Path, groups: Sequence[RefusalGroup]) -> list[Path]:
-    """Write the first program of each group, seen most often first, and `refusals.txt` with all signatures.
+    """Write the first program of each group, most frequent first, and `refusals.txt` with all signatures.
 
-    That file is what `--avoid` takes, so that the next campaign finds other ones.
+    With that file as `--avoid` the next campaign ignores these groups.
     """
     ordered = sorted(groups, key=lambda g: (-g.seen, g.signature))
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,5 +216,5 @@ def write_groups(folder: Path, groups: Sequence[RefusalGroup]) -> list[Path]:
 
 
 def _alone() -> None:
-    """One thread a process: there is one for each core already."""
+    """Use one thread in each process, because there is a process for each core."""
     os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"

@@ -1,7 +1,7 @@
-"""Loops as straight-line copies of their bodies, so that one round of a loop can be cut down apart from the others.
+"""Unroll loops into straight-line copies of their bodies, so that each iteration can be reduced separately.
 
-A copy need not mean what the loop did: who asks has it emulated. What counts rounds is known in each copy: where it
-begins at a constant and grows by one, it is set to its value, so that no round needs those before it.
+The result need not compute the same as the loop, because the caller runs it in the emulator. A loop counter with a
+constant initial value and step is set to a constant in each copy, so that no copy needs the previous ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.fuzz.program import Operand, RandomProgram, Statement, Variable, re
 from harness.fuzz.reduce import Making
 
 ROUNDS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7, *range(9, 16), *range(17, 32))
-"""How many copies are tried, in this order: with more than are needed, cutting leaves the rest out."""
+"""The numbers of copies to try, in this order. If there are more than needed, the reduction removes the rest."""
 MOST_PIECES = 4096
 _STEP = re.compile(r"(add|sub)\.[bsu](?:16|32|64) «0», «1», (-?(?:0x)?[0-9a-fA-F]+)")
 _BEGIN = re.compile(r"mov\.([bsu](?:16|32|64)) «0», (-?(?:0x)?[0-9a-fA-F]+)")
@@ -28,14 +28,14 @@ _BEGIN = re.compile(r"mov\.([bsu](?:16|32|64)) «0», (-?(?:0x)?[0-9a-fA-F]+)")
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop without loops in it: the place of its label, and that of the last branch back to it."""
+    """An innermost loop: the index of its label, and of the last branch back to it."""
 
     first: int
     last: int
 
 
 def unrolled(program: FlowProgram) -> Iterator[Sequence[Making[FlowProgram]]]:
-    """For each innermost loop the ways to unroll it, each a kernel without that loop."""
+    """For each innermost loop, the ways to unroll it: kernels without that loop."""
     pieces = program.pieces
     for loop in _loops(pieces):
         counts = [n for n in ROUNDS if n * (loop.last - loop.first) <= MOST_PIECES]
@@ -48,7 +48,7 @@ def _loops(pieces: Sequence[Piece]) -> Iterator[_Loop]:
     for first in sorted({to for at, to in jumps if to < at}):
         last = max(at for at, to in jumps if to == first)
         inside = range(first, last + 1)
-        # Entered at its label alone, and with no branch back in it but to that.
+        # An innermost loop is entered only at its label, and has no other backward branch.
         entered = any(first < to <= last and at not in inside for at, to in jumps)
         deeper = any(at in inside and first < to < at for at, to in jumps)
         if not entered and not deeper and all(at > first for at, to in jumps if to == first):
@@ -56,7 +56,7 @@ def _loops(pieces: Sequence[Piece]) -> Iterator[_Loop]:
 
 
 def _flat(pieces: tuple[Piece, ...], loop: _Loop, rounds: int, leaves: bool) -> FlowProgram:
-    """The kernel with so many copies of a loop's body. leaves: a thread may end with each, as in the loop."""
+    """The kernel with `rounds` copies of a loop's body. leaves: whether a thread may leave after each copy."""
     body, closing = pieces[loop.first + 1 : loop.last], pieces[loop.last]
     numbers = iter(range(1 + max(p.label for p in pieces), 1 << 30))
     inner = [p.label for p in body if p.label]
@@ -80,7 +80,7 @@ def _flat(pieces: tuple[Piece, ...], loop: _Loop, rounds: int, leaves: bool) -> 
 
 @dataclass(frozen=True)
 class _Counter:
-    """A register that begins at a constant and grows by another in every round. kind: the type it is set by."""
+    """A register with a constant initial value and a constant step. kind: the type of the `mov` that sets it."""
 
     kind: str
     begin: int
@@ -88,7 +88,7 @@ class _Counter:
 
 
 def _counters(pieces: Sequence[Piece], loop: _Loop) -> dict[Operand, _Counter]:
-    """What counts a loop's rounds: a constant before it, and one step of a constant in it."""
+    """The counters of a loop: registers set to a constant before it, with one constant step in it."""
     found: dict[Operand, _Counter] = {}
     for piece in pieces[loop.first : loop.last]:
         step = _STEP.fullmatch(piece.text)
@@ -105,7 +105,7 @@ def _counters(pieces: Sequence[Piece], loop: _Loop) -> dict[Operand, _Counter]:
 
 
 def _known(piece: Piece, counter: _Counter, rounds: int) -> Piece:
-    """A counter's step as the constant that it comes to."""
+    """The step of a counter, replaced by a `mov` of the counter's value after `rounds` iterations."""
     value = counter.begin + rounds * counter.step
     return Piece(f"mov.{counter.kind} «0», {value}", piece.operands[:1], 1)
 
@@ -114,11 +114,11 @@ def _known(piece: Piece, counter: _Counter, rounds: int) -> Piece:
 
 
 MOST_ROUNDS = 8
-"""Rounds of a random program's loop."""
+"""The most iterations of a random program's loop."""
 
 
 def unrolled_random(program: RandomProgram) -> Iterator[Sequence[Making[RandomProgram]]]:
-    """The same for a random program's loops that stand in no other."""
+    """For each outermost loop of a random program, the ways to unroll it."""
     for place, statement in enumerate(program.statements):
         if "{l0}:\n{body}" in statement.text:
             yield [partial(_flat_random, program, place, rounds) for rounds in range(2, MOST_ROUNDS + 1)]
@@ -145,7 +145,9 @@ def _flat_random(program: RandomProgram, place: int, rounds: int) -> RandomProgr
 def _copied(
     statements: Sequence[Statement], names: dict[Variable, Operand], numbers: Iterator[int]
 ) -> tuple[Statement, ...]:
-    """Statements that write registers of their own. names: of the registers to read, to which theirs are added."""
+    """A copy of statements that writes new registers. names: replacements for registers that are read; those for the
+    copied registers are added.
+    """
 
     def of(operand: Operand) -> Operand:
         return names.get(operand, operand) if isinstance(operand, Variable) else operand

@@ -1,1 +1,1 @@
-"""Whether a change may go in: a run against what was accepted before."""
+"""Accept or refuse a run against an accepted baseline."""

@@ -1,8 +1,8 @@
-"""Baselines: records accepted earlier, kept as reviewed files in git.
+"""Baselines: records accepted earlier, stored as reviewed files in git.
 
-A baseline is a folder with one file a case, each a records file of its own with sorted lines and without texts,
-messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff. For
-the same reason a line's checksum is of that line alone; the last line's is of the whole file.
+A baseline is a folder with one records file for each case. So that changes are readable in a diff, its lines are
+sorted, and it omits texts, messages and everything else that does not concern acceptance. For the same reason each
+line's checksum covers that line only; the last line's checksum covers the whole file.
 
 A baseline lists accepted failures with their words, and counts them in its last line.
 """
@@ -29,17 +29,17 @@ from harness.records import (
     text_hash,
 )
 
-# The longest file name in bytes; a hash replaces the rest of a longer one. File systems take 255.
+# The longest file name in bytes; a hash replaces the rest of a longer one. File systems accept 255 bytes.
 LONGEST_NAME = 180
 
 
 class BaselineError(ValueError):
-    """A baseline that is missing or cannot be read; the message says where, and how to make one."""
+    """A baseline is missing or cannot be read. The message says where, and how to make one."""
 
 
 def accepted(run: RunRecords) -> RunRecords:
-    """What a baseline keeps: keys, verdicts, evidence, what share was judged, digests, errors, resources, definitions,
-    speed.
+    """The part of a run that a baseline stores: keys, verdicts, evidence, judged shares, digests, errors, resources,
+    definitions and speed.
     """
     results = [
         Result(
@@ -69,7 +69,7 @@ def accepted(run: RunRecords) -> RunRecords:
 
 
 def _extremes(r: Result) -> dict[str, int]:
-    """The histogram's outermost labels, without counts: those move with every added input."""
+    """The largest error of the histogram. Its counts are omitted, because each added input changes them."""
     from harness.records.compare import worst_ulp
 
     worst = worst_ulp(r)
@@ -77,14 +77,14 @@ def _extremes(r: Result) -> dict[str, int]:
 
 
 def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> list[Path]:
-    """Write what a run has as the baseline in `folder`; the files written, in order.
+    """Write a run as the baseline in `folder`. Returns the files written, in order.
 
-    keep: an existing baseline whose results stay where the run has none of the same key (other machines' targets and
-    backends). Files of cases that are in neither are removed.
+    keep: an existing baseline, whose results stay if the run has none of the same key (such as those of other machines'
+    targets and backends). Files of cases that are in neither are removed.
     """
     run = accepted(run)
     if keep is not None:
-        # An accepted result stays where this machine could not run it again.
+        # An accepted result stays if this machine could not run it again.
         kept = {r.key for r in keep.results}
         run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
         keys = {r.key for r in run.results}
@@ -113,7 +113,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
 
 
 def file_name(case: str) -> str:
-    """The name of a case's file, without its ending: characters that file systems may refuse are spelled out."""
+    """The name of a case's file, without suffix. Characters that file systems may refuse are replaced by `~code~`."""
     name = re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
@@ -128,16 +128,16 @@ def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters])
     return lines(records, Seal(chained=False))
 
 
-_REPAIR = "restore the file from git, or make all of the baseline again with --accept --replace"
+_REPAIR = "restore the file from git, or make the whole baseline again with --accept --replace"
 
 
 def load(folder: Path) -> RunRecords:
-    """Read a baseline. Raises BaselineError where there is none, or a file of it is faulty."""
+    """Read a baseline. Raises BaselineError if there is none, or a file of it is faulty."""
     files = sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
     if not files:
         raise BaselineError(
-            f"{folder}: no baseline here (a folder with one .jsonl a case); "
-            f"make one from a run that you have looked at: ptxdiff gate RUN --baseline {folder} --accept"
+            f"{folder}: no baseline here (a folder with one .jsonl file for each case); "
+            f"make one from a run that you have reviewed: ptxdiff gate RUN --baseline {folder} --accept"
         )
     found: RunRecords | None = None
     for path in files:
@@ -145,7 +145,7 @@ def load(folder: Path) -> RunRecords:
             part = read(path)
         except RecordError as e:
             raise BaselineError(f"{e}; {_REPAIR}") from e
-        if part.end is None:  # the last line was lost, and perhaps others: the gate would not miss what they held
+        if part.end is None:  # other lines may be lost, too, and the gate would not notice missing results
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
         if found is None or part.run.started > found.run.started:
             kept = found or RunRecords(part.run)

@@ -1,12 +1,12 @@
-"""A baseline of digests: what a whole catalogue gave, small enough for git.
+"""A baseline of digests: the results of a whole catalogue, small enough for git.
 
-One file for each case file, in it a line for each variant and backend. A line has by target the verdict, the evidence,
-registers, a digest of the PTX that was compiled, and a short digest of the output bits for all inputs that ran.
-Inputs are named by a digest of their own, so that bits are compared on equal inputs only, and a run with other inputs
-does not match: it is refused until it is accepted. Nothing says on what machine it was made, but for Triton's version.
+It has one file for each case file, with one line for each variant and backend. For each target a line has the verdict,
+the evidence, registers, a digest of the compiled PTX, and a short digest of the output bits for all inputs that ran.
+Inputs are identified by a digest, so that bits are compared on equal inputs only; a run with other inputs is refused
+until it is accepted. A baseline does not name the machine that made it, but Triton's version.
 
-`condensed` turns a run into results of that kind, and `load` a baseline, so that both go through the same gate as full
-records do.
+`condensed` turns a run into results of this kind, and `load` reads a baseline as such results, so that both go through
+the same gate as full records.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ORDER = ("error", "fail", "unsupported", "pass", "not run")
 
 
 def condensed(run: RunRecords) -> RunRecords:
-    """A run with a result for each item and for each of its kinds of inputs: what a baseline of digests keeps."""
+    """A run in the form that a baseline of digests stores: a result for each item, and one for each of its inputs."""
     items = _by_item(run.results)
     results = [made for item in sorted(items) for made in _condensed(items[item])]
     return replace(run, results=results, texts={}, timings=[], in_registers=[])
 
 
 def _condensed(results: Sequence[Result]) -> Iterator[Result]:
-    """The results of one item, condensed. The worst verdict is the item's."""
+    """The condensed results of one item. Their verdict is the item's worst."""
     worst = min(results, key=lambda r: (_ORDER.index(r.verdict), r.expected_failure))
     key = Key(*worst.key.item, input_set=WHOLE_ITEM, assembler=worst.key.assembler)
     ran = [r for r in results if r.outputs_digest]
@@ -75,7 +75,7 @@ def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
 
 
 def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The greatest of each count; shared memory and the like are in the digest of the code."""
+    """The greatest of each count. Others, such as shared memory, are omitted: the digest of the PTX covers them."""
     found: dict[str, int] = {}
     for count in counts:
         for name, value in count.items():
@@ -92,9 +92,10 @@ def _digest(value: Any) -> str:
 
 
 def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> list[Path]:
-    """Write a condensed run as the baseline in `folder`; the files written.
+    """Write a condensed run as the baseline in `folder`. Returns the files written.
 
-    keep: an existing one, whose items stay where the run has none or could not run them. Other files there go.
+    keep: an existing baseline, whose items stay if the run lacks them or could not run them. Other files in the folder
+    are removed.
     """
     items = {item: rs for item, rs in _by_item(run.results).items() if rs[0].verdict != "not run"}
     items = {**(_by_item(keep.results) if keep is not None else {}), **items}
@@ -115,7 +116,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
 
 
 Item = tuple[str, str, str, str, str]
-"""An item of a run, and the assembler that was chosen for some of its results."""
+"""An item of a run (case, variant, target, backend), and the assembler chosen for its results."""
 
 
 def _by_item(results: Iterable[Result]) -> dict[Item, list[Result]]:
@@ -126,7 +127,7 @@ def _by_item(results: Iterable[Result]) -> dict[Item, list[Result]]:
 
 
 def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
-    """The lines of one file: a head, one for each variant, backend and assembler, and an end that counts them."""
+    """The lines of one file: a head, a line for each variant, backend and assembler, and an end with their number."""
     seal = Seal(chained=False)
     versions = {n: run.environment[n] for n in ("triton", HELD) if n in run.environment}
     yield seal.close(_text({"record": "digests", "schema": SCHEMA, "effort": run.effort, "versions": versions}))
@@ -134,8 +135,8 @@ def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
     definitions: dict[tuple[str, str, str, str], str] = {}
     for (case, variant, target, backend, by), results in items.items():
         groups[case, variant, backend, by][target] = _cell(results)
-        said = results[0].fingerprint.get("definition", "")
-        definitions[case, variant, backend, by] = said or definitions.get((case, variant, backend, by), "")
+        definition = results[0].fingerprint.get("definition", "")
+        definitions[case, variant, backend, by] = definition or definitions.get((case, variant, backend, by), "")
     for (case, variant, backend, by), cells in sorted(groups.items()):
         shared: dict[str, list[str]] = defaultdict(list)
         for target, cell in cells.items():
@@ -153,9 +154,9 @@ def _text(value: Mapping[str, Any]) -> bytes:
 
 
 def _cell(results: Sequence[Result]) -> dict[str, Any]:
-    """What a line says of one target."""
+    """The fields of one target in a line."""
     whole, *rows = results
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "verdict": whole.verdict,
         "expected": whole.expected_failure,
         "evidence": whole.evidence if whole.evidence != "none" else "",
@@ -165,7 +166,7 @@ def _cell(results: Sequence[Result]) -> dict[str, Any]:
         "instructions": sum(whole.instructions.values()),
         "bits": " ".join(f"{r.inputs_digest}:{r.outputs_digest[0].digest}" for r in rows),
     }
-    return {n: v for n, v in said.items() if v}
+    return {n: v for n, v in fields.items() if v}
 
 
 def is_digests(folder: Path) -> bool:
@@ -177,14 +178,16 @@ def is_digests(folder: Path) -> bool:
 
 
 def load(folder: Path) -> RunRecords:
-    """Read a baseline of digests as results. Raises BaselineError where a file of it is faulty."""
+    """Read a baseline of digests as results. Raises BaselineError if there is none, or a file of it is faulty."""
     found: RunRecords | None = None
     for path in sorted(folder.glob("*.jsonl")):
         head, results = _read(path)
         if found is None:
             found = RunRecords(head, path=folder)
         elif head.effort != found.run.effort:
-            raise BaselineError(f"{path}: of effort {head.effort}, other files of {found.run.effort}; make all again")
+            raise BaselineError(
+                f"{path}: made at effort {head.effort}, other files at {found.run.effort}; make the baseline again"
+            )
         found.results += results
     if found is None:
         raise BaselineError(f"{folder}: no baseline here; make one: ptxdiff gate RUN --baseline {folder} --accept")
@@ -199,18 +202,18 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
-            said = json.loads(seal.open(line))
+            fields = json.loads(seal.open(line))
             if number == 1:
-                if said["record"] != "digests" or said["schema"] != SCHEMA:
-                    raise ValueError(f"schema {said.get('schema')}; this version reads {SCHEMA}")
-                head = Run("baseline", "", said["effort"], 0, said["versions"], chained=False)
-            elif said.get("record") == "end":
-                if said["variants"] != count or number != len(lines) - 1:
+                if fields["record"] != "digests" or fields["schema"] != SCHEMA:
+                    raise ValueError(f"schema {fields.get('schema')}; this version reads {SCHEMA}")
+                head = Run("baseline", "", fields["effort"], 0, fields["versions"], chained=False)
+            elif fields.get("record") == "end":
+                if fields["variants"] != count or number != len(lines) - 1:
                     raise ValueError("lines were lost or added")
                 ended = True
             else:
                 count += 1
-                results += _expanded(said)
+                results += _expanded(fields)
         except (SealError, ValueError, KeyError, TypeError, AttributeError) as e:
             raise BaselineError(f"{path}:{number}: {e}; {_REPAIR}") from None
     if head is None or not ended or lines[-1]:
@@ -222,10 +225,10 @@ _REPAIR = "restore the file from git, or make the baseline again with --accept -
 
 
 def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
-    """The results that a line stands for."""
+    """The results of one line. Raises ValueError for an unknown verdict or evidence."""
     for names, cell in line["targets"].items():
         if cell["verdict"] not in VERDICTS or cell.get("evidence", "none") not in EVIDENCE:
-            raise ValueError(f"no verdict and evidence: {cell['verdict']!a}, {cell.get('evidence')!a}")
+            raise ValueError(f"unknown verdict or evidence: {cell['verdict']!a}, {cell.get('evidence')!a}")
         for target in names.split(" "):
             by = line.get("assembler", "")
             key = Key(line["case"], line["variant"], target, line["backend"], input_set=WHOLE_ITEM, assembler=by)

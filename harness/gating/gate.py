@@ -1,8 +1,8 @@
-"""The gate: whether a run is accepted against a baseline, and every decision on the way, stated.
+"""The gate accepts or refuses a run against a baseline, and lists every decision.
 
 Exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline (raised as an error, see `harness.gating.baseline`),
-3 speed or resources. Nothing passes in silence: what is new, what is gone, what only a model vouches for, what could
-not be run here and what changed its definition are findings, whether or not they fail the gate.
+3 speed or resources. Every deviation is listed, whether or not it fails the gate: new and missing results, passes on a
+model alone, results that could not run here, and changed definitions.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Cell = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Policy:
-    """What fails the gate beyond wrong bits.
+    """What fails the gate besides wrong bits.
 
-    speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
-    let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
-    have run. targets: targets that must have been checked; without any, those of the baseline. fresh: refuse results
-    that were reused from earlier runs. assemblers: names of those whose results are accepted, such as `13.4 -O3`, and
-    `baseline` for those that made the baseline; without any, all are.
+    speed: refuse slowdowns beyond the A/A noise. registers: the accepted relative growth of registers and instructions;
+    no growth of spills is accepted. allow_model: let a pass on a model alone satisfy the gate. require: backends that
+    must have run. targets: targets that must have been checked; empty for those of the baseline. fresh: refuse results
+    that were reused from earlier runs. assemblers: names of accepted assemblers, such as `13.4 -O3`, and `baseline` for
+    those of the baseline; empty for all.
     """
 
     speed: bool = False
@@ -65,20 +65,20 @@ class Policy:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the gate decided."""
+    """The gate's decision on a run."""
 
     findings: tuple[Objection, ...]
     comparison: Comparison
     checked: int = 0
     """Results of the run that passed and match the baseline in every respect."""
     passes: str = ""
-    """The run's passes, and on what evidence."""
+    """The run's passes and their evidence, in words."""
     totals: Mapping[str, int] = field(default_factory=dict)
     """The number of results in the baseline, as "baseline", and of the run's passes by evidence."""
 
     @property
     def code(self) -> int:
-        """The exit code; correctness weighs more than speed."""
+        """The exit code. Correctness takes precedence over speed."""
         codes = {f.code for f in self.findings}
         return CORRECTNESS if CORRECTNESS in codes else REGRESSION if REGRESSION in codes else ACCEPTED
 
@@ -87,8 +87,10 @@ class Decision:
         """The decision in one line."""
         words = {ACCEPTED: "accepted", CORRECTNESS: "refused: correctness", REGRESSION: "refused: speed or resources"}
         failing = sum(f.code != ACCEPTED for f in self.findings)
-        return f"{words[self.code]}; {self.checked} results as accepted before, {failing} findings against, " + (
-            f"{len(self.findings) - failing} to know; {self.passes}"
+        remarks = len(self.findings) - failing
+        return (
+            f"{words[self.code]}; {self.checked} results as in the baseline, {failing} objections, {remarks} remarks; "
+            f"{self.passes}"
         )
 
 
@@ -121,7 +123,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
 
 def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
     if run.end is None:
-        yield Objection(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
+        yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
 
@@ -133,26 +135,26 @@ def _reused(run: RunRecords) -> Iterator[Objection]:
 
 
 def unacceptable(run: RunRecords) -> str:
-    """Why a run cannot be a baseline; empty where it can. Half a run would accept the rest unseen."""
+    """The reason why a run cannot be a baseline, such as an incomplete run; "" if it can."""
     return "the run was cut short" if run.end is None else nothing_ran(run)
 
 
 WHOLE_ITEM = "*"
-"""The input set of the result that holds what digests say of an item as a whole (`harness.gating.digests`)."""
+"""The input set of the result that stands for an item as a whole, in a run of digests (`harness.gating.digests`)."""
 
 
 def nothing_ran(run: RunRecords) -> str:
-    """The words for a run in which nothing ran; empty for another."""
+    """The error for a run in which nothing was executed; "" for other runs."""
     if any(_executed(r) or r.expected_failure for r in run.results):
         return ""
-    return f"nothing ran: {'nothing was executed' if run.results else 'the run holds no result'}"
+    return f"nothing ran: {'nothing was executed' if run.results else 'the run has no results'}"
 
 
 def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Objection]:
     """The results that only `--accept-failures` accepts: failures, errors, and passes that became unsupported."""
     ran = {r.key.item for r in baseline.results if r.verdict == "pass"} if baseline else set()
     lost = [r for r in run.results if r.verdict == "unsupported" and r.key.item in ran]
-    return [*_failures(run.results), *_grouped(lost, "passes in the baseline, unsupported")]
+    return [*_failures(run.results), *_grouped(lost, "pass in the baseline, now unsupported")]
 
 
 def _failures(results: Iterable[Result]) -> list[Objection]:
@@ -160,27 +162,28 @@ def _failures(results: Iterable[Result]) -> list[Objection]:
 
 
 def _accepted_failures(results: Iterable[Result]) -> list[Objection]:
-    """Failures that the baseline lists as accepted: they satisfy no gate."""
+    """Remarks on failures that the baseline lists as accepted."""
     found = _grouped(r for r in results if _failed(r))
-    return [Objection(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
+    return [Objection(ACCEPTED, f.subject, f"accepted in the baseline although no pass: {f.text}") for f in found]
 
 
 def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
-    """Bits that are wrong as the case declares: refused until a baseline has accepted these very bits."""
+    """Declared differences: bits that differ as the case declares are refused until a baseline accepts the same
+    bits."""
     accepted = {r.key: (r.inputs_digest, r.outputs_digest) for r in baseline.results if r.diagnosis == DECLARED}
     groups: dict[tuple[str, bool], list[Result]] = defaultdict(list)
     for r in run.results:
-        if r.diagnosis == DECLARED and r.key.input_set != WHOLE_ITEM:  # the results of its sets have the bits
+        if r.diagnosis == DECLARED and r.key.input_set != WHOLE_ITEM:  # only results of input sets have bits
             known = bool(r.outputs_digest) and accepted.get(r.key) == (r.inputs_digest, r.outputs_digest)
             groups[_subject(r.key), known].append(r)
     for (subject, known), members in groups.items():
         text = f"{', '.join(filter(None, (DECLARED, members[0].words)))}: {len(members)} results"
-        text += "" if known else ": no baseline has accepted these bits; look at them, then --accept"
+        text += "" if known else ": no baseline has accepted these bits; review them, then --accept"
         yield Objection(ACCEPTED if known else CORRECTNESS, subject, text)
 
 
 def _failed(r: Result) -> bool:
-    """Whether a result is refused by its own verdict. An unknown verdict is no pass."""
+    """Whether a result's verdict alone refuses it. An unknown verdict is no pass."""
     return r.verdict not in ("pass", "unsupported", "not run") and not r.expected_failure
 
 
@@ -202,7 +205,7 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
     ran = {r.key.backend for r in run.results if r.verdict != "not run"}
     for backend in policy.require:
         if backend not in ran:
-            yield Objection(CORRECTNESS, backend, f"backend {backend} is required and ran nothing")
+            yield Objection(CORRECTNESS, backend, f"backend {backend} is required but ran nothing")
     checked = {r.key.target for r in run.results if r.verdict in ("pass", "unsupported") or r.expected_failure}
     wanted = policy.targets or tuple(sorted({r.key.target for r in baseline.results if r.verdict == "pass"}))
     gone = [t for t in wanted if t not in checked]
@@ -211,18 +214,16 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
     for d in comparison.of("vanished"):
         subject = _subject(d.key)
         if d.key.backend not in ran and d.key.backend != "*":
-            # An ordinary runner has no GPU: what was accepted on one stands, and is reported as not checked again.
+            # An ordinary CI machine has no GPU. Results accepted on a GPU stay, with a remark.
             yield Objection(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
         elif d.key.target not in gone:
-            yield Objection(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")
+            yield Objection(CORRECTNESS, subject, f"in the baseline but not in the run: {d.detail or d.key}")
     for d in comparison.of("new"):
-        yield Objection(
-            ACCEPTED, _subject(d.key), f"new, judged by itself as the baseline has nothing on it: {d.detail}"
-        )
+        yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
 
 
 def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
-    """What changed in its asm, constraints, pack or reference, and how far that was verified again."""
+    """Changes of a variant's asm, constraints, pack or reference, and whether its accepted results ran again."""
     new = {r.key: r for r in run.results}
     for case, variant in sorted(redefined):
         subject = f"{case}::{variant}"
@@ -247,7 +248,7 @@ def _cells(differences: Iterable[Change]) -> set[Cell]:
 def _recompiled(
     run: RunRecords, baseline: RunRecords, comparison: Comparison, redefined: set[tuple[str, str]]
 ) -> Iterator[Objection]:
-    """Variants with the same definition that compile to other PTX, because of another compiler for example."""
+    """Variants with the same definition that compile to other PTX, for example with another compiler."""
     changed: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case, variant, target in _cells(comparison.of("ptx")):
         if (case, variant) not in redefined:
@@ -256,7 +257,7 @@ def _recompiled(
     before, now = ({(r.key.case, r.key.variant, r.key.target) for r in results} for results in ran)
     for (case, variant), targets in sorted(changed.items()):
         unverified = sorted(t for t in targets if (case, variant, t) in before - now)
-        text = f"compiles to other PTX on {', '.join(sorted(targets))}, its definition is the same"
+        text = f"compiles to other PTX on {', '.join(sorted(targets))} with the same definition"
         text += f"; not verified again on {', '.join(unverified)}" if unverified else "; verified again"
         yield Objection(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
 
@@ -301,7 +302,7 @@ def _executed(r: Result) -> bool:
 
 
 def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
-    """Bits, errors and verdicts that are not as accepted. Of a variant defined anew they are expected, and stated."""
+    """Bits, errors and verdicts that differ from the baseline. For a variant with a new definition they are remarks."""
     groups: dict[tuple[str, str, str, str, str], list[Change]] = defaultdict(list)
     for d in comparison.of("bits", "ulp", "evidence", "inputs"):
         groups[
@@ -328,7 +329,7 @@ def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[
 
 
 def _verdicts(comparison: Comparison) -> Iterator[Objection]:
-    """Verdicts other than the accepted ones; failures and errors are told for themselves, with their words."""
+    """Verdicts that differ from the baseline, except failures and errors, which `_failures` reports."""
     groups: dict[tuple[str, str, str, bool | None], list[Change]] = defaultdict(list)
     for d in comparison.of("verdict"):
         if d.after in ("not run", "unsupported", EXPECTED) or d.worse is False:
@@ -351,10 +352,7 @@ def _models(
     recompiled: set[Cell],
     policy: Policy,
 ) -> Iterator[Objection]:
-    """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition.
-
-    Evidence for other PTX does not count.
-    """
+    """Passes on a model alone, unless the baseline has better evidence for the same definition and the same PTX."""
     best: dict[Cell, str] = {}
     for r in run.results:
         if _executed(r):
@@ -369,9 +367,10 @@ def _models(
         if strength(evidence) <= strength("model"):
             groups[(case, variant)].append(target)
     for (case, variant), targets in groups.items():
-        text = f"passes on a model alone on {', '.join(targets)}: that satisfies no gate"
+        text = f"passes on a model alone on {', '.join(targets)}"
         code = ACCEPTED if policy.allow_model else CORRECTNESS
-        yield Objection(code, f"{case}::{variant}", text + (", and is let pass as asked" if policy.allow_model else ""))
+        rule = ", which --allow-model accepts" if policy.allow_model else ", which satisfies no gate"
+        yield Objection(code, f"{case}::{variant}", text + rule)
 
 
 def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
@@ -390,13 +389,13 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
         change = {True: "slower", False: "faster", None: "speed"}[d.worse]
         where = f"in registers, {d.key.shape}" if d.key.shape in MODES else f"at {d.key.shape}"
         text = f"{change} on {d.key.target} {where}: {d.detail}"
-        others = "what PyTorch does" if d.key.variant == PYTORCH else d.key.variant
+        others = "PyTorch" if d.key.variant == PYTORCH else d.key.variant
         gated = "speed is not gated" if not policy.speed else "" if ours else f"{others} is not gated"
         yield Objection(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
 
 
 def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
-    """What a gate on speed cannot decide: what is not timed any more, and what is too noisy to say."""
+    """Timings that a gate on speed cannot compare: missing ones, ones from another device, and too noisy ones."""
     timed = {t.key for t in run.timings}
     missing = [t for t in baseline.timings if t.key not in timed and t.key.variant != PYTORCH]
     groups: dict[str, list[str]] = defaultdict(list)
@@ -404,17 +403,17 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         groups[_subject(t.key)].append(t.key.shape)
     if not timed and missing:
         yield Objection(
-            REGRESSION, "run", f"speed is gated and nothing was timed; the baseline has {len(missing)} timings"
+            REGRESSION, "run", f"speed is gated, but nothing was timed; the baseline has {len(missing)} timings"
         )
     elif not baseline.timings:
-        yield Objection(ACCEPTED, "run", "speed is gated and the baseline has no timings")
+        yield Objection(ACCEPTED, "run", "speed is gated, but the baseline has no timings")
     else:
         for subject, shapes in groups.items():
-            yield Objection(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
+            yield Objection(REGRESSION, subject, f"timed in the baseline but not in the run: {', '.join(shapes)}")
     pairs = list(timed_twice(baseline.timings, run.timings))
     apart = {(_subject(b.key), words): None for a, b in pairs if (words := elsewhere(a, b))}
-    for subject, words in apart:  # or a slower variant would pass wherever it was timed on another node
-        yield Objection(REGRESSION, subject, f"speed is gated, and it was {words}: not compared")
+    for subject, words in apart:  # an objection, or timing on another node would let a slower variant pass
+        yield Objection(REGRESSION, subject, f"speed is gated, but the variant was {words}: not compared")
     for a, b in pairs:
         found = b.beside(a, least=BETWEEN_RUNS)
         if a.timer == b.timer and not elsewhere(a, b) and found.verdict == "too noisy to say":
@@ -425,10 +424,10 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
 def _in_registers(
     run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]], policy: Policy
 ) -> Iterator[Objection]:
-    """What is missing or too noisy among timings in registers; without a gate on speed it is stated."""
+    """Timings in registers that cannot be compared. Without a gate on speed they are remarks."""
     for fails, subject, words in in_registers(run, baseline, redefined):
-        said = "; speed is not gated" if fails and not policy.speed else ""
-        yield Objection(REGRESSION if fails and policy.speed else ACCEPTED, subject, words + said)
+        remark = "; speed is not gated" if fails and not policy.speed else ""
+        yield Objection(REGRESSION if fails and policy.speed else ACCEPTED, subject, words + remark)
 
 
 def _subject(key: Key) -> str:

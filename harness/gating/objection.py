@@ -1,4 +1,4 @@
-"""One decision of the gate, and the exit codes that it may call for."""
+"""One decision of the gate, and the gate's exit codes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
 
 RUN = "run"
-"""The subject of what concerns the run as a whole."""
+"""The subject of decisions on the run as a whole."""
 
 
 @dataclass(frozen=True)
 class Objection:
-    """One decision: `code` is the exit code it calls for, 0 where it is only stated."""
+    """One decision of the gate. code: the exit code that it requires; 0 for a remark."""
 
     code: int
     subject: str

@@ -1,4 +1,4 @@
-"""Whether a run's results come from assemblers that are accepted, and from those that made the baseline."""
+"""Decisions on assemblers: whether a run's results come from accepted ones, and from those of the baseline."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from harness.records import RunRecords, names_assembler
 from harness.records.compare import Comparison
 
 BASELINE = "baseline"
-"""The name that stands for the assemblers that made the baseline."""
+"""The name that stands for the assemblers of the baseline."""
 HELD = "accepted_assemblers"
-"""The entry of a condensed baseline's environment that holds them: its results do not."""
+"""The entry in the environment of a baseline of digests that lists the assemblers, because its results do not."""
 BACKENDS = ("gpu", "assembler")
 
 
 def assembled(
     run: RunRecords, baseline: RunRecords, comparison: Comparison, names: Sequence[str]
 ) -> Iterator[Objection]:
-    """What is to be said of who assembled. names: those accepted; without any, all are. Raises ValueError."""
+    """The decisions on assemblers. names: of accepted ones; empty for all. Raises ValueError for an illegal name."""
     for change in comparison.of("assembler"):
         text = f"{change.detail} of backend {change.key.backend} by {change.after}, in the baseline by {change.before}"
-        yield Objection(ACCEPTED, RUN, f"{text}: equal bits are those of two assemblers")
+        yield Objection(ACCEPTED, RUN, f"{text}: equal bits come from two assemblers")
     if not names:
         return
     accepted = [n for n in names if n != BASELINE] + (known(baseline) if BASELINE in names else [])
     if BASELINE in names and not known(baseline):
-        yield Objection(CORRECTNESS, RUN, "the baseline does not say who assembled it: make it again, or name versions")
+        yield Objection(CORRECTNESS, RUN, "the baseline does not name its assembler: make it again, or give versions")
     for name in accepted:
-        names_assembler(name, "")  # a word that names none is refused, whatever the run has
+        names_assembler(name, "")  # raises ValueError for an illegal name, whatever the run has
     made = Counter(r.ptxas for r in run.results if r.key.backend in BACKENDS and r.verdict != "not run")
     for label, count in sorted(made.items()):
         if not any(names_assembler(name, label) for name in accepted):
-            by = f"by {label}" if label else "without a word of who assembled them"
+            by = f"by {label}" if label else "by an assembler that they do not name"
             yield Objection(CORRECTNESS, RUN, f"{count} results {by}; accepted are {', '.join(accepted) or 'none'}")
     for name in accepted:
         if not any(names_assembler(name, label) for label in made):
-            yield Objection(ACCEPTED, RUN, f"assembler {name} is accepted, and has no result in this run")
+            yield Objection(ACCEPTED, RUN, f"assembler {name} is accepted, but has no result in this run")
 
 
 def known(records: RunRecords) -> list[str]:
-    """The assemblers that made some records."""
+    """The labels of the assemblers that made some records."""
     held = records.run.environment.get(HELD, ())
     return sorted({r.ptxas for r in records.results if r.ptxas}.union(map(str, held)))

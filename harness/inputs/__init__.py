@@ -9,6 +9,6 @@ threshold), `rounding` (operands whose product, sum or quotient ties, cancels or
 depend on the case and the set, not on the order of running, so the same set of the same case is equal everywhere.
 """
 
-from harness.inputs.sets import InputSet, input_sets, named_set, stratified
+from harness.inputs.sets import InputSet, constant_set, input_sets, named_set, stratified
 
-__all__ = ["InputSet", "input_sets", "named_set", "stratified"]
+__all__ = ["InputSet", "constant_set", "input_sets", "named_set", "stratified"]

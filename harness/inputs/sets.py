@@ -6,12 +6,15 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.inputs.constants import constant_inputs
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
+from harness.inputs.neighbours import neighbour_inputs
 from harness.inputs.outputs import output_inputs
 from harness.inputs.patterns import pattern_inputs
 from harness.inputs.rounding import rounding_inputs, sticky_inputs
@@ -20,7 +23,9 @@ from harness.inputs.ties import tie_codes
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.codes import units_of_codes, values_of
+from harness.model.constants import constants_of
 from harness.model.match import Domain, read_only
+from harness.model.variants import Variant
 from references.formats import Format
 
 Codes = NDArray[np.int64]
@@ -91,22 +96,49 @@ def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
     return list(_input_sets(case, case_name, effort))
 
 
+def constant_set(case: Case, case_name: str, effort: str, variant: Variant) -> InputSet | None:
+    """The set `constants/1` of one variant; None where all inputs run, or no number leads to an input.
+
+    It is the one set that depends on the variant's code, because its numbers come from there.
+    """
+    return _constants_cached(_Ref(case), _Ref(variant), case_name, _runs_all(case, effort))
+
+
+@functools.lru_cache(maxsize=32)
+def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everything: bool) -> InputSet | None:
+    case: Case = case_ref.of
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    if everything or not formats:
+        return None
+    name = "constants/1"
+    seed = seed_of(case_name, name)
+    columns = constant_inputs(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
+    made = _listed(name, seed, formats, columns, case.domain)
+    return made if made.count else None
+
+
+def _runs_all(case: Case, effort: str) -> bool:
+    """Whether every input runs at an effort."""
+    bits = sum(format_of(a).unit_bits for a in case.inputs.values())
+    return bits <= _ALL_BITS[effort] and case.domain is None
+
+
 @functools.lru_cache(maxsize=32)
 def _cached(key: tuple[int, str, str], case_ref: _Ref) -> tuple[InputSet, ...]:
-    return tuple(_make(case_ref.case, key[1], key[2]))
+    return tuple(_make(case_ref.of, key[1], key[2]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Ref:
-    """Makes a case, which holds mappings, usable in a cache key, by object identity."""
+    """Makes a case or a variant, which hold mappings, usable in a cache key, by object identity."""
 
-    case: Case
+    of: Any
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ref) and other.case is self.case
+        return isinstance(other, _Ref) and other.of is self.of
 
     def __hash__(self) -> int:
-        return id(self.case)
+        return id(self.of)
 
 
 def _input_sets(case: Case, case_name: str, effort: str) -> tuple[InputSet, ...]:
@@ -123,7 +155,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
         ("hard/1", lambda rng: _hard(case, formats)),
     ]
-    if bits <= _ALL_BITS[effort] and case.domain is None:
+    if _runs_all(case, effort):
         yield exhaustive(formats, bits)
         if bits > 20:  # too many to run in every shape, so the edges run in the other shapes
             builders.append(_edge_builder(formats, effort, size))
@@ -138,6 +170,8 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
+    domain = None if case.domain is None else inside
+    builders.append(("neighbours/1", lambda rng: neighbour_inputs(formats, rng, domain)))
     for name, build in builders:
         seed = seed_of(case_name, name)
         made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.domain)

@@ -1,7 +1,6 @@
-"""Mechanical mistakes in asm: each operator is a function from an instruction to changed texts of it.
+"""Mechanical mistakes in asm. Each operator is a function from an instruction to changes of its text.
 
-Words that stand for each other are tables. A mutant that the target or the binder refuses costs nothing: it is counted
-apart.
+Tables hold the words that replace each other. Mutants that the target or the binder refuses are counted separately.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from harness.ptx.text.nodes import Address, Immediate, Name, Vector
 from harness.ptx.text.types import TYPES
 
 Change = tuple[Word, str]
-"""A part of the text, and what takes its place."""
+"""A part of the text, and its replacement."""
 
 
 @dataclass(frozen=True)
 class AsmMutant:
-    """One mistake: the operator's name, what was changed, and the whole text and constraints that come of it."""
+    """One mistake: the operator's name, the change in words, and the whole changed text and constraints."""
 
     operator: str
     change: str
@@ -30,9 +29,9 @@ class AsmMutant:
 
 @dataclass(frozen=True)
 class KernelMutant:
-    """One mistake in a kernel's PTX: the operator's name, what was changed, and the changed parts of the text.
+    """One mistake in a kernel's PTX: the operator's name, the change in words, and the changed parts of the text.
 
-    The whole text is made when it is asked for: a kernel has thousands of mutants.
+    It does not hold the whole changed text, because a kernel has thousands of mutants.
     """
 
     operator: str
@@ -94,7 +93,7 @@ ADDED: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("relu added", "relu", ("cvt", "fma"), ("f16", "f16x2", "bf16", "bf16x2", "e4m3x2", "e5m2x2", "e2m1x2")),
     ("NaN added", "NaN", ("min", "max"), _FLOATS),
 )
-"""Operator, modifier, and the opcodes and types of instructions that may take it."""
+"""Operator, modifier, and the opcodes and types of the instructions to which it is added."""
 
 OPCODES: Mapping[str, tuple[str, ...]] = {
     "min": ("max",), "max": ("min",), "add": ("sub",), "sub": ("add",), "and": ("or", "xor"), "or": ("and", "xor"),
@@ -106,11 +105,11 @@ OPCODES: Mapping[str, tuple[str, ...]] = {
 
 _SHIFTS = ("shl", "shr", "shf")
 _COMMUTES = frozenset({"add", "addc", "mul", "mul24", "min", "max", "and", "or", "xor", "fma", "mad", "mad24", "madc"})
-"""The first two sources of these may change places."""
+"""Opcodes whose first two sources are interchangeable."""
 
 
 def mutants(text: str, constraints: str, outputs: int) -> Iterator[AsmMutant]:
-    """Every mutant of a text with its constraints; `outputs`: how many operands are outputs. Raises PtxError."""
+    """Every mutant of a text with its constraints. outputs: the number of output operands. Raises PtxError."""
     found, types = instructions(text)
     seen = {(text, constraints)}
     for operator, changes, words in _all(text, constraints, found, types, outputs):
@@ -145,7 +144,7 @@ _SHOWN = 120
 
 
 def _shown(text: str, changes: tuple[Change, ...]) -> str:
-    """`add.rn.f32 $0, $1, $2; -> add.rz.f32 $0, $1, $2;`, of the statements around the changes."""
+    """The changed statements before and after: `add.rn.f32 $0, $1, $2; -> add.rz.f32 $0, $1, $2;`."""
     first = min(w.start for w, _ in changes)
     last = max(w.end for w, _ in changes)
     start = max(text.rfind(c, 0, first) for c in ";{\n") + 1
@@ -199,7 +198,7 @@ def _opcode(one: Written) -> Iterator[tuple[Change, ...]]:
 
 
 def _swapped(one: Written) -> Iterator[tuple[Change, ...]]:
-    """Each two sources exchanged, unless the result is the same by definition."""
+    """Exchange each two sources, unless the instruction commutes in them."""
     for i, a in enumerate(one.sources):
         for j, b in enumerate(one.sources[i + 1 :], i + 1):
             if a.text != b.text and not ((i, j) == (0, 1) and one.opcode.text in _COMMUTES):
@@ -207,7 +206,7 @@ def _swapped(one: Written) -> Iterator[tuple[Change, ...]]:
 
 
 def _vectors(one: Written) -> Iterator[tuple[Change, ...]]:
-    """`{a, b}` as `{b, a}`, of destinations and of sources."""
+    """Exchange neighbouring registers of a vector: `{a, b}` becomes `{b, a}`."""
     for word, node in zip(one.operands, one.node.operands, strict=False):
         if isinstance(node, Vector):
             parts = [p.strip() for p in word.text.strip("{} ").split(",")]
@@ -263,7 +262,7 @@ def _amounts(one: Written) -> Iterator[tuple[Change, ...]]:
 
 
 def _beside(text: str, node: Immediate) -> Iterator[str]:
-    """The constant one higher and one lower, of a float its code; and with its sign changed."""
+    """The constant plus and minus one; for a float, its code plus and minus one, and the value with the other sign."""
     if node.single is not None:
         yield from (f"0f{(node.single + d) & 0xFFFFFFFF:08X}" for d in (1, -1))
         yield f"0f{node.single ^ 1 << 31:08X}"
@@ -281,7 +280,7 @@ def _beside(text: str, node: Immediate) -> Iterator[str]:
 
 
 def _selectors(one: Written) -> Iterator[tuple[Change, ...]]:
-    """Two neighbouring bytes of a selector exchanged, and each byte taken from beside where it should be."""
+    """Exchange two neighbouring bytes of a selector, and select for each byte the neighbouring source byte."""
     for place, word, node in _immediates(one):
         if _is_selector(one, place) and isinstance(node.value, int):
             nibbles = [node.value >> 4 * k & 15 for k in range(4)]
@@ -293,14 +292,14 @@ def _selectors(one: Written) -> Iterator[tuple[Change, ...]]:
 
 
 def _tables(one: Written) -> Iterator[tuple[Change, ...]]:
-    """A table of lop3 with one of its eight bits changed."""
+    """Flip each of the eight bits of a lop3 table."""
     for place, word, node in _immediates(one):
         if _is_table(one, place) and isinstance(node.value, int):
             yield from (((word, f"0x{node.value & 0xFF ^ 1 << k:02x}"),) for k in range(8))
 
 
 def _negated(one: Written) -> Iterator[tuple[Change, ...]]:
-    """A predicate among the sources negated, or its negation dropped."""
+    """Negate a predicate among the sources, or drop its negation."""
     takes = {"selp": (3,), "setp": (3,), "set": (3,), "slct": ()}.get(one.opcode.text, ())
     for place in takes:
         if place < len(one.operands) and isinstance(one.node.operands[place], Name):
@@ -341,7 +340,9 @@ NAMES = (
 def _registers(
     one: Written, found: list[Written], types: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[Change, ...]]]:
-    """Each register source replaced by another source, and by the nearest register of its type written before it."""
+    """Replace each register source by another source, and by the nearest register of its type that is written
+    before.
+    """
     before = [w for w in found if w.whole.start < one.whole.start]
     for word, node in zip(one.sources, one.node.operands[1:], strict=False):
         if not isinstance(node, Name):
@@ -361,7 +362,7 @@ _OPERAND = re.compile(r"\$(\d+)|\$\{(\d+)[^}]*\}")
 
 
 def _exchanged(text: str, numbers: range) -> Iterator[tuple[Change, ...]]:
-    """Two neighbouring operands exchanged wherever they stand."""
+    """Exchange two neighbouring operands everywhere in the text."""
     places = [(int(m[1] or m[2]), Word(m[0], m.start(), m.end())) for m in _OPERAND.finditer(text)]
     for first in numbers[:-1]:
         here = [(n, w) for n, w in places if n in (first, first + 1)]

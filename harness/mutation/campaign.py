@@ -1,4 +1,4 @@
-"""All mutants of a case on one target: of each variant's asm, and of each reference that its variants are held to."""
+"""All mutants of a case on one target: of each variant's asm, and of each reference of its variants."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried, and how survivors are searched.
+    """How many mutants run, and how survivors are searched.
 
-    most: mutants of a variant or a reference at most (0: all). seed: which of them. limit: seconds of an emulated
-    kernel.
+    most: the most mutants of a variant or a reference (0: all). seed: of their random choice. limit: the time limit of
+    an emulated kernel in seconds.
     """
 
     most: int = 0
@@ -48,7 +48,7 @@ class Budget:
 
 
 def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
-    """The target to mutate a case on: sm_90a where all of the variants work, else the latest that most of them do."""
+    """The default target: of those that the most variants support, sm_90a, else the latest."""
     found = Counter(t for n in names for t in policies(loaded.case, loaded.case.variants[n]).targets)
     most = max(found.values(), default=0)
     best = [t for t, count in found.items() if count == most]
@@ -56,7 +56,7 @@ def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
 
 
 Earlier = Callable[[str, tuple[str, ...]], Mutation | None]
-"""What is known already of the mutants of a subject and its variants."""
+"""Returns the stored mutation of a subject and its variants, or None."""
 
 
 def mutate(
@@ -67,7 +67,7 @@ def mutate(
     subjects: Collection[str] = BY_DEFAULT,
     earlier: Earlier = lambda subject, names: None,
 ) -> Iterator[Mutation]:
-    """The mutations of some variants of a case, each as it is done. subjects: some of SUBJECTS."""
+    """Yield the mutations of some variants of a case, each when it is finished. subjects: some of SUBJECTS."""
     unfit: dict[str, str] = {}
     digests: Digests = {}
 
@@ -96,7 +96,11 @@ def mutate(
 
 
 def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Subject, str], str]) -> Mutation:
-    """The mutants of one variant's asm. unfit: why they would say nothing; asked only where there is asm."""
+    """The mutants of one variant's asm.
+
+    unfit: gives the reason why mutants of a variant would be meaningless, "" for none. It is called only if there is
+    asm, because it runs the variant.
+    """
     started = time.monotonic()
     tally = _Tally(subject, "asm", name)
     variant = subject.case.variants[name]
@@ -151,7 +155,7 @@ def _placed(
     tried: Callable[..., Trial],
     settled: Callable[..., Iterable[Settlement]],
 ) -> None:
-    """Try mutants that have a place in a kernel, and settle those that survive."""
+    """Run mutants that replace a part of a kernel, and settle those that survive."""
     survivors = []
     for one in tally.some(every, budget):
         trial = tried(subject, name, one)
@@ -164,7 +168,7 @@ def _placed(
 
 
 def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:
-    """The mutants of the texts of a variant."""
+    """The mutants of the asm texts of a variant."""
     started = time.monotonic()
     from harness.ptx import PtxError
 
@@ -198,7 +202,7 @@ def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, ta
 
 
 def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budget, tally: _Tally) -> Mutation:
-    """The mutants of the asm within one variant's Triton functions."""
+    """The mutants of the inline asm within one variant's Triton functions."""
     started = time.monotonic()
     from harness.ptx import PtxError
 
@@ -213,15 +217,18 @@ def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budge
 def _of_reference(
     subject: Subject, reference: Reference, users: Sequence[str], fit: Sequence[str], budget: Budget
 ) -> Mutation:
-    """The mutants of one reference, of the lines that it runs through on the case's inputs."""
+    """The mutants of one reference, in the lines that it executes on the case's inputs.
+
+    users: the variants that are judged by it. fit: those of them that pass unchanged.
+    """
     started = time.monotonic()
     tally = _Tally(subject, "reference", ", ".join(users))
     if not fit:
-        return tally.done("none of its variants passes as it is, or runs", started)
+        return tally.done("none of its variants passes unchanged", started)
     lines = _lines_run(subject, reference, source.functions(reference))
     every = list(source.mutants(reference, lines))
     if not every:
-        return tally.done("its source cannot be had", started)
+        return tally.done("its source code is not available", started)
     survivors = []
     for mutant in tally.some(every, budget):
         if _refused(subject, reference, mutant):
@@ -239,7 +246,7 @@ def _of_reference(
 
 
 def _try_reference(subject: Subject, mutant: SourceMutant, names: Sequence[str]) -> Trial:
-    """Run variants that are held to a mutant of their reference, up to the first that fails."""
+    """Run variants with a mutant of their reference, up to the first that fails."""
     trial = Trial("undecided", "nothing ran")
     with swapped(mutant):
         for name in names:
@@ -250,7 +257,7 @@ def _try_reference(subject: Subject, mutant: SourceMutant, names: Sequence[str])
 
 
 class _Tally:
-    """Counts of one variant's mutants, or one reference's."""
+    """The counts of one variant's or one reference's mutants."""
 
     def __init__(self, subject: Subject, kind: str, variant: str) -> None:
         self.subject, self.kind, self.variant = subject, kind, variant
@@ -259,7 +266,7 @@ class _Tally:
         self.survivors: list[Survivor] = []
 
     def some(self, every: Sequence[T], budget: Budget) -> Sequence[T]:
-        """At most as many as the budget says, one at random of each of so many equal parts; the others are counted."""
+        """At most `budget.most` mutants, one at random from each of as many equal parts. Counts the others."""
         most = budget.most
         if not most or len(every) <= most:
             return every
@@ -269,7 +276,7 @@ class _Tally:
         return [every[rng.randrange(first, last)] for first, last in pairwise(ends)]
 
     def add(self, operator: str, change: str, trial: Trial) -> None:
-        """Note what became of a mutant that quick effort decided on, or could not run."""
+        """Count a mutant that the run at quick effort decided, or could not run."""
         if trial.fate == "killed":
             self.killed[operator] += 1
         elif trial.fate == "refused":
@@ -278,11 +285,11 @@ class _Tally:
             self.survivors.append(Survivor(operator, change, "undecided", trial.words))
 
     def settle(self, operator: str, change: str, settled: Settlement) -> None:
-        """Note what a survivor is."""
+        """Record the settlement of a survivor."""
         self.survivors.append(Survivor(operator, change, settled.fate, settled.words, dict(settled.edge)))
 
     def done(self, words: str, started: float) -> Mutation:
-        """The record."""
+        """The record of these mutants. words: the reason why there are none; "" otherwise."""
         return Mutation(
             self.subject.loaded.name, self.kind, self.variant, self.subject.target, dict(sorted(self.killed.items())),
             self.refused, self.left_out, tuple(self.survivors), words, round(time.monotonic() - started, 2),
@@ -290,7 +297,7 @@ class _Tally:
 
 
 def _some_codes(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Codes of the case's inputs at quick effort: enough of each set to run through the reference's branches."""
+    """Codes of the case's inputs at quick effort: enough of each set to execute the reference's branches."""
     case, name = subject.case, subject.loaded.name
     if not case.elementwise:
         for sizes in case.sizes:
@@ -304,9 +311,9 @@ def _some_codes(subject: Subject) -> Iterator[dict[str, Any]]:
 def _lines_run(
     subject: Subject, reference: Reference, functions: Sequence[types.FunctionType]
 ) -> set[tuple[types.CodeType, int]]:
-    """The lines of a reference's functions that run for this case, with the flushes of its variants and without.
+    """The lines of a reference's functions that run for this case, with flushing and without.
 
-    A mutant of another line would be the right code.
+    Mutants of other lines would be equivalent.
     """
     codes = {c: f.__code__ for f in functions for c in _all_codes(f.__code__)}
     found: set[tuple[types.CodeType, int]] = set()
@@ -325,7 +332,7 @@ def _lines_run(
             for flushing in (False, True):
                 try:
                     apply_reference(subject.case, reference, inputs, flushing)
-                except ReferenceFault:  # it takes no ftz
+                except ReferenceFault:  # the reference does not support flushing
                     continue
     finally:
         sys.settrace(before)
@@ -340,7 +347,7 @@ def _all_codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _refused(subject: Subject, reference: Reference, mutant: SourceMutant) -> bool:
-    """Whether a mutant raises, or gives no codes: no run would have a verdict, so that nobody could believe it."""
+    """Whether a mutant raises, or does not return codes, so that every run would be an error."""
     with swapped(mutant):
         try:
             for inputs in _some_codes(subject):

@@ -1,7 +1,7 @@
-"""Inline asm within the Triton functions of a variant: where its mutants are compiled, run and settled.
+"""Mutants of inline asm within a variant's Triton functions: compile, run and settle them.
 
-The asm is what Triton was given, however the function came by it (a constant, an f-string, a compile-time argument).
-A mutant takes its place while the function is compiled (`harness.triton.compile.swapping`).
+The asm is the text that Triton gets, whether from a constant, an f-string or a compile-time argument. A mutant replaces
+it while the function is compiled (`harness.triton.compile.swapping`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Blocks = tuple[tuple[str, str], ...]
 def blocks_of(subject: Subject, name: str) -> Blocks | str:
     """Text and constraints of the inline asm in a variant's Triton functions, as compiled for the subject's target.
 
-    Words where there is none, or where no Triton function is compiled for the variant here.
+    Returns the reason as a text if there is none, or if the variant cannot be compiled here.
     """
     variant = subject.case.variants[name]
     if not isinstance(variant, PlainVariant | KernelVariant):
@@ -46,7 +46,7 @@ def blocks_of(subject: Subject, name: str) -> Blocks | str:
     for setup in setups_of(subject, name):
         try:
             compiled = compile_job(job_of(subject, name, setup))
-        except NoTriton as e:  # the Triton build that compiles it
+        except NoTriton as e:  # the variant may name a Triton build that is missing
             return str(e)
         if isinstance(compiled, Outcome):
             return f"it does not compile: {compiled.words}"
@@ -55,7 +55,7 @@ def blocks_of(subject: Subject, name: str) -> Blocks | str:
 
 
 def inline_mutants(blocks: Blocks) -> list[InlineMutant]:
-    """Every mutant of some blocks. Raises PtxError where one cannot be read."""
+    """Every mutant of some blocks. Raises PtxError if a block cannot be parsed."""
     made = []
     for text, constraints in blocks:
         outputs = sum(c.strip().startswith("=") for c in constraints.split(","))
@@ -73,14 +73,14 @@ def try_inline(subject: Subject, name: str, mutant: InlineMutant) -> Trial:
 
 
 def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
-    """Why the binder refuses a mutant; "" where it does not."""
+    """The reason why the binder refuses a mutant; "" if it does not."""
     from harness.ptx import PtxError, analyse, written_input
     from harness.ptx.errors import NotElementwise
 
     swap = mutant.swap
     try:
         analyse(swap.new_text, swap.new_constraints, target=subject.target)
-    except NotElementwise:  # it has effects, as the original has, and is bound with the kernel around it
+    except NotElementwise:  # asm with side effects can be bound only within its kernel
         return _refused_within(subject, name, swap)
     except PtxError as e:
         return " ".join(str(e).split())
@@ -88,7 +88,7 @@ def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
 
 
 def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
-    """Why the binder refuses a variant's kernel with a mutant in it; "" where it does not."""
+    """The reason why the binder refuses a variant's kernel with a mutant in it; "" if it does not."""
     from harness.ptx import PtxError
     from harness.ptx.kernel.load import load_kernel
 
@@ -96,7 +96,7 @@ def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
         with swapping(swap):
             compiled = compile_job(job_of(subject, name, setup))
         if isinstance(compiled, Outcome):
-            continue  # the run of the mutant says what became of it
+            continue  # the mutant's own run reports this
         try:
             load_kernel(compiled.compilation.ptx)
         except PtxError as e:
@@ -105,7 +105,7 @@ def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
 
 
 def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant], search: Search) -> list[Settlement]:
-    """Settle the surviving mutants of a variant, each in the place of the others."""
+    """Settle the surviving mutants of a variant. Each is compiled into the kernel while it runs."""
 
     def candidate(mutant: InlineMutant) -> Candidate:
         def code() -> Code | None:

@@ -1,4 +1,4 @@
-"""The instructions of asm, or of a kernel in PTX, with the places of their words, so that these can be replaced."""
+"""The instructions of asm, or of a PTX kernel, with the places of their words in the text, for replacing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Written:
-    """An instruction where it stands: its tree, and the places of its opcode, modifiers, operands and guard."""
+    """An instruction in the text: its tree, and the places of its opcode, modifiers, operands and guard."""
 
     node: Instruction
     opcode: Word
@@ -33,14 +33,14 @@ class Written:
 
     @property
     def sources(self) -> tuple[Word, ...]:
-        """The operands behind the first one, which is the destination."""
+        """The operands after the first one, which is the destination."""
         return self.operands[1:]
 
 
 def instructions(text: str) -> tuple[list[Written], dict[str, str]]:
-    """The instructions of a block with LLVM's escapes, in order, and the types of the registers that it declares.
+    """The instructions of asm with LLVM's escapes, in order, and the types of the registers that it declares.
 
-    Raises PtxError where the text does not parse.
+    Raises PtxError if the text does not parse.
     """
     tree, _ = parse_asm(text)
     source = Source(text)
@@ -48,9 +48,9 @@ def instructions(text: str) -> tuple[list[Written], dict[str, str]]:
 
 
 def kernel_instructions(text: str, entry: str | None = None) -> tuple[list[Written], dict[str, str]]:
-    """The same of a kernel in a PTX module, those of its inline asm included. entry: its name; None for the only one.
+    """The instructions and register types of a kernel in a PTX module, including its inline asm.
 
-    Raises PtxError where the text does not parse, or has no such kernel.
+    entry: the kernel's name; None for the only one. Raises PtxError if the text does not parse or has no such kernel.
     """
     body = parse_module(text).kernel(entry).body
     assert body is not None

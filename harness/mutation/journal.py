@@ -1,7 +1,7 @@
-"""What is known already of a case's mutants, a line for each variant or reference, so that a stopped command goes on.
+"""A journal of finished mutations, one line for each variant or reference, with which a stopped command continues.
 
-A line is found again only where nothing changed that decides it: the case, the harness, what is installed, the target
-and the budget (`harness.running.reuse.key_of`).
+A line is reused only if everything that decides it is unchanged: the case, the harness, the installed packages, the
+target and the budget (`harness.running.reuse.key_of`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from harness.running.item import Item
 from harness.running.reuse import key_of
 
 _LASTING = ("", "it has no asm of its own")
-"""The words of mutations that are kept; a case that does not pass or compile now may do so later."""
+"""Only mutations with these words are stored, because a case that does not pass or compile now may do so later."""
 
 
 class MutationJournal:
-    """The journal in a file, which is begun where there is none. Raises ValueError for a file of something else."""
+    """The journal in a file, which is created at the first entry. Raises ValueError for a file of another kind."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._known: dict[str, Mutation] = {}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if text and not text.endswith("\n"):  # a process was ended within its last line
+        if text and not text.endswith("\n"):  # a process ended while it wrote its last line
             text = text[: text.rfind("\n") + 1]
             path.write_text(text, encoding="utf-8")
         for number, line in enumerate(text.splitlines(), 1):
@@ -38,19 +38,17 @@ class MutationJournal:
                 made = from_json(entry["mutation"])
                 key = entry["key"]
             except (ValueError, KeyError, TypeError, RecordError) as e:
-                raise ValueError(
-                    f"{path}:{number} is no line of a journal of mutations ({e}); name another file"
-                ) from e
+                raise ValueError(f"{path}:{number} is no line of a mutation journal ({e}); name another file") from e
             if isinstance(made, Mutation):
                 self._known[key] = made
 
     def find(self, asked: Asked) -> Mutation | None:
-        """What is known of a subject; None where something may have changed since."""
+        """The stored mutation of a request; None if there is none, or if something has changed since."""
         key = asked.key()
         return self._known.get(key) if key else None
 
     def keep(self, asked: Asked, made: Mutation) -> None:
-        """Note what was found out, unless another try might find more."""
+        """Store a mutation, unless another attempt might decide more mutants."""
         key = asked.key()
         if key is None or made.words not in _LASTING or made.count("undecided") or key in self._known:
             return
@@ -62,7 +60,7 @@ class MutationJournal:
 
 @dataclass(frozen=True)
 class Asked:
-    """What mutants are asked for: of which case and variants, of their asm or reference, where, and how many."""
+    """A request: the mutants of a case's variants on a target. subject: asm, ptx or reference."""
 
     loaded: LoadedCase
     subject: str
@@ -71,7 +69,7 @@ class Asked:
     budget: Budget
 
     def key(self) -> str | None:
-        """A digest of all that decides the answer; None where that is not known."""
+        """A digest of everything that decides the mutations; None if that is not known."""
         settings = ("mutants", self.subject, repr(self.budget))
         keys = [key_of(Item(self.loaded, name, self.target, "emulator"), *settings) for name in self.names]
         return None if None in keys else hashlib.sha256(" ".join(map(str, keys)).encode()).hexdigest()

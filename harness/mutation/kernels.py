@@ -1,7 +1,7 @@
-"""Mutants of a kernel's PTX: of what Triton made of a variant, and of variants that were given as PTX.
+"""Mutants of a kernel's PTX, for Triton kernels and for variants that are PTX files.
 
-Each kernel of a quick run is compiled for one setup (sizes, alignment, warps, contraction). A mutant is one mistake in
-one of these texts, which takes its place wherever the run compiles it (`harness.triton.compile.rewriting`): as if a
+Each kernel of a quick run is compiled for one setup (sizes, alignment, warps, fusion). A mutant is one mistake in one
+of these texts. It replaces that text wherever the run compiles it (`harness.triton.compile.rewriting`), as if a
 compiler had made the mistake for this setup.
 """
 
@@ -34,12 +34,12 @@ from harness.triton.spec import Compilation
 from harness.triton.targets import assembler
 
 TIMES, AT_LEAST = 20.0, 10.0
-"""A mutant may run for so many times the seconds of the whole unchanged run, and for so many seconds at least."""
+"""The time limit of a mutant: a multiple of the time of the whole unchanged run, and the least limit in seconds."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel of a variant's quick run, and the first setup that it was compiled for."""
+    """A kernel of a variant's quick run, and the first setup for which it was compiled."""
 
     compilation: Compilation
     setup: Setup
@@ -58,12 +58,12 @@ class PlacedMutant:
         return replaced(self.kernel.compilation.ptx, self.mutant.changes)
 
     def in_place(self) -> AbstractContextManager[Rewriting]:
-        """Within this block kernels that had the right text are compiled to this one."""
+        """A context in which this kernel is compiled to the text with the mistake."""
         return rewriting(Rewriting(self.kernel.compilation.ptx, self.text))
 
 
 def kernels_of(subject: Subject, name: str) -> list[Compiled] | str:
-    """The kernels of a variant's quick run, one for each text; words where one does not compile."""
+    """The kernels of a variant's quick run, one for each text; the reason as a text if one does not compile."""
     found: dict[str, Compiled] = {}
     for _, job in jobs(subject.item(name), subject.backend, "quick"):
         if job is None:
@@ -76,33 +76,33 @@ def kernels_of(subject: Subject, name: str) -> list[Compiled] | str:
 
 
 def placed_mutants(kernels: Sequence[Compiled]) -> Iterator[PlacedMutant]:
-    """Every mutant of some kernels. Raises PtxError where one cannot be read."""
+    """Every mutant of some kernels. Raises PtxError if a kernel cannot be parsed."""
     for kernel in kernels:
         for mutant in kernel_mutants(kernel.compilation.ptx, kernel.compilation.entry):
             yield PlacedMutant(kernel, mutant)
 
 
 def seconds_of(subject: Subject, name: str) -> float:
-    """How long a mutant of a variant may run, by how long the unchanged variant takes."""
+    """The time limit of a variant's mutants in seconds. Runs the unchanged variant to measure it."""
     started = time.monotonic()
     subject.run(name)
     return max(AT_LEAST, TIMES * (time.monotonic() - started))
 
 
 def try_kernel(subject: Subject, name: str, mutant: PlacedMutant) -> Trial:
-    """Run a variant with a mutant in the place of one of its kernels."""
+    """Run a variant with one of its kernels replaced by a mutant."""
     if words := _refusal(subject, mutant):
         return Trial("refused", words)
     with mutant.in_place() as place:
         trial = trial_of(subject.run(name))
     if trial.fate == "survived" and not place.used:
         return Trial("undecided", "no kernel of the run had the text that was changed")
-    # An error in every run, which no user takes for a pass.
+    # A run over the time limit is an error in every run, so no user takes it for a pass.
     return Trial("killed", trial.words) if STILL_RUNNING in trial.words else trial
 
 
 def _refusal(subject: Subject, mutant: PlacedMutant) -> str:
-    """Why the binder refuses a mutant; "" where it does not."""
+    """The reason why the binder refuses a mutant; "" if it does not."""
     from harness.ptx import PtxError
     from harness.ptx.kernel.load import load_kernel
 
@@ -116,7 +116,7 @@ def _refusal(subject: Subject, mutant: PlacedMutant) -> str:
 
 
 def settle_kernels(subject: Subject, name: str, survivors: Sequence[PlacedMutant], search: Search) -> list[Settlement]:
-    """Settle the surviving mutants of a variant, those of each kernel together, in its setup."""
+    """Settle the surviving mutants of a variant. Those of one kernel are settled together, in the kernel's setup."""
     found: list[Settlement] = []
     for _, group in groupby(survivors, key=lambda m: m.kernel.compilation.ptx):
         same = list(group)
@@ -147,14 +147,14 @@ def _ran(subject: Subject, name: str, kernel: Compiled, inputs: Inputs) -> Outco
 
 
 def _setup(kernel: Compiled, inputs: Inputs) -> Setup:
-    """The setup that the kernel was compiled for; of an elementwise case in the shape of the inputs."""
+    """The setup for which the kernel was compiled; for an elementwise case with the shape of the inputs."""
     if kernel.setup.sizes:
         return kernel.setup
     return replace(kernel.setup, shape=(len(next(iter(inputs.values()))),))
 
 
 def _code(kernel: Compiled, text: str) -> Code | None:
-    """The machine code of a kernel, or of another text in its place; None where ptxas refuses that."""
+    """The machine code of a kernel, with `text` in place of its PTX unless it is empty; None if ptxas refuses it."""
     compilation = replace(kernel.compilation, ptx=text) if text else kernel.compilation
     try:
         made = assemble(replace(compilation, ptxas=assembler(compilation.spec.target)))
@@ -164,5 +164,5 @@ def _code(kernel: Compiled, text: str) -> Code | None:
 
 
 def is_given(subject: Subject, name: str) -> bool:
-    """Whether a variant was given as PTX, which is its own asm."""
+    """Whether a variant is PTX of the case, so that its mutants are those of its asm."""
     return isinstance(subject.case.variants[name], PtxVariant)

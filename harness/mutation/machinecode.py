@@ -1,4 +1,4 @@
-"""Survivors that ptxas makes the same machine code of as of what they were made from: no input tells them apart."""
+"""Machine code of variants and their mutants. A mutant with the original's machine code is equivalent."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Code = tuple[Mapping[str, bytes], ...]
 
 
 def setups_of(subject: Subject, name: str) -> list[Setup]:
-    """A setup for each kernel of a variant that is compiled of other code; of asm, its largest pack."""
+    """One setup for each different kernel of a variant; for asm only that of the largest pack."""
     variant = subject.case.variants[name]
-    # With fusion, which is Triton's default: ptxas then tells `add` from `add.rn` behind a multiplication.
+    # With fusion, Triton's default, because only then ptxas treats `add` and `add.rn` differently after `mul`.
     fusion = variant.fusion is not False
     if isinstance(variant, AsmVariant):
         pack = max(packs_of(subject.case, variant))
@@ -42,9 +42,9 @@ def job_of(subject: Subject, name: str, setup: Setup) -> Job:
 
 
 def machine_code(subject: Subject, name: str) -> Code | None:
-    """The machine code of a variant as it is now, a part for each setup; None where one does not compile or assemble.
+    """The machine code of a variant's present text, one part for each setup; None if one does not compile or assemble.
 
-    None is equal to nothing: what two texts are refused for does not make them the same.
+    None must not be compared: two refused texts are not equivalent.
     """
     found = []
     for setup in setups_of(subject, name):

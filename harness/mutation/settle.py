@@ -1,7 +1,7 @@
-"""Survivors: is there an input at all on which a mutant is wrong, or gives other bits?
+"""Settle survivors: search for an input on which a mutant that passed is wrong, or gives other bits.
 
-The search covers all inputs where they are few, or else as many as asked for, spread over every binade, until time
-is up. Both sides run, the mutant and what it was made from; where their bits differ, the judge decides on the mutant.
+The search covers all inputs if they are few, else a number of inputs spread over every binade, within a time limit. The
+mutant and the original both run. If their bits differ, the judge decides whether the mutant is wrong.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from harness.triton.spec import digests_from
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
 LARGEST_PACK = 16
+OUTSIDE = 16
+"""Inputs made for one that is wanted, where a domain leaves some out."""
 KERNEL_SETS = 8
-"""Further sets of random inputs on which a survivor in a whole kernel is tried."""
+"""The number of additional random input sets on which a survivor in a whole kernel runs."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How far survivors are searched: all inputs up to 2^bits of them, else `count`, for `seconds` each at most."""
+    """The extent of the search: all inputs if there are at most 2^bits, else `count`; at most `seconds` a survivor."""
 
     bits: int = 24
     count: int = 1 << 24
@@ -50,7 +52,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a survivor turned out to be; words: what that rests on. edge: codes of the telling input, by name."""
+    """The fate of a survivor. words: the reason. edge: for a missed one, the codes of the input, by name."""
 
     fate: Settled
     words: str
@@ -62,9 +64,10 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A survivor, or what it was made from: how it runs at some inputs, and what the judge says of it there.
+    """A survivor, or the original.
 
-    code: its machine code, where equal code settles it.
+    ran: runs it on some inputs. judged: the judge's result on some inputs, or the reason as a text if it does not run.
+    code: gives its machine code; None if equal machine code does not prove a mutant equivalent.
     """
 
     ran: Callable[[Inputs], Outcome]
@@ -75,7 +78,7 @@ class Candidate:
 def settle_asm(
     subject: Subject, name: str, given: AsmVariant, survivors: Sequence[AsmVariant], search: Search
 ) -> list[Settlement]:
-    """Settle the surviving mutants of one text of a variant; the subject has each under `name` in its turn."""
+    """Settle the surviving mutants of one text of a variant. The subject's variant `name` is replaced by each."""
     pack = max(packs_of(subject.case, given))
 
     def candidate(variant: AsmVariant) -> Candidate:
@@ -97,7 +100,7 @@ def settle_asm(
     for place, mutant in enumerate(survivors):
         if given.convention == mutant.convention and _same_texts(subject, given, mutant):
             subject.put(name, mutant)
-            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)))
+            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
     others = [m for place, m in enumerate(survivors) if place not in found]
     rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others]))
     return [found[place] if place in found else next(rest) for place in range(len(survivors))]
@@ -106,7 +109,7 @@ def settle_asm(
 def settle_reference(
     subject: Subject, names: Sequence[str], reference: Reference, survivors: Sequence[SourceMutant], search: Search
 ) -> list[Settlement]:
-    """Settle the surviving mutants of a reference; names: the variants that are held to it."""
+    """Settle the surviving mutants of a reference. names: the variants that are judged by it."""
 
     flushes = flushes_itself(reference) and any(
         {*policies(subject.case, subject.case.variants[n]).ftz.values()} - {"never"} for n in names
@@ -151,9 +154,9 @@ def settled(
     candidates: Sequence[Candidate],
     sizes: Mapping[str, int] | None = None,
 ) -> list[Settlement]:
-    """Settle survivors: by their machine code, or by inputs, which are made, and run by what is right, once for all.
+    """Settle survivors by their machine code, else by a search over inputs, on which the original runs only once.
 
-    sizes: of a whole kernel, those of the inputs that are tried; None for all of the case's.
+    right: the original. sizes: for a whole kernel, the sizes of the inputs; None for all sizes of the case.
     """
     found: dict[int, Settlement] = {}
     asked = [c for c in candidates if c.code is not None]
@@ -167,14 +170,14 @@ def settled(
 
 
 class _Searched:
-    """What a search knows of one survivor so far."""
+    """The search's state for one survivor. tried: inputs tried. unlike: inputs with other bits."""
 
     def __init__(self, subject: Subject, candidate: Candidate) -> None:
         self.subject, self.candidate = subject, candidate
         self.tried = self.unlike = 0
 
-    def told(self, inputs: Inputs, before: Outcome) -> Settlement | None:
-        """What these inputs settle, if anything; before: what is right there."""
+    def settlement(self, inputs: Inputs, before: Outcome) -> Settlement | None:
+        """The settlement by these inputs; None if they do not settle the survivor. before: the original's outcome."""
         after = self.candidate.ran(inputs)
         if after.findings and not before.findings:
             return Settlement("missed", "; ".join(after.findings))
@@ -193,12 +196,12 @@ class _Searched:
         return None if found.passed else _missed(found, self.tried)
 
     def end(self, whole: bool) -> Settlement:
-        """What it is, as no input was found on which it is wrong. whole: all inputs were tried."""
+        """The settlement if no input was found on which it is wrong. whole: whether all inputs were tried."""
         kind = "inputs" if self.subject.case.elementwise else "sets of inputs"
-        told = f"all {self.tried} {kind}" if whole else f"{self.tried} {kind} that were tried"
+        extent = f"all {self.tried} {kind}" if whole else f"{self.tried} {kind} that were tried"
         if self.unlike:
-            return Settlement("allowed", f"other bits on {self.unlike} of {told}, all within the policies")
-        return Settlement("equivalent" if whole else "sampled", f"the same bits on {told}")
+            return Settlement("allowed", f"other bits on {self.unlike} of {extent}, all within the policies")
+        return Settlement("equivalent" if whole else "sampled", f"the same bits on {extent}")
 
 
 def _search(
@@ -217,8 +220,8 @@ def _search(
     for inputs in pieces:
         before = right.ran(inputs)
         for place in list(rest):
-            if (told := rest[place].told(inputs, before)) is not None:
-                found[place] = told
+            if (settlement := rest[place].settlement(inputs, before)) is not None:
+                found[place] = settlement
                 del rest[place]
         if not rest:
             break
@@ -237,7 +240,7 @@ def _missed(found: Judgement, tried: int) -> Settlement:
 
 
 def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) -> tuple[str, Iterator[dict[str, Any]]]:
-    """ "all" where every input is among the pieces, "some" elsewhere; and the pieces."""
+    """ "all" if the pieces cover every input, else "some"; and the pieces."""
     case, name = subject.case, subject.loaded.name
     if not case.elementwise:
         sizes = case.sizes if only is None else [only]
@@ -246,27 +249,33 @@ def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) ->
         return "some", (kernel_inputs(case, name, set_name, size) for set_name in names for size in sizes)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
-    made: InputSet = exhaustive(formats, bits) if bits <= search.bits else stratified(case, name, search.count)
-    whole = "all" if bits <= search.bits else "some"
-    return whole, _inside(subject, made)
+    if bits <= search.bits:
+        return "all", _inside(subject, exhaustive(formats, bits), 1 << bits)
+    spare = 1 if case.domain is None else OUTSIDE
+    return "some", _inside(subject, stratified(case, name, spare * search.count), search.count)
 
 
-def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
+def _inside(subject: Subject, made: InputSet, most: int) -> Iterator[dict[str, Any]]:
+    """The inputs within the case's domain in pieces, until there are `most` of them or none are left."""
     formats = {n: format_of(a) for n, a in subject.case.inputs.items()}
     for piece in made.chunks(CHUNK):
+        if most <= 0:
+            return
         if subject.case.domain is None:
+            most -= len(next(iter(piece.values())))
             yield piece
             continue
         kept = np.flatnonzero(within(subject.case.domain, formats, piece))
         kept = kept[: len(kept) - len(kept) % LARGEST_PACK]
         if len(kept):
+            most -= len(kept)
             yield {n: u[kept] for n, u in piece.items()}
 
 
 def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) -> Any:
-    """A mask of the inputs whose outputs differ in any bit; of a whole kernel, whether any does.
+    """A mask of the inputs whose outputs differ in any bit, fused or unfused; one element for a whole kernel.
 
-    All of them where the outputs differ in number. Where multiplications and additions may be fused, in either reading.
+    If the outputs differ in size, it marks all inputs.
     """
     count = len(next(iter(inputs.values()))) if subject.case.elementwise else 1
     mask = np.zeros(count, dtype=bool)
@@ -274,23 +283,24 @@ def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) ->
         for one, two in zip(_readings(before, name), _readings(after, name), strict=True):
             if one.nbytes != two.nbytes:
                 return np.ones(count, dtype=bool)
-            word = f"u{one.itemsize}"  # in one dimension: a reference may return its codes in any shape
+            word = f"u{one.itemsize}"
+            # Reshaped to one dimension, because a reference may return its codes in any shape.
             mask |= (one.reshape(-1).view(word) != two.reshape(-1).view(word)).reshape(count, -1).any(axis=1)
     return mask
 
 
 def _readings(outcome: Outcome, name: str) -> list[Any]:
-    """The bits of an output with fusion and without."""
+    """The bits of an output, fused and unfused."""
     return [np.ascontiguousarray(o[name]) for o in (outcome.outputs, outcome.alternative or outcome.outputs)]
 
 
 def ran_as(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any = "straight") -> Outcome:
-    """A variant run at some inputs."""
+    """The outcome of a variant on some inputs."""
     return subject.backend.run(_job(subject, name, pack, inputs, context))
 
 
 def job_in(subject: Subject, name: str, setup: Setup, inputs: Mapping[str, Any]) -> Job:
-    """A variant's job in a setup, at some inputs."""
+    """A variant's job in a setup, on some inputs."""
     return Job(
         subject.case, subject.loaded.name, subject.loaded.path, name, subject.item(name).variant, subject.target,
         setup, inputs,
@@ -301,7 +311,7 @@ def _job(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], cont
     variant = subject.item(name).variant
     size = len(next(iter(inputs.values()))) if inputs else 1
     alone = isinstance(variant, AsmVariant)
-    fusion = variant.fusion is not False  # both readings, where there are two
+    fusion = variant.fusion is not False  # with fusion the emulator runs both readings
     setup = Setup(pack=pack, block=block_of(pack), shape=(size,), fusion=fusion, alone=alone)
     if not subject.case.elementwise:
         sizes = next(s for s in subject.case.sizes if _fits(subject, s, inputs))
@@ -317,7 +327,7 @@ def _fits(subject: Subject, sizes: Mapping[str, int], inputs: Mapping[str, Any])
 
 
 def judged_of(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any]) -> Judgement | str:
-    """The judge on a variant at some inputs, padded to whole packs; words where it does not run."""
+    """The judgement of a variant on some inputs, padded to whole packs; the reason as a text if it does not run."""
     if subject.case.elementwise:
         size = len(next(iter(inputs.values())))
         inputs = {n: np.resize(u, -(-size // pack) * pack) for n, u in inputs.items()}
@@ -325,7 +335,7 @@ def judged_of(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any])
 
 
 def judged_in(subject: Subject, name: str, job: Job) -> Judgement | str:
-    """The judge on a job of a variant; words where it does not run."""
+    """The judgement of a variant's job; the reason as a text if it does not run."""
     outcome = subject.backend.run(job)
     if outcome.status != "ran" or not outcome.outputs:
         return "; ".join(outcome.findings) or f"{outcome.status}: {outcome.words}"
@@ -333,19 +343,24 @@ def judged_in(subject: Subject, name: str, job: Job) -> Judgement | str:
 
 
 def _same_texts(subject: Subject, given: AsmVariant, mutant: AsmVariant) -> bool:
-    """Whether two variants differ in their constraints alone."""
+    """Whether two variants differ only in their constraints."""
     from harness.model.derive import asm_form
 
     pack = max(packs_of(subject.case, mutant))
     return asm_form(subject.case, given, pack).text == asm_form(subject.case, mutant, pack).text
 
 
-def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int) -> Settlement:
-    """A dropped early clobber: the operands may share registers now."""
+def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, search: Search) -> Settlement:
+    """Settle a dropped early clobber by running the asm with operands in shared registers."""
     if not may_share(subject.case, mutant, pack):
-        return Settlement("equivalent", "no register that an output may share with an input changes a bit")
-    inputs = stratified(subject.case, subject.loaded.name, 1 << 20).take(0, 1 << 20)
-    outcome = ran_as(subject, name, pack, inputs, "shared")
-    if outcome.findings:
-        return Settlement("missed", "; ".join(outcome.findings))
-    return Settlement("sampled", f"the same bits on {1 << 20} inputs that were tried, in every assignment of registers")
+        return Settlement("equivalent", "no sharing of registers between an output and an input changes a bit")
+    tried, until = 0, time.monotonic() + search.seconds
+    _, pieces = _pieces(subject, search, None)
+    for inputs in pieces:
+        outcome = ran_as(subject, name, pack, inputs, "shared")
+        if outcome.findings:
+            return Settlement("missed", "; ".join(outcome.findings))
+        tried += len(next(iter(inputs.values())))
+        if time.monotonic() > until:
+            break
+    return Settlement("sampled", f"the same bits on {tried} inputs that were tried, in every assignment of registers")

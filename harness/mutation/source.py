@@ -1,7 +1,7 @@
-"""Mechanical mistakes in references: one node of a function's Python syntax tree changed, the function swapped for it.
+"""Mechanical mistakes in references: change one node of a function's Python syntax tree, and replace its code.
 
-A reference is a tree of calls. Every function of `references` and of the case's file that it reaches may be mutated,
-but those of `references.formats` and `references.codes`: the judge itself reads and writes codes with them.
+Every function of `references` and of the case's file that the reference calls, directly or indirectly, may be mutated.
+Functions of `references.formats` and `references.codes` are excluded, because the judge itself uses them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _EXCLUDED = ("references.formats", "references.codes")
 
 @dataclass(frozen=True)
 class SourceMutant:
-    """One mistake in one function: the operator's name, what was changed, and the code that replaces the function's.
+    """One mistake in one function: the operator's name, the change in words, and the code that replaces the function's.
 
-    lines: those of its file over which the whole expression around it goes.
+    lines: of the file, those of the outermost expression around the change.
     """
 
     operator: str
@@ -35,7 +35,7 @@ class SourceMutant:
 
 @contextlib.contextmanager
 def swapped(mutant: SourceMutant) -> Iterator[None]:
-    """The function with the mutant's code, whoever holds it, for as long as the context lasts."""
+    """Give the function the mutant's code within the context. This affects every holder of the function."""
     before = mutant.function.__code__
     mutant.function.__code__ = mutant.code
     try:
@@ -45,7 +45,7 @@ def swapped(mutant: SourceMutant) -> Iterator[None]:
 
 
 def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
-    """The functions that a reference reaches, its own first, then what it calls, breadth first."""
+    """The functions that a reference reaches: its own first, then those that it names, breadth first."""
     found: dict[int, types.FunctionType] = {}
     home = next((f.__module__ for f in _own(reference)), "")
     waiting = list(_own(reference))
@@ -75,11 +75,11 @@ def _own(value: Any) -> Iterator[types.FunctionType]:
 
 
 def _named(function: types.FunctionType) -> Iterator[Any]:
-    """What a function's code names: globals, attributes of the modules among them, and its closure's values."""
-    names = dict.fromkeys(_names(function.__code__))  # in order: a set's differs from process to process
+    """The values that a function's code names: globals, attributes of modules among them, and its closure's values."""
+    names = dict.fromkeys(_names(function.__code__))  # not a set, whose order differs from process to process
     values = [function.__globals__[n] for n in names if n in function.__globals__]
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # not bound yet
+        with contextlib.suppress(ValueError):  # the cell is empty
             values.append(cell.cell_contents)
     for value in values:
         yield value
@@ -102,16 +102,16 @@ Lines = Collection[tuple[types.CodeType, int]]
 
 
 def mutants(reference: Callable[..., Any], lines: Lines | None = None) -> Iterator[SourceMutant]:
-    """Every mutant of a reference, its own function's first. Functions whose source cannot be had give none.
+    """Every mutant of a reference, its own function's first. Functions without source code give none.
 
-    lines: of mutants elsewhere none are made.
+    lines: the lines in which mutants are made; None for all.
     """
     for function in functions(reference):
         yield from _of_function(function, lines)
 
 
 def _of_function(function: types.FunctionType, wanted: Lines | None) -> Iterator[SourceMutant]:
-    own = function.__code__  # of the right function, whatever runs in its place while this is asked for more
+    own = function.__code__  # read once: `swapped` may change it between two of the yielded mutants
     definition = _definition(function)
     if definition is None:
         return
@@ -135,13 +135,13 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | 
         return None
     code = function.__code__
     found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda) and _is_of(n, code)]
-    if len(found) > 1:  # lambdas of one line: by the columns
+    if len(found) > 1:  # several lambdas on one line differ in their columns
         found = [n for n in found if isinstance(n, ast.Lambda) and _spans(n.body, code)]
     return found[0] if len(found) == 1 else None
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:
-    """Whether a code may be that of a definition: by its name and first line, which is that of the first decorator."""
+    """Whether a code object may be a definition's, by its name and first line, which is its first decorator's."""
     if isinstance(node, ast.Lambda):
         return code.co_name == "<lambda>" and node.lineno == code.co_firstlineno
     first = min((d.lineno for d in node.decorator_list), default=node.lineno)
@@ -149,7 +149,7 @@ def _is_of(node: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:
 
 
 def _spans(node: ast.expr, code: types.CodeType) -> bool:
-    """Whether an expression reaches just as far as the places of a code's instructions do."""
+    """Whether an expression begins and ends at the same places as a code object's instructions."""
     places = [(line, column, last, end) for line, last, column, end in code.co_positions() if end]
     begins, ends = {p[:2] for p in places}, {p[2:] for p in places}
     return (node.lineno, node.col_offset) in begins and (node.end_lineno, node.end_col_offset) == max(ends)
@@ -161,9 +161,9 @@ Path = tuple[tuple[str, int | None], ...]
 def _nodes(
     definition: ast.AST, path: Path = (), around: ast.expr | None = None
 ) -> Iterator[tuple[Path, ast.expr, ast.expr]]:
-    """The expressions of a body, each with the way to it and the outermost one around it.
+    """The expressions of a body, each with its path from the definition and the outermost expression around it.
 
-    Docstrings and annotations are left out.
+    Docstrings and annotations are omitted.
     """
     fields = ("body",) if not path else definition._fields
     for field in fields:
@@ -190,7 +190,7 @@ def _is_text(node: ast.AST) -> bool:
 def _compiled(
     function: types.FunctionType, definition: ast.FunctionDef | ast.Lambda, path: Path, new: ast.expr
 ) -> types.CodeType | None:
-    """The function's code with one node replaced; None where it would close over other names."""
+    """The function's code with one node replaced; None if its closure would have other names."""
     holder: Any = definition
     for field, place in path[:-1]:
         holder = getattr(holder, field) if place is None else getattr(holder, field)[place]
@@ -203,7 +203,7 @@ def _compiled(
 
 
 def _put(holder: Any, field: str, place: int | None, node: Any) -> Any:
-    """Put a node where another one was, and return that."""
+    """Replace a node, and return the old one."""
     if place is None:
         before = getattr(holder, field)
         setattr(holder, field, node)
@@ -220,7 +220,7 @@ def _code_of(function: types.FunctionType, definition: ast.FunctionDef | ast.Lam
     else:
         body = [ast.Expr(definition)]
     free = function.__code__.co_freevars
-    # A function around it, in which the names are local that the function closes over.
+    # An outer function makes the names of the closure local, so that the inner one compiles to the same closure.
     around = ast.parse("def around():\n    " + "".join(f"{n} = None; " for n in free) + "pass")
     outer = around.body[0]
     assert isinstance(outer, ast.FunctionDef)
@@ -234,7 +234,7 @@ def _code_of(function: types.FunctionType, definition: ast.FunctionDef | ast.Lam
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The codes within a code, outermost first."""
+    """The code objects within a code object, outermost first."""
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     yield from inner
     for c in inner:

@@ -1,4 +1,4 @@
-"""One mutant, run as its case is run: through the plan, the emulator and the judge of every other run."""
+"""Run one mutant like its case, with the plan, the emulator and the judge of all other runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Fate = Literal["killed", "survived", "refused", "undecided"]
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a mutant at quick effort, and the words for it."""
+    """The fate of a mutant at quick effort, and the reason."""
 
     fate: Fate
     words: str = ""
 
 
 class Subject:
-    """A case on one target, whose variants are replaced by mutants one after another.
+    """A case on one target, whose variants are replaced by one mutant after another.
 
-    It has a case of its own with a dict of variants of its own: input sets are kept by case, and so are made once.
-    digests: those of Triton functions, from before anything was mutated.
+    It uses one copy of the case with its own dict of variants. Input sets are cached by case, so they are made once.
+    digests: of the unchanged Triton functions.
     """
 
     def __init__(self, loaded: LoadedCase, target: str, limit: float, digests: Digests | None = None) -> None:
@@ -45,18 +45,18 @@ class Subject:
         return Item(self.loaded, name, self.target, self.backend.name)
 
     def run(self, name: str) -> ItemResults:
-        """Run a variant, up to its first failure."""
+        """Run a variant up to its first failure."""
         with digests_from(self.digests):
             return run_item(self.item(name), self.backend, "quick", stop=True)
 
     def baseline(self, name: str) -> str:
-        """Why mutants of a variant would say nothing: it does not pass unchanged; "" where it does."""
+        """The reason why mutants of a variant would be meaningless: it does not pass unchanged; "" if it does."""
         found = self.run(name)
         if found.results and all(r.verdict == "pass" for r in found.results):
             return ""
         wrong = next((r for r in found.results if r.verdict != "pass"), None)
         verdict = "nothing ran" if wrong is None else f"{wrong.outcome}: {wrong.words}"
-        return f"it does not pass as it is on {self.target}: {verdict}"
+        return f"it does not pass unchanged on {self.target}: {verdict}"
 
     def put(self, name: str, variant: Variant) -> None:
         """Bind another variant to a name."""
@@ -65,19 +65,19 @@ class Subject:
         variants[name] = variant
 
     def limited(self, limit: float) -> Subject:
-        """The same with another limit of seconds for an emulated kernel."""
+        """The same subject with another time limit for an emulated kernel, in seconds."""
         return Subject(self.loaded, self.target, limit, self.digests)
 
     def fresh(self) -> Subject:
-        """The same with a new case, for which input sets are made again: after a change of the reference."""
+        """The same subject with a new copy of the case, so that input sets are made again for a changed reference."""
         return Subject(self.loaded, self.target, self.backend.limit, self.digests)
 
 
 def texts_of(case: Case, variant: AsmVariant) -> Mapping[int, tuple[AsmText, AsmVariant]]:
-    """The texts of a variant that may be mutated, by pack, in Triton's or LLVM's spelling, each with a variant of it.
+    """The texts of a variant to mutate, by pack, in Triton's or LLVM's spelling, each with a variant of that text.
 
-    Where packed forms are derived the author's text is the one, and mutants of it are derived again; constraints are
-    those of the largest pack. Raises CaseError where a text cannot be put into LLVM's spelling.
+    If packed forms are derived, the only text is the author's, and packed forms of its mutants are derived again; the
+    constraints are those of the largest pack. Raises CaseError if a text cannot be translated to LLVM's spelling.
     """
     if variant.derived_packs and variant.convention == "triton":
         form = asm_form(case, variant, max(packs_of(case, variant)))
@@ -91,7 +91,7 @@ def texts_of(case: Case, variant: AsmVariant) -> Mapping[int, tuple[AsmText, Asm
 
 
 def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: AsmMutant) -> AsmVariant:
-    """A variant of `texts_of` with a mutant's text. Raises CaseError where it has no packed forms any more."""
+    """A variant of `texts_of` with a mutant's text. Raises CaseError if packed forms cannot be derived from it."""
     if variant.derived_packs and mutant.constraints == given.constraints:
         return replace(variant, texts={1: AsmText(mutant.text)})
     if variant.derived_packs:
@@ -102,7 +102,7 @@ def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: 
 
 
 def refusal(subject: Subject, variant: AsmVariant) -> str:
-    """Why the binder, or the derivation of packed forms, refuses a mutant; "" where it does not."""
+    """The reason why the binder, or the derivation of packed forms, refuses a mutant; "" if neither does."""
     from harness.ptx import PtxError, analyse
 
     try:
@@ -115,7 +115,7 @@ def refusal(subject: Subject, variant: AsmVariant) -> str:
 
 
 def trial_of(found: ItemResults) -> Trial:
-    """A mutant's fate. Only a result that was judged, or found faulty, and failed has killed it."""
+    """A mutant's fate. Only a verdict "fail" kills it; an error does not."""
     failed = next((r for r in found.results if r.verdict == "fail"), None)
     if failed is not None:
         return Trial("killed", failed.words)
@@ -123,12 +123,12 @@ def trial_of(found: ItemResults) -> Trial:
         return Trial("survived")
     other = next((r for r in found.results if r.verdict != "pass"), None)
     if other is not None and other.verdict == "error" and other.words.startswith("reference "):
-        return Trial("refused", other.words)  # a ReferenceFault: it raised, or gave something else than codes
+        return Trial("refused", other.words)  # a ReferenceFault: the reference raised, or did not return codes
     return Trial("undecided", "nothing ran" if other is None else f"{other.verdict}: {other.words}")
 
 
 def try_asm(subject: Subject, name: str, variant: AsmVariant) -> Trial:
-    """Run a mutant of asm under a name, which the subject keeps."""
+    """Run a mutant of asm as the subject's variant `name`, which stays replaced."""
     if words := refusal(subject, variant):
         return Trial("refused", words)
     subject.put(name, variant)

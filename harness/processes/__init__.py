@@ -1,1 +1,1 @@
-"""Processes that may die (compile workers, the child that owns a GPU), the host's GPUs, and locks on them."""
+"""Processes whose crash does no harm (compile workers, the child that owns a GPU), the host's GPUs, and their locks."""

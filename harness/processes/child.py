@@ -1,10 +1,10 @@
-"""A GPU in a process of its own, under a watchdog: a kernel that destroys that process leaves this one and its results.
+"""Runs a GPU in a process of its own, under a watchdog. A kernel that crashes it leaves this process and its results.
 
     device = of_target("sm_90a")
     value = device.call("harness.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)
 
-The process owns the CUDA context and lives as long as that does. One that dies, or does not answer in time, is killed
-with all that it started, and so is one whose context a kernel destroyed; the next call starts another.
+The process owns the CUDA context. A process that crashes, does not answer in time, or whose context a kernel destroyed,
+is killed with all that it started; the next call starts another.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ PLAIN_LIMIT = 60.0
 SWEEP_LIMIT = 600.0
 START_LIMIT = 180.0
 
-_LAST_WORDS = 200  # characters of standard error that go into a reason
+_LAST_WORDS = 200  # characters of standard error that a reason quotes
 
 
 class DeviceFault(RuntimeError):
-    """Why a call has no result, in one line: its process died, did not answer in time, or lost its GPU."""
+    """Why a call has no result, in one line: its process crashed, did not answer in time, or lost its GPU."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the GPU's process sends back.
+    """The answer of the GPU's process.
 
-    raised: the exception, where the call raised one; trace: where. lost: what is wrong with the context after the call,
-    so that nothing more can run in it; "" where it is in order.
+    raised: the exception, if the call raised one. trace: its traceback. lost: the fault of the CUDA context after the
+    call, with which nothing more can run in the process; "" if it has none.
     """
 
     value: Any = None
@@ -52,10 +52,10 @@ class Answer:
 
 
 class Process:
-    """A process that answers calls, under a watchdog. One thread at a time may use it; any may `stop` it.
+    """A process that answers calls, under a watchdog. One thread at a time may use it; any thread may `stop` it.
 
-    environment: of the process. prefix: a program to run it under. name: what reasons call it. option: what a user
-    sets a greater limit with.
+    environment: of the process. prefix: a program to run it under. name: its name in error messages. option: the
+    command-line option that sets the limit, for error messages.
     """
 
     def __init__(
@@ -71,10 +71,11 @@ class Process:
         self._owner = os.getpid()
 
     def call(self, function: str, *arguments: Any, limit: float) -> Any:
-        """What `function` ("module:name") returns for `arguments` there; all of them must pickle.
+        """The value that `function` ("module:name") returns for `arguments` in the process. All of them must be
+        picklable.
 
-        limit: seconds until it is given up; starting the process does not count. What the function raises is raised
-        here too, with its traceback as a note. Raises DeviceFault where there is no answer.
+        limit: seconds allowed for the call, without the start of the process. An exception of the function is raised
+        here too, with its traceback as a note. Raises DeviceFault if there is no answer.
         """
         if self._worker.pid is None:
             self._start()
@@ -90,7 +91,7 @@ class Process:
         outcome = self._worker.call(Call(f"{__name__}:answer", (function, arguments)), limit)
         if outcome.reply is None:
             raise DeviceFault(self._reason(outcome.ended, outcome.stderr, limit))
-        if outcome.reply.raised:  # a result that does not pickle, say
+        if outcome.reply.raised:  # such as a result that cannot be pickled
             raise DeviceFault(f"{outcome.reply.raised}: {outcome.reply.message}")
         answer = outcome.reply.value
         assert isinstance(answer, Answer)
@@ -109,7 +110,7 @@ class Process:
         return f"{self._name} {ended}{killed}{last}"
 
     def stop(self) -> None:
-        """Kill the process, now and for good; a call in progress raises DeviceFault. Any thread may stop it."""
+        """Kill the process for good. A call in progress raises DeviceFault. Any thread may call this."""
         self._worker.stop()
 
     def close(self) -> None:
@@ -119,14 +120,14 @@ class Process:
 
 
 _OF_PTXAS = ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
-"""Variables that change how Triton calls ptxas when it launches: records would say another level than the one used."""
+"""Variables that change how Triton calls ptxas at a launch: records would name another level than the one used."""
 
 
 class Device(Process):
     """One GPU and the process that works on it.
 
-    prefix: a program to run the process under. variables: what its environment has besides this process's. begin: what
-    a new process calls first. option: the command-line option that sets the limit.
+    prefix: a program to run the process under. variables: added to its environment. begin: the function that a new
+    process calls first. option: the command-line option that sets the limit.
     """
 
     def __init__(
@@ -142,12 +143,12 @@ class Device(Process):
         super().__init__(environment, prefix, name="the process on the GPU", option=option)
         self.gpu, self._begin = gpu, begin
         self.started = 0.0
-        """Seconds that starting the process took last, the CUDA context included."""
+        """Seconds that the last start of the process took, including the CUDA context."""
 
     def call(self, function: str, *arguments: Any, limit: float, alone: bool = False) -> Any:
-        """See `Process.call`. The time spent waiting for the GPU does not count towards the limit either.
+        """See `Process.call`. Waiting for the GPU does not count towards the limit either.
 
-        alone: keep every other ptxdiff process of this user off the GPU meanwhile.
+        alone: keep every other ptxdiff process of this user off the GPU during the call.
         """
         with locks.alone(self.gpu.uuid) if alone else locks.shared(self.gpu.uuid):
             return super().call(function, *arguments, limit=limit)
@@ -162,7 +163,7 @@ class Device(Process):
 
 
 def _value(answer: Answer) -> Any:
-    """What a call returned; what it raised is raised."""
+    """The value that a call returned; if it raised an exception, that is raised."""
     if answer.raised is not None:
         if answer.trace:
             answer.raised.add_note(answer.trace)
@@ -174,7 +175,7 @@ _devices: dict[tuple[Gpu, tuple[str, ...]], Device] = {}
 
 
 def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, str] | None = None) -> Device | None:
-    """This process's device for a target, the same every time; None where the host has none.
+    """This process's device for a target, the same one in every call; None if the host has none.
 
     The workers of pytest-xdist share the GPUs of a target round robin.
     """
@@ -190,13 +191,13 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
 
 
 def close_all() -> None:
-    """End the processes on all GPUs that this process has used: it is to use others now."""
+    """End the processes on all GPUs that this process has used, because it was given others."""
     for device in _devices.values():
         device.close()
     _devices.clear()
 
 
-# ---- What runs in the GPU's process ------------------------------------------------------------------------------
+# ---- in the GPU's process ----------------------------------------------------------------------------------------
 
 
 def ready() -> None:
@@ -204,7 +205,7 @@ def ready() -> None:
 
 
 def begin() -> None:
-    """Make the CUDA context. Raises RuntimeError where torch finds no device."""
+    """Make the CUDA context. Raises RuntimeError if torch finds no device."""
     import torch
 
     if not torch.cuda.is_available():
@@ -213,7 +214,7 @@ def begin() -> None:
 
 
 def answer(function: str, arguments: tuple[Any, ...]) -> Answer:
-    """Call a function and see whether the context has survived it."""
+    """Call a function, then check that the CUDA context still works."""
     try:
         found = Answer(resolve(function)(*arguments))
     except Exception as error:
@@ -223,7 +224,7 @@ def answer(function: str, arguments: tuple[Any, ...]) -> Answer:
 
 
 def _fault() -> str:
-    """What is wrong with the CUDA context."""
+    """The fault of the CUDA context; "" if it has none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return ""
@@ -235,7 +236,7 @@ def _fault() -> str:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The exception, or one with its words where it does not survive pickling."""
+    """The exception, or one with the same message if it cannot be pickled."""
     with contextlib.suppress(Exception):
         copy = pickle.loads(pickle.dumps(error))
         if type(copy) is type(error) and str(copy) == str(error):

@@ -1,7 +1,7 @@
 """A call in a fork of this process, for functions that no other process can import, such as those made by a factory.
 
-The fork has every module, closure and notebook cell of this process as they are now, so that nothing is imported or
-pickled on the way there. It has one thread. A compiler that aborts in it costs this process nothing.
+The fork has every module, closure and notebook cell of this process as they are now, so nothing is imported or pickled
+for it. It has one thread. If a compiler aborts, only the fork ends.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from harness.processes.worker import HEADER, answer, end_with_parent, write_mess
 
 
 def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> CallEnd:
-    """Call a function in a fork and wait for it; what it returns must pickle. Raises OSError without a fork."""
+    """Call a function in a fork and wait for it. Its result must be picklable. Raises OSError if forking fails."""
     deadline = time.monotonic() + timeout
     reply_end, reply_write = os.pipe()
     life_end, life = os.pipe()  # open for as long as this process waits
     stderr = nameless_file()
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks of processes with threads: what these hold stays locked in the fork. Triton's
-        # stages take no lock of Python's threads, and a fork that waits for one is ended after `timeout`.
+        # Python 3.12 warns of forks of processes with threads: locks that other threads hold stay locked in the fork.
+        # Triton's stages take no such lock, and a fork that waits for one is ended after `timeout`.
         warnings.simplefilter("ignore")
         pid = os.fork()
     if pid == 0:
@@ -52,11 +52,11 @@ def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float =
         reply = pickle.loads(read_by(reply_end, size, deadline))
     except EOFError:
         late = time.monotonic() >= deadline
-        if not late:  # the fork is ending: report its own exit status, not that of our signal
+        if not late:  # the fork is ending by itself: report its exit status, not our signal's
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     finally:
-        for kill in (os.killpg, os.kill):  # with what it started; it may not lead its group yet
+        for kill in (os.killpg, os.kill):  # with the processes that it started; it may not lead a group yet
             with contextlib.suppress(ProcessLookupError):
                 kill(pid, signal.SIGKILL)
         status = _reap(pid)
@@ -67,7 +67,7 @@ def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float =
 
 
 def _reap(pid: int) -> int | None:
-    """How a child ended, negative for a signal; None where somebody else in this process has waited for it."""
+    """How a child ended, negative for a signal; None if another part of this process has waited for it already."""
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
@@ -77,16 +77,16 @@ def _reap(pid: int) -> int | None:
 def _serve(
     replies: int, life: int, stderr: int, parents: tuple[int, ...], function: Any, arguments: tuple[Any, ...]
 ) -> None:
-    """The fork's whole life. Nothing of the parent's runs in it afterwards: no handler, no buffer, no exit function."""
+    """The whole life of the fork. It ends without the parent's handlers, buffers and exit functions."""
     try:
-        os.setsid()  # a Ctrl-C is for the parent to handle, and what the compiler started ends with the fork
+        os.setsid()  # so that Ctrl-C reaches the parent alone, and the compiler's children end with the fork
         for fd in parents:
             os.close(fd)
         null = os.open(os.devnull, os.O_RDWR)
         for target, fd in ((0, null), (1, null), (2, stderr)):
             os.dup2(fd, target)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-        faulthandler.disable()  # pytest's writes to the terminal; a compiler that aborts is an answer here
+        faulthandler.disable()  # pytest's writes to the terminal, but here an abort is an expected answer
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for name in [n for n in os.environ if changes_compilers(n)]:
             del os.environ[name]
@@ -97,7 +97,7 @@ def _serve(
         write_message(replies, reply)
         os._exit(0)
     except BaseException:
-        traceback.print_exc()  # such as an answer that does not pickle
+        traceback.print_exc()  # such as an answer that cannot be pickled
         sys.stderr.flush()
     finally:
         os._exit(1)

@@ -1,6 +1,6 @@
 """The GPUs of this host as CUDA lists them. A separate process asks the driver, so that this one makes no context.
 
-Run as a program, this file prints what the driver says; it imports nothing of the harness then.
+When run as a program, this file prints the driver's list, and imports nothing of the harness.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. visible: what CUDA_VISIBLE_DEVICES must be for a process to see it alone. memory: in bytes."""
+    """One GPU. visible: the value of CUDA_VISIBLE_DEVICES with which a process sees it alone. memory: in bytes."""
 
     visible: str
     name: str
@@ -34,9 +34,9 @@ class Gpu:
 
 @functools.cache
 def gpus() -> tuple[Gpu, ...]:
-    """The GPUs that a process started here sees, in CUDA's order; none where there is no working driver.
+    """The GPUs that a process started here sees, in CUDA's order; none without a working driver.
 
-    CUDA_VISIBLE_DEVICES is respected, and its names (numbers, UUIDs, MIG instances) are kept as they were given.
+    CUDA_VISIBLE_DEVICES is respected, and its names (numbers, UUIDs, MIG instances) are kept as they are.
     """
     from harness.model.targets import normal
 
@@ -55,7 +55,7 @@ def gpus() -> tuple[Gpu, ...]:
         number = f"{facts['major']}{facts['minor']}"
         try:
             target = normal(number)
-        except ValueError:  # one that ptxdiff does not know
+        except ValueError:  # a generation unknown to ptxdiff
             target = f"sm_{number}"
         found.append(Gpu(visible, facts["name"], facts["uuid"], target, facts["memory"]))
     return tuple(found)
@@ -69,14 +69,14 @@ def gpu_visible() -> bool:
 
 
 def names_of(variable: str | None, count: int) -> list[str]:
-    """What names each of the `count` GPUs in CUDA_VISIBLE_DEVICES, given its value here (None: it is not set)."""
+    """The name of each of the `count` GPUs in CUDA_VISIBLE_DEVICES. variable: its value here, None if it is not set."""
     if variable is None:
         return [str(k) for k in range(count)]
     return [name.strip() for name in variable.split(",")][:count]
 
 
 def share(found: Sequence[Gpu], target: str, worker: int) -> Gpu | None:
-    """The GPU of one of several processes: round robin over those of a target; None where there is none."""
+    """The GPU of one of several processes: round robin over those of a target; None if there is none."""
     fitting = [g for g in found if g.target == target]
     return fitting[worker % len(fitting)] if fitting else None
 
@@ -88,7 +88,7 @@ def worker_number() -> int:
 
 
 def _listed() -> list[dict[str, Any]]:
-    """What the driver says of each GPU. Raises OSError where there is no driver."""
+    """The driver's facts on each GPU. Raises OSError without a driver."""
     driver = ctypes.CDLL("libcuda.so.1")
     count = ctypes.c_int()
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):

@@ -1,7 +1,7 @@
 """Locks on GPUs, between the processes of one user on one host: many may compute, or one may measure.
 
-A worker under pytest-xdist that runs a kernel holds the GPU shared; one that times holds it alone, waits until the
-others are done, and they wait until it is. The locks are the kernel's (flock): a process that dies leaves none behind.
+A pytest-xdist worker holds the GPU shared while it runs a kernel. One that measures times waits until the others are
+done and holds the GPU alone; meanwhile the others wait. The locks are flocks: they end with their process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def shared(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(device: str) -> Iterator[None]:
-    """Hold a device alone. No process may ask for it alone while it holds it shared."""
-    # Others wait at the gate meanwhile: else they could follow each other so closely that the device is never free.
+    """Hold a device alone. A process that holds the device shared must not call this: it would wait for itself."""
+    # The others wait at the gate: else they could overlap so closely that the device is never free.
     with _locked(device, "gate", fcntl.LOCK_EX), _locked(device, "use", fcntl.LOCK_EX):
         yield
 
@@ -44,7 +44,7 @@ def _locked(device: str, what: str, how: int) -> Iterator[None]:
 
 
 def _lock(device: str, what: str, how: int) -> int:
-    """A descriptor that holds the lock; closing it gives the lock back."""
+    """A descriptor that holds the lock. Closing it releases the lock."""
     folder = Path(tempfile.gettempdir()) / f"ptxdiff-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9-]", "_", device)

@@ -1,9 +1,9 @@
-"""A pool of compiler processes. It replaces those that die.
+"""A pool of compiler processes, which replaces those that crash.
 
     outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
 
-Every call ends in a `CallEnd`: the worker's reply, or how the worker ended. A worker that died is replaced when the
-next call needs it.
+Every call ends in a `CallEnd`: the worker's reply, or how the worker ended. The next call that needs a worker replaces
+one that ended.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from harness.processes.worker import HEADER, Call, ImportPath, Reply, write_mess
 DEFAULT_TIMEOUT = 120.0
 MAX_WORKERS = 4
 
-# Settings of Triton and LLVM that change or dump what is compiled, or that replace the compiler by an interpreter.
-# Where Triton finds its tools (TRITON_PTXAS_PATH and the like) stays the user's choice.
+# Settings of Triton and LLVM that change or dump the compiled code, or that replace the compiler by an interpreter.
+# Users may still set where Triton finds its tools (TRITON_PTXAS_PATH and the like).
 _DROPPED_PREFIXES = (
     "TRITON_",
     "MLIR_",
@@ -53,9 +53,9 @@ _DROPPED_PREFIXES = (
 class CallEnd:
     """How one call ended.
 
-    reply: what the function returned or raised; None when the worker did not live to answer.
-    stderr: what was written to standard error during the call, whole.
-    ended: how the worker ended, in words ("aborted (SIGABRT)", "gave no answer in 120 s"); "" when it lives.
+    reply: what the function returned or raised; None if the worker ended without an answer. stderr: all that was
+    written to standard error during the call. ended: how the worker ended, in words ("aborted (SIGABRT)", "gave no
+    answer in 120 s"); "" if it is running.
     """
 
     reply: Reply | None
@@ -64,15 +64,15 @@ class CallEnd:
 
 
 class _Silent(Exception):
-    """The worker died, or time was up, before its answer was whole."""
+    """The worker ended, or time was up, before its answer was complete."""
 
 
 class Worker:
-    """One process that answers calls, a compiler's by default; started when first used.
+    """One process that answers calls, by default a compiler's. It is started by its first call.
 
-    One thread at a time may `call` and `close`; `stop` may come from any.
-    environment: of the process; without it the one that compilers get. prefix: a program to run it under. python: the
-    interpreter of another environment, whose packages the process then has in the place of ours.
+    One thread at a time may `call` and `close`; any thread may `stop`. environment: of the process; by default that of
+    compilers. prefix: a program to run it under. python: the interpreter of another environment, whose packages the
+    process uses instead of ours.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class Worker:
     ) -> None:
         self._environment, self._prefix, self._python = environment, tuple(prefix), python
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard = threading.Lock()  # between `stop` and the process being reaped: its id may be another's by then
+        self._guard = threading.Lock()  # `stop` must not kill after the process was waited for
         self._stopped = False
         self._requests = self._replies = self._stderr = -1
-        self._path: tuple[str, ...] = ()  # sys.path, as the process was told last
+        self._path: tuple[str, ...] = ()  # sys.path as it was last sent to the process
 
     @property
     def pid(self) -> int | None:
-        """The process's id, None while there is none."""
+        """The process's id; None if it is not running."""
         return self._process.pid if self._process else None
 
     def call(self, call: Call, timeout: float) -> CallEnd:
-        """Run `call` in the worker and wait for it; a worker that dies or is late is gone afterwards."""
+        """Run `call` in the worker and wait for it. A worker that crashes or is late is ended."""
         deadline = time.monotonic() + timeout
         try:
             if self._process is None:
@@ -126,7 +126,7 @@ class Worker:
                 stderr=self._stderr,
                 pass_fds=(request_end, reply_end),
                 env=_environment(self._python) if self._environment is None else with_harness(self._environment),
-                # Of its own session: a Ctrl-C is for the harness to handle, and what the worker started dies with it.
+                # In its own session: Ctrl-C reaches the harness alone, and the worker's children end with it.
                 start_new_session=True,
             )
         finally:
@@ -160,19 +160,19 @@ class Worker:
         return written_to(self._stderr) if self._stderr >= 0 else ""
 
     def stop(self) -> None:
-        """Kill the process, now and for good; a call in progress ends."""
+        """Kill the process for good. A call in progress ends."""
         with self._guard:
             self._stopped = True
             if self._process is not None and self._process.returncode is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process, and what it started; the next call starts another."""
+        """End the process and its children. The next call starts another."""
         with self._guard:
             process, self._process = self._process, None
             if process is None:
                 return
-            # What the worker started may have outlived it, in its process group.
+            # Children in its process group may still be running.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -182,7 +182,7 @@ class Worker:
 
 
 def nameless_file() -> int:
-    """A file open for reading and appending, so that what follows a truncation starts at offset 0."""
+    """A nameless file for reading and appending, so that output after a truncation starts at offset 0."""
     fd, name = tempfile.mkstemp(prefix="ptxdiff-stderr-")
     os.unlink(name)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
@@ -190,12 +190,12 @@ def nameless_file() -> int:
 
 
 def written_to(file: int) -> str:
-    """All that a file holds, as text."""
+    """The whole content of a file, as text."""
     return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
 
 def read_by(fd: int, size: int, deadline: float) -> bytes:
-    """Read `size` bytes by a time of the monotonic clock; EOFError when the other end closes first, or time is up."""
+    """Read `size` bytes before a time of the monotonic clock. Raises EOFError if the other end closes or time is up."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     data = bytearray()
@@ -229,10 +229,10 @@ class _Job:
 
 
 class Pool:
-    """Up to `size` workers, started as they are needed; `submit` may be called from any thread.
+    """Up to `size` workers, started as they are needed; any thread may call `submit`.
 
-    python: the interpreter that runs them; "" for this one. The threads that wait for workers are daemons: calls still
-    queued when Python exits are dropped, not finished.
+    python: the interpreter that runs them; "" for this one. The threads that wait for workers are daemons: when Python
+    exits, queued calls are dropped.
     """
 
     def __init__(self, size: int | None = None, python: str = "") -> None:
@@ -247,11 +247,11 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """Whether `submit` works here: not after `close`, nor in a fork of the process that made the pool."""
+        """Whether `submit` works here: not after `close`, and not in a fork of the process that made the pool."""
         return not self._closed and self._owner == os.getpid()
 
     def submit(self, function: str, *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Future[CallEnd]:
-        """Have a worker call `function` ("module:name") with `arguments`; both must pickle, and so must the result."""
+        """Have a worker call `function` ("module:name") with `arguments`. Arguments and result must be picklable."""
         job = _Job(Call(function, arguments), timeout, Future())
         with self._lock:
             if not self.usable:
@@ -275,10 +275,10 @@ class Pool:
             if job.future.set_running_or_notify_cancel():
                 try:
                     outcome = worker.call(job.call, job.timeout)
-                except BaseException as error:  # raised to the caller, not in this thread, which it would end
+                except BaseException as error:  # for the caller; raised here, it would end this thread
                     worker.close()
                     outcome = error
-            with self._lock:  # before the answer, so that whoever gets it finds this worker free
+            with self._lock:  # before the answer, so that a caller who has it finds this worker free
                 self._idle += 1
             if isinstance(outcome, CallEnd):
                 job.future.set_result(outcome)
@@ -287,11 +287,11 @@ class Pool:
         worker.close()
 
     def pids(self) -> list[int]:
-        """The ids of the processes alive now."""
+        """The ids of the running processes."""
         return [worker.pid for worker, _ in self._workers if worker.pid]
 
     def close(self) -> None:
-        """End all workers; calls not yet begun are cancelled, calls in progress end without a reply."""
+        """End all workers. Calls that have not started are cancelled; calls in progress end without a reply."""
         with self._lock:
             if not self.usable:
                 return
@@ -309,11 +309,11 @@ class Pool:
 
 
 CPUS_VARIABLE = "PTX_CPUS"
-"""The environment variable that says how many CPUs a task of a cluster was given: others run beside it."""
+"""The environment variable with the number of CPUs that a cluster's task was given: others run beside it."""
 
 
 def default_size() -> int:
-    """One worker a CPU, at most four, shared with the other processes of a pytest-xdist run, or of a cluster's node."""
+    """One worker for each CPU, at most four, divided among pytest-xdist's workers, or the tasks of a cluster's node."""
     cpus = int(os.environ.get(CPUS_VARIABLE) or len(os.sched_getaffinity(0)))
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return max(1, min(MAX_WORKERS, cpus // beside))
@@ -326,9 +326,9 @@ def _environment(python: str = "") -> dict[str, str]:
 
 
 def theirs_too(path: Sequence[str]) -> tuple[str, ...]:
-    """The entries of `sys.path` that an interpreter of another environment shall have too: the user's own folders.
+    """The entries of `sys.path` that an interpreter of another environment needs too: the user's own folders.
 
-    Left out are this interpreter's library and packages, and every other folder that holds a Triton.
+    This interpreter's library and packages are left out, and every other folder that holds a Triton.
     """
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     schemes = [sysconfig.get_paths(), sysconfig.get_paths(vars={"base": sys.base_prefix, "platbase": sys.base_prefix})]
@@ -344,12 +344,12 @@ def theirs_too(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def changes_compilers(variable: str) -> bool:
-    """Whether an environment variable changes what Triton compiles, so that no compiler's process gets it."""
+    """Whether an environment variable changes what Triton compiles. Compiler processes do not get such variables."""
     return variable.startswith(_DROPPED_PREFIXES) and not variable.endswith("_PATH")
 
 
 def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the harness, and compilers keep their caches in ours."""
+    """An environment in which Python finds the harness, and in which compilers put their caches into the harness's."""
     here = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
     return {**environment, **compilers_caches(), "PYTHONPATH": path}
@@ -360,10 +360,10 @@ _shared_lock = threading.Lock()
 
 
 def shared_pool(python: str = "", of: str = "") -> Pool:
-    """This process's pool, made when first asked for and ended when Python exits. A fork gets its own.
+    """This process's pool, made by the first call and ended when Python exits. A fork gets its own.
 
-    python: the interpreter of another environment, which has a pool of its own. of: calls that need a process which
-    serves no others; it is one process.
+    python: the interpreter of another environment, which has a pool of its own. of: the name of calls that need a
+    process which serves no others; their pool has one process.
     """
     with _shared_lock:
         if (python, of) not in _shared or not _shared[python, of].usable:

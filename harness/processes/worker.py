@@ -1,11 +1,11 @@
-"""The main loop of compiler processes and of the process that owns a GPU: it answers one request at a time.
+"""The main loop of compiler processes and of the process that owns a GPU. It answers one request at a time.
 
 LLVM aborts the process on a wrong constraint string, so Triton's stages never run in the harness's own process. The
-parent (`harness.processes.pool`) starts this module with two pipes for the protocol and a file as standard error: what
-a compiler writes there belongs to the request being served. Standard output goes nowhere.
+parent (`harness.processes.pool`) starts this module with two pipes for the protocol, and a file as standard error: what
+a compiler writes there belongs to the current request. Standard output is discarded.
 
-A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and an `ImportPath` before the first of
-them and wherever the parent's path has changed since.
+A message is an 8-byte big-endian length and a pickle. Requests are `Call`s. An `ImportPath` comes before the first of
+them and whenever the parent's path has changed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HEADER = struct.Struct(">Q")
 
 @dataclass(frozen=True)
 class ImportPath:
-    """Makes the worker see the modules that its parent sees.
+    """The folders from which the parent imports modules.
 
-    before: the worker keeps the path that its own interpreter gave it, behind this one.
+    before: put them before the path that the worker's own interpreter has, instead of replacing that path.
     """
 
     path: tuple[str, ...]
@@ -50,11 +50,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a call returned or raised.
+    """The result of a call.
 
-    warnings: Python's warnings, one line each; they never reach standard error, where any word is an error.
-    raised: the exception's class name, "" where the call returned.
-    message: the exception's words; trace: where it was raised.
+    warnings: Python's warnings, one line each; they never reach standard error, where any text counts as an error.
+    raised: the exception's class name; "" if the call returned. message: the exception's message. trace: its traceback.
     """
 
     value: Any = None
@@ -65,7 +64,7 @@ class Reply:
 
 
 def read_exactly(fd: int, size: int) -> bytes:
-    """Read `size` bytes; EOFError when the other end closes first."""
+    """Read `size` bytes. Raises EOFError if the other end closes first."""
     chunks = []
     while size:
         chunk = os.read(fd, min(size, 1 << 20))
@@ -85,33 +84,33 @@ def write_message(fd: int, message: object) -> None:
 
 
 def read_message(fd: int) -> Any:
-    """The next message; EOFError at the end of the stream."""
+    """The next message. Raises EOFError at the end of the stream."""
     (size,) = HEADER.unpack(read_exactly(fd, HEADER.size))
     return pickle.loads(read_exactly(fd, size))
 
 
 def forget_output() -> None:
-    """Drop what was written to standard error so far: it came from loading the user's module, not from a compiler."""
+    """Drop what was written to standard error so far: it comes from loading the user's module, not from a compiler."""
     sys.stderr.flush()
     os.ftruncate(2, 0)
 
 
 def nothing_written() -> bool:
-    """Whether nothing was written to standard error since `forget_output`; False where that is no file."""
+    """Whether nothing was written to standard error since `forget_output`; False if standard error is no file."""
     sys.stderr.flush()
     status = os.fstat(2)
     return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
 def resolve(function: str) -> Callable[..., Any]:
-    """The function called "module:name"."""
+    """The function with the name "module:name"."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return found
 
 
 def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Reply:
-    """What a call returns or raises, with the warnings of Python on the way."""
+    """What a call returns or raises, with Python's warnings during the call."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -127,7 +126,7 @@ def _resolved(call: Call) -> Any:
 
 
 def serve(requests: int, replies: int) -> None:
-    """Answer requests from one pipe on another until the parent closes its end."""
+    """Answer the requests from one pipe on another, until the parent closes its end."""
     own = tuple(sys.path)
     while True:
         try:
@@ -145,14 +144,15 @@ def serve(requests: int, replies: int) -> None:
 
 
 def end_with_parent(requests: int) -> None:
-    """From now on, kill this process and what it started as soon as nobody is left to send requests.
+    """Kill this process and its children as soon as no process is left that can send requests.
 
-    A parent that was killed cannot end its workers, and one that is busy for ever does not notice the end of its pipe.
+    A parent that was killed cannot end its workers, and a worker in an endless loop does not notice the end of its
+    pipe.
     """
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(requests, 0)  # nothing but the other end's closing
+        poll.register(requests, 0)  # reports only that the other end was closed
         poll.poll()
         os.killpg(0, signal.SIGKILL)
 
@@ -160,10 +160,10 @@ def end_with_parent(requests: int) -> None:
 
 
 if __name__ == "__main__":
-    # Pickles name this module's classes by their import name, which is not __main__.
+    # Pickles refer to this module's classes by its import name, which is not __main__.
     from harness.processes import worker
 
-    # A compiler that aborts is an answer here, not a crash to be dumped.
+    # An abort of a compiler is an expected answer, so it writes no core dump.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     worker.end_with_parent(int(sys.argv[1]))
     worker.serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,18 +1,17 @@
-"""Records: the measured facts that leave a run, as typed, versioned JSON lines.
+"""Records: the measured facts of a run, as typed, versioned JSON lines.
 
-A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
-report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
-hash), `result`, `timing` and `in registers` lines; then `disagreement` lines, `mutation` lines of
-`ptxdiff mutate`, and an `end` line that a run which was cut short lacks.
-Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
-Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
+A records file holds one `run` line (the environment, once). Then follow, in the order of their making, `case` lines
+(all that a report needs about a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once
+under its hash), and `result`, `timing` and `in registers` lines. `disagreement` lines, `mutation` lines of `ptxdiff
+mutate`, and an `end` line come last; a run that was cut short has no `end`. Every line ends in a checksum, so that a
+changed or lost line is never read as a measurement (`seal`). Values are bits in hexadecimal, because JSON has no NaN.
+Reports, comparisons and gates read records and nothing else.
 
-`types` has the record types, `encoding` their JSON, `sent` both together on the way, `rules` what they must not say,
-`seal` the checksums, `lock` who may write a file, `files` the writing and reading of whole files, `merge` several runs
-as one, `assemblers` results by who assembled them, `agreement` where targets and variants give different bits,
-`evidence` on what results pass, `shown` their texts in each medium, `compare` two runs side by side, `provenance`
-digests of the bits, `statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant
-pays.
+`types` has the record types, `encoding` their JSON, `sent` records with their JSON between processes, `rules` the
+contradictions that are refused, `seal` the checksums, `lock` the lock on a file, `files` whole files, `merge` several
+runs as one, `assemblers` results by assembler, `agreement` targets and variants with different bits, `evidence` the
+evidence of passes, `shown` texts in each medium, `compare` two runs side by side, `provenance` digests of the bits,
+`statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant pays.
 """
 
 from harness.records.agreement import Split, explained, splits
@@ -34,6 +33,7 @@ from harness.records.types import (
     PTXAS,
     PYTORCH,
     SCHEMA,
+    UNPROVED,
     VERDICTS,
     Area,
     Bits,
@@ -71,6 +71,7 @@ __all__ = [
     "PTXAS",
     "PYTORCH",
     "SCHEMA",
+    "UNPROVED",
     "VERDICTS",
     "Area",
     "AssemblerTally",

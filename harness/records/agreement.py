@@ -1,8 +1,8 @@
 """Targets and variants that give different bits for the same inputs, found from digests. They change no verdict.
 
-Two targets may both meet a bound and still give different bits, which matters to anyone who moves code between them.
-Two things are compared: a variant's results on its targets and backends, and on one target the variants that have the
-same reference and match policy. Where both are exact, one of them fails as well.
+Two targets may both meet a bound and still give different bits, which matters to a user who moves code between them.
+Compared are a variant's results on its targets and backends, and, on one target, the variants with the same reference
+and match policy. If two exact variants differ, one of them fails as well.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Groups = tuple[tuple[str, ...], ...]
 class Split:
     """Results of the same inputs that fall into groups of equal bits.
 
-    what: the variant, or the two variants. groups: who agrees, the largest group first. setups: in how many setups.
-    failing: those of them that fail. pair: two results that differ, the same two in whatever order results came.
-    first: where those differ, if the run looked.
+    what: the variant, or the two variants. groups: the labels with equal bits, the largest group first. setups: the
+    number of setups that split so. failing: the labels that fail. pair: two results that differ; independent of the
+    order of results. first: their first difference, if the run looked for it.
     """
 
     case: str
@@ -50,19 +50,19 @@ class Split:
 
 
 def splits(results: Iterable[Result], seen: Iterable[Disagreement] = ()) -> list[Split]:
-    """All splits of a run, by case; `seen` is what the run found out about their pairs."""
+    """All splits of a run, by case. seen: the disagreements that the run found for their pairs."""
     ran = sorted((r for r in results if r.outputs_digest), key=lambda r: r.key)
     return explained(sorted([*_targets(ran), *_variants(ran)], key=lambda s: (s.case, s.what, s.pair)), seen)
 
 
 def explained(found: Iterable[Split], seen: Iterable[Disagreement]) -> list[Split]:
-    """The splits, each with what the run found out about its pair."""
+    """The splits, each with the disagreement that the run found for its pair."""
     known = {(d.one, d.other): d for d in seen}
     return [replace(s, first=known.get(s.pair)) for s in found]
 
 
 def _targets(results: Sequence[Result]) -> Iterator[Split]:
-    """A variant's targets and backends: partitions by the digests of their outputs, equal partitions told once."""
+    """Splits of a variant's targets and backends; equal partitions by output digests are one split."""
     found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
     for members in _alike(results, lambda r: replace(r.key, target="", backend="", assembler="")):
         groups = [[_label(r.key) for r in group] for group in _partition(members)]
@@ -75,7 +75,7 @@ def _targets(results: Sequence[Result]) -> Iterator[Split]:
 
 
 def _variants(results: Sequence[Result]) -> Iterator[Split]:
-    """Variants that promise the same on one target: each beside the first whose bits are others."""
+    """Splits of variants with equal promises on one target: each beside the first variant with other bits."""
     found: dict[tuple[str, str, str], list[tuple[Result, Result]]] = defaultdict(list)
     for members in _alike(results, _promise):
         first, *others = _partition(members)
@@ -91,7 +91,7 @@ def _variants(results: Sequence[Result]) -> Iterator[Split]:
 
 
 def _promise(r: Result) -> object:
-    """What two variants must have in common: the inputs, the place, the reference and the policy."""
+    """What two variants must share to be compared: the inputs, the place, the reference and the policy."""
     made_of = (r.fingerprint.get("reference", ""), r.fingerprint.get("policy", ""))
     anybody = replace(r.key, variant="", pack=0, num_warps=0, fusion=False, compiler="")
     return anybody, made_of
@@ -122,7 +122,7 @@ def _label(key: Key) -> str:
 
 
 def _failing(members: Iterable[Result]) -> tuple[str, ...]:
-    """The members that fail, expected failures included."""
+    """The labels of the members that fail, expected failures included."""
     words = {
         f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
     }

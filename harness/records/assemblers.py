@@ -1,4 +1,4 @@
-"""Results by who assembled them, and names of assemblers as people write them."""
+"""Tallies of results by assembler, and the names of assemblers as users write them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAME = re.compile(
 class AssemblerTally:
     """Results by one ptxas at one level.
 
-    passed, failed: with these verdicts, errors among the failed, failures that cases declare among neither. faults:
-    those of which ptxas itself is the cause, declared or not.
+    passed, failed: counts of verdicts; errors count as failed, failures that their case declares as neither. faults:
+    those caused by ptxas itself, declared or not.
     """
 
     label: str
@@ -33,7 +33,7 @@ class AssemblerTally:
 
 
 def by_assembler(results: Iterable[Result]) -> list[AssemblerTally]:
-    """A tally for each assembler and level that any result names, in order of name."""
+    """A tally for each assembler and level that results name, sorted by name."""
     groups: dict[str, list[Result]] = {}
     for r in results:
         if r.ptxas:
@@ -49,10 +49,10 @@ def _tally(label: str, members: list[Result]) -> AssemblerTally:
 
 
 def names_assembler(name: str, label: str) -> bool:
-    """Whether a name means an assembler: `13.4`, `13.4.59 -O3`, or a label as records have it.
+    """Whether a name means an assembler: `13.4`, `13.4.59 -O3`, or a label as in records.
 
-    A name without a level means all levels, one without a digest all programs of that version, one without options a
-    call with any: labels had none once. Raises ValueError for a word that is no such name.
+    A name without a level means all levels; without a digest, all programs of that version; without options, calls with
+    any options, because older labels had none. Raises ValueError for a word of another form.
     """
     meant, known = _NAME.fullmatch(name), _NAME.fullmatch(label)
     if meant is None:

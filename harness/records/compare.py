@@ -1,9 +1,9 @@
-"""Comparing two runs: what differs between them, key by key. Two revisions, two Triton versions, two drivers, two GPUs
-or two architectures are compared in the same way; everything here works on records alone.
+"""Compares two runs, key by key. Two revisions, two Triton versions, two drivers, two GPUs or two architectures are
+compared in the same way, from records alone.
 
-A difference has a kind of its own for each thing that can move: verdicts, output bits (also where both sides pass),
-the worst error, evidence, registers, spills, instruction counts, speed, the definition of a variant, and what only one
-side has. Bits are compared on equal inputs only; where the inputs differ that is said instead.
+Each kind of change is reported apart: verdicts, output bits (also if both sides pass), the worst error, evidence,
+registers, spills, instruction counts, speed, the definition of a variant, and results of one side only. Bits are
+compared on equal inputs only; if the inputs differ, that is reported instead.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ KINDS = {
     "registers": "registers",
     "instructions": "instructions",
     "definition": "definition",
-    "inputs": "inputs, so that bits cannot be compared",
+    "inputs": "other inputs, so bits cannot be compared",
     "assembler": "assembled by another ptxas",
 }
-# Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
+# Between two runs, memory addresses and the chip's temperature differ, which neither run's A/A figure contains.
 BETWEEN_RUNS = 0.01
 
 
 class CompareError(ValueError):
-    """Two runs that cannot be compared as asked; the message says what they have."""
+    """Two runs that cannot be compared as asked. The message says what they have."""
 
 
 @dataclass(frozen=True)
 class Change:
     """One difference between two runs.
 
-    kind: one of `KINDS`. key: the result's, or for `definition` and groups of `vanished` and `new` its significant
-    parts. worse: True, False, or None where neither can be said. detail: more, in one line.
+    kind: one of `KINDS`. key: the result's; for `definition`, and for groups of `vanished` and `new`, with `*` for the
+    parts that do not matter. worse: True, False, or None if the change is neither. detail: more, in one line.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison. matched: results that both runs have; equal: those of them without any difference."""
+    """The result of a comparison. matched: results that both runs have. equal: those of them without any difference."""
 
     differences: tuple[Change, ...]
     matched: int
@@ -78,16 +78,16 @@ class Comparison:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing differs, and something was compared."""
+        """Whether at least one result was compared, and nothing differs."""
         return self.matched > 0 and not self.differences
 
 
 def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] | None = None) -> Comparison:
-    """What differs from `before` to `after`.
+    """The changes from `before` to `after`.
 
     targets: compare the first of them in `before` with the second in `after` (which may be the same run) instead of
-    each target with itself. A quick run has other setups for each target: one that a single side has is then no change,
-    as long as both have the item. Raises CompareError where a run has nothing on the target asked for.
+    each target with itself. A quick run has other setups for each target, so a setup of one side alone is then no
+    change, as long as both have the item. Raises CompareError if a run has no result on its target.
     """
     if targets is not None:
         before, after = _on(before, targets[0], targets), _on(after, targets[1], targets)
@@ -113,7 +113,7 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
 
 
 def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:
-    """The part of a run on one target, under a name that both sides of the pair share."""
+    """The part of a run on one target, renamed to a target that both sides share."""
     name = " → ".join(dict.fromkeys(pair))
     results = [replace(r, key=replace(r.key, target=name)) for r in run.results if r.key.target == target]
     if not results:
@@ -151,7 +151,7 @@ def _worse_verdict(a: Result, b: Result) -> bool:
 
 
 def _assemblers(matched: Iterable[tuple[Result, Result]]) -> Iterator[Change]:
-    """Where Triton's own assembler is another one on each side: equal keys, and not the same machine code."""
+    """Keys for which Triton's own assembler differs: the keys are equal, but the machine code need not be."""
     groups: Counter[tuple[str, str, str]] = Counter()
     for a, b in matched:
         if a.ptxas and b.ptxas and a.ptxas != b.ptxas:
@@ -161,7 +161,7 @@ def _assemblers(matched: Iterable[tuple[Result, Result]]) -> Iterator[Change]:
 
 
 def _changed(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
-    """The blocks that differ or that one side alone has, in order: the same inputs gave other outputs there."""
+    """The blocks that differ, or that only one side has, in order: equal inputs gave other outputs there."""
     sides = [{b.first: b for b in blocks} for blocks in (before, after)]
     firsts = sorted({*sides[0], *sides[1]})
     return [sides[1].get(f) or sides[0][f] for f in firsts if sides[0].get(f) != sides[1].get(f)]
@@ -174,18 +174,18 @@ def _blocks(blocks: Sequence[Block], total: int) -> str:
 
 
 def strength(evidence: str) -> int:
-    """The rank of an evidence, -1 for one that this version does not know."""
+    """The rank of an evidence; -1 for one that this version does not know."""
     return EVIDENCE.index(evidence) if evidence in EVIDENCE else -1
 
 
 def worst_ulp(r: Result) -> int | None:
-    """The greatest distance in a result's histogram, or the upper end of its last class; None where there is none."""
+    """The greatest distance in a result's histogram, or the upper end of its last class; None without a histogram."""
     return max(map(distance, r.ulps), default=None)
 
 
 @lru_cache(maxsize=4096)
 def distance(label: str) -> int:
-    """The greatest distance that a label of a ulp histogram stands for: 2 for `-2`, 32 for `17..32`."""
+    """The greatest distance in a class of a ulp histogram: 2 for `-2`, 32 for `17..32`."""
     return max((int(n) for n in re.findall(r"\d+", label)), default=0)
 
 
@@ -202,11 +202,11 @@ def _instructions(r: Result) -> int | None:
 
 
 RESOURCES = {"spills": _spills, "registers": _registers, "instructions": _instructions}
-"""Kind of difference to what is counted; None where it was not measured."""
+"""The count that each kind of difference compares; None if it was not measured."""
 
 
 def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator[Change]:
-    """Keys that only one side has, gathered at the widest level that is wholly theirs."""
+    """Keys that only one side has. If all keys of a case, variant or the like are new, that is one change."""
     rest, kept = set(keys), set(others)
     worse = True if kind == "vanished" else None
     for level in _LEVELS:
@@ -238,7 +238,7 @@ def _part(key: Key, level: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def definitions(results: Iterable[Result]) -> dict[tuple[str, str], Mapping[str, str]]:
-    """The fingerprint of every variant: hashes of its asm, constraints, reference and policies."""
+    """The fingerprint of every variant: digests of its asm, constraints, reference and policies."""
     return {(r.key.case, r.key.variant): r.fingerprint for r in results if r.fingerprint}
 
 
@@ -267,9 +267,9 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
 
 
 def elsewhere(a: Timing | InRegisters, b: Timing | InRegisters) -> str:
-    """That two timings of the same work are of different nodes of a cluster, in words; "" where they are not.
+    """Why two timings of the same work come from different nodes of a cluster, in words; "" if they do not.
 
-    Such timings say nothing about each other: nodes cool, clock and share their buses differently.
+    Such timings are not compared: nodes differ in cooling, clocks and bus traffic.
     """
     hosts = [t.node.partition("/")[0] for t in (a, b)]
     same_gpu = bool(a.device) and a.device == b.device

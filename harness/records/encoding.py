@@ -45,7 +45,7 @@ _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """A record as the JSON object of its line; fields at their defaults are left out."""
+    """A record as the JSON object of its line. Fields with their default values are left out."""
     return {"record": _NAMES[type(record)], **_plain(record)}
 
 
@@ -73,15 +73,15 @@ def _fields(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
 
 def _default(f: dataclasses.Field[Any]) -> Any:
     if f.name == "schema":
-        return dataclasses.MISSING  # always written: a reader decides by it
+        return dataclasses.MISSING  # always written: the reader needs it first
     return f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
 
 
 def from_json(obj: Mapping[str, Any]) -> Record:
-    """The record that `to_json` wrote. Raises RecordError for anything else, and for one that contradicts itself.
+    """The record that `to_json` wrote. Raises RecordError for anything else, and for a record that contradicts itself.
 
-    A field with a default may be missing: older files lack it. A field that this version does not know is refused, as
-    it may change what the others mean.
+    A field with a default may be missing: older files lack it. An unknown field is refused, because it may change the
+    meaning of the others.
     """
     if not isinstance(obj, Mapping):
         raise RecordError(f"not a record: {_shown(obj)} is no JSON object")
@@ -117,7 +117,7 @@ def parsed(text: bytes) -> Record:
     return from_json(obj)
 
 
-# The escape of half a UTF-16 pair, which is no character; the JSON that is written has none.
+# The escape of half a surrogate pair, which is no character. The JSON that `to_text` writes has none.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -137,27 +137,27 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_consta
 
 
 class _Fault(Exception):
-    """A value of another type than its field's; the text names the field."""
+    """A value of another type than its field's. The message names the field."""
 
 
 Reader = Callable[[Any], Any]
-"""Gives what a field holds, from its JSON; raises _Fault."""
+"""A function from a field's JSON to its value. It raises _Fault."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """What is needed to make an object of a record class from JSON."""
+    """How to make an object of a record class from JSON."""
 
     readers: Mapping[str, tuple[type[Any] | None, Reader]]
-    """By field; with a type of which every value is good as it stands."""
+    """By field. If a type is given, every JSON value of that type is taken unchanged."""
     required: frozenset[str]
     defaults: Mapping[str, Any]
     factories: tuple[tuple[str, Callable[[], Any]], ...]
 
 
 def _build(cls: type[Any], obj: Any) -> Any:
-    # A history of nightly runs is half a million of these: types are resolved once a class, the fields set past the
-    # frozen dataclass's __init__.
+    # A history of nightly runs has half a million of these. So types are resolved once for each class, and fields are
+    # set without the frozen dataclass's __init__.
     layout = _LAYOUTS.get(cls) or _layout(cls)
     if not isinstance(obj, dict):
         raise _Fault(f"expected an object, found {_shown(obj)}")
@@ -197,7 +197,7 @@ def _layout(cls: type[Any]) -> _Layout:
 
 
 def _reader(hint: Any) -> Reader:
-    """What reads the JSON of a field of this type."""
+    """The function that reads the JSON of a field of this type."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -218,7 +218,7 @@ def _reader(hint: Any) -> Reader:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise _Fault(f"expected a text, found {_shown(value)}")
+    raise _Fault(f"expected a string, found {_shown(value)}")
 
 
 def _truth(value: Any) -> bool:
@@ -250,7 +250,7 @@ def _number(value: Any) -> float:
 def _amount(value: Any) -> float:
     if _number(value) >= 0:
         return typing.cast(float, value)
-    raise _Fault(f"expected a number that is not negative, found {_shown(value)}")
+    raise _Fault(f"expected a number of at least 0, found {_shown(value)}")
 
 
 def _anything(value: Any) -> Any:
@@ -301,7 +301,7 @@ def _mapping(item: Reader, values: Any) -> dict[str, Any]:
 
 
 def _alike(item: Reader, values: Collection[Any]) -> bool:
-    """Whether no value needs conversion. Most of a file is texts, and counts in mappings."""
+    """Whether no value needs conversion, as for texts, and for counts in mappings, which are most of a file."""
     if item is _text:
         return set(map(type, values)) <= {str}
     if item is _count:
@@ -310,7 +310,7 @@ def _alike(item: Reader, values: Collection[Any]) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value from a file in an error: short, on one line."""
+    """A value from a file, for an error message: short, on one line."""
     text = "null" if value is None else ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -321,4 +321,4 @@ def to_text(record: Record) -> bytes:
         text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError as e:
         raise RecordError(f"{_NAMES[type(record)]}: NaN and infinities are written as bits: {e}") from e
-    return text.encode("utf-8", "replace")  # half a UTF-16 pair in a name or a message must not cost the run
+    return text.encode("utf-8", "replace")  # half a surrogate pair in a name or a message must not cost the run

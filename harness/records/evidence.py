@@ -1,4 +1,4 @@
-"""The evidence behind passes, in words for every count of passes."""
+"""The evidence of passes, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ORDER = (*reversed(EVIDENCE[1:]), ASSEMBLED, "none")
 
 
 def evidence_of_passes(results: Iterable[Result]) -> Counter[str]:
-    """How many results pass on each evidence; those of the assembler count apart. Expected failures are no passes."""
+    """The number of passes by evidence; those of the assembler are counted apart. Expected failures are not passes."""
     return Counter(_evidence(r) for r in results if r.verdict == "pass" and not r.expected_failure)
 
 
@@ -22,7 +22,7 @@ def _evidence(result: Result) -> str:
 
 
 def beside(counts: Mapping[str, int]) -> str:
-    """The counts as they stand beside the number of passes, ` (3 hardware, 2 model)`; empty for none."""
+    """The counts in parentheses, to follow the number of passes: ` (3 hardware, 2 model)`; "" for none."""
     words = [
         f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)
     ]

@@ -1,4 +1,4 @@
-"""Records files: writing them as results come, and reading one back."""
+"""Records files: writes records as results come in, and reads whole files."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from harness.records.types import (
 
 
 class Writer:
-    """Appends records to a file as they come, at once, and stores each text once.
+    """Appends records to a file at once, and stores each text once.
 
-    The path's folders are made. Safe to use from several threads of one process; no other process can write the file
-    meanwhile (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
-    lock: of the file, where the caller holds it already; `close` releases it. planned: on a resumed file, its items.
-    Raises WriteError where the file cannot be written, now or later; what was written before stays readable.
+    The path's folders are created. Several threads of one process may use it; no other process can write the file
+    meanwhile (under pytest-xdist only the controller writes). resume: continue the file of an earlier run. lock: of the
+    file, if the caller holds it already; `close` releases it. planned: on a resumed file, its items. Raises WriteError
+    if the file cannot be written, now or later; the records written before that stay readable.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Writer:
         try:
             if resume:
                 self._take_up(planned)
-            # Unbuffered: what a full disk refuses must not come up again when the file is closed.
+            # Unbuffered, so that closing the file does not try again to write what a full disk refused.
             self._file = path.open("ab" if resume else "wb", buffering=0)
         except BaseException as e:
             self._held.release()
@@ -63,7 +63,7 @@ class Writer:
             raise
 
     def _take_up(self, planned: Sequence[str]) -> None:
-        """Read what the file holds, and drop a half-written item and the `end` line of the earlier run."""
+        """Read the file, and drop a half-written item and the `end` line of the earlier run."""
         kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
@@ -73,7 +73,7 @@ class Writer:
         partial.replace(self.path)
 
     def write(self, *records: Record | Sent) -> None:
-        """Append records, all of an item's in one stroke; a text or a case that the file already has is dropped."""
+        """Append records in one write call. A text or a case that the file already has is left out."""
         with self._lock:
             seal = self._seal.copy()
             new = [r for r in records if self._is_new(r.record if isinstance(r, Sent) else r)]
@@ -97,31 +97,31 @@ class Writer:
         return True
 
     def close(self) -> None:
-        """Close the file; further writes fail."""
+        """Close the file. Further writes fail."""
         self._file.close()
         self._held.release()
 
 
 def lines(records: Iterable[Record | Sent], seal: Seal) -> bytes:
-    """The lines of records, each with its checksum, to follow those that the seal has seen."""
+    """The lines of records, with checksums that continue the seal's."""
     return b"".join([seal.close(r.text if isinstance(r, Sent) else to_text(r)) for r in records])
 
 
 def read_lines(path: Path) -> Iterator[Record]:
-    """The records of one file. A last line cut off in mid-write is dropped; any other fault raises RecordError."""
+    """The records of one file. A last line that was cut off is dropped; any other fault raises RecordError."""
     found = _lines(path)
     if words := _foreign(found[0]):
         raise RecordError(f"{path}:1: {words}")
     seal, contents = Seal(), Contents()
     for number, line in enumerate(found, 1):
-        last = number == len(found)  # no newline behind it
+        last = number == len(found)  # no newline after it
         if last and not line:
             return
         try:
             record = parsed(seal.open(line))
             contents.add(record)
         except SealError as e:
-            if last and not seal.fits(line[:-1]):  # the writer was stopped here
+            if last and not seal.fits(line[:-1]):  # the writer was stopped within this line
                 return
             raise RecordError(f"{path}:{number}: {e}") from None
         except (RecordError, ContradictionError) as e:
@@ -139,12 +139,12 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _foreign(line: bytes) -> str:
-    """What a file is that is not a records file of this version, as far as its first line tells."""
+    """What a file is that is not a records file of this version, judged by its first line; "" if it is one."""
     for start, words in _FOREIGN.items():
         if line.startswith(start):
             return words
-    if not line.startswith(_BEGIN) and not _BEGIN.startswith(line):  # the whole of a line that was cut off
-        return "not JSON as ptxdiff writes it, so no records file, or one that was changed"
+    if not line.startswith(_BEGIN) and not _BEGIN.startswith(line):  # the second covers a line that was cut off early
+        return "not JSON as ptxdiff writes it: no records file, or one that was changed"
     schema = re.match(rb'{"record":"run",.*"schema":(\d{1,9})[,}]', line)
     if schema is None or int(schema[1]) == SCHEMA:
         return ""
@@ -166,12 +166,12 @@ _FOREIGN = {
 def _whole_items(path: Path) -> Iterator[Record]:
     """The records of a file, without the measurements of items that must be run again.
 
-    That is the item of the last measurement, where the run did not come to its end, and items with an error: a process
-    that was killed, or a machine without memory, gives another result on a better day.
+    These are the item of the last measurement, if the run was cut short, and items with an error: a process that was
+    killed, or a machine without memory, may give another result the next time.
     """
     records = list(read_lines(path))
     if records and isinstance(records[0], Run) and not records[0].chained:
-        raise RecordError(f"{path}: a baseline, with which no run can go on; name another file")
+        raise RecordError(f"{path}: this is a baseline, which no run can continue; name another file")
     measured = [r for r in records if isinstance(r, Result | Timing | InRegisters)]
     again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
     if measured and not isinstance(records[-1], End):
@@ -180,18 +180,18 @@ def _whole_items(path: Path) -> Iterator[Record]:
 
 
 def _item(record: Result | Timing | InRegisters) -> tuple[str, ...]:
-    """What pytest ran as one item: a case's timings on a target are one."""
+    """The key of what pytest ran as one item: all timings of a case on a target are one item."""
     key = record.key
     return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
 
 
 def resumable(path: Path) -> RunRecords:
-    """What a run that goes on with a file need not do again. Raises RecordError."""
+    """The records that a resumed run need not make again. Raises RecordError."""
     return collect(_whole_items(path), path)
 
 
 def read(path: Path) -> RunRecords:
-    """One records file, or the newest `*.jsonl` of a folder. Raises RecordError where there is none or it is faulty."""
+    """One records file, or the newest `*.jsonl` of a folder. Raises RecordError if there is none, or it is faulty."""
     if path.is_dir():
         files = sorted(path.glob("*.jsonl"))
         if not files:
@@ -202,7 +202,7 @@ def read(path: Path) -> RunRecords:
 
 
 def in_order(found: RunRecords) -> RunRecords:
-    """The run with its items in order of name, each's results as they came: when which worker was done says nothing."""
+    """The run with its items sorted by name. The order in which workers finished carries no information."""
     found.cases = dict(sorted(found.cases.items()))
     found.results.sort(key=lambda r: r.key.item)
     found.timings.sort(key=lambda t: (t.key.case, t.key.target))
@@ -216,7 +216,7 @@ def in_order(found: RunRecords) -> RunRecords:
 def collector_paused() -> Iterator[None]:
     """No cyclic garbage collection within: for work on whole runs, whose many objects have no cycles.
 
-    Reading 19,200 results then takes half as long, and folding them into a history a third.
+    It halves the time of reading 19,200 results, and saves two thirds of folding them into a history.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
-"""Speed in registers: what an application of an elementwise variant costs where nothing waits for memory.
+"""Speed in registers: the time of an application of an elementwise variant if nothing waits for memory.
 
-At the memory's rate variants tie; here they do not. From both follows how many results for each byte of memory traffic
-a kernel has to compute before the faster variant shortens it.
+At the memory's rate, variants are equally fast; in registers they are not. Both speeds together give the number of
+results for each byte of memory traffic that a kernel must compute before the faster variant shortens it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Mode = Literal["throughput", "latency"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 UNITS: Mapping[str, str] = {"throughput": "results a clock and SM", "latency": "clocks an application"}
 ALONE = "(the loop alone)"
-"""What the loop without a variant has in the place of a variant's name."""
+"""The variant's name for the loop without a variant."""
 CLOCK = 1e-9
-"""Of a clock, where statistics expect seconds: every result of theirs is a ratio, or scaled back."""
+"""Seconds for one clock, because statistics expect seconds. All their results are ratios, or scaled back."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,13 @@ class InRegisters:
     """One elementwise variant repeated in registers, on one GPU: clocks of an application by a block of threads.
 
     key: backend "gpu"; shape is the mode, "throughput" (independent chains) or "latency" (one dependent chain); pack
-    and num_warps are the loop's; context is "held" where the inputs stay what they were, and "carried" where results
-    become the next inputs; the variant `ALONE` is the loop without one. results: of one application. samples: in the
-    order taken. low, high: 95% bootstrap interval of the median. noise: the smallest relative difference that the
-    session's A/A run lets be called one. opcodes: machine code of the loop by count, for throughput of one result, for
-    latency of one application; what the loop holds once is not among them. bytes: of an element's inputs and outputs.
-    bytes_per_clock: what a large copy reads and writes, for each SM and clock. megahertz: the SM's clock meanwhile.
-    words: why nothing was timed; then there are no figures. device: the GPU's UUID. node, ptxas: as in `Result`; ""
-    where older records do not say who assembled.
+    and num_warps are the loop's; context is "held" if the inputs keep their values, and "carried" if results become the
+    next inputs; the variant `ALONE` is the loop without one. results: of one application. samples: in the order taken.
+    low, high: 95% bootstrap interval of the median. noise: the smallest relative difference that the session's A/A run
+    can tell from noise. opcodes: machine code of the loop by count, for throughput of one result, for latency of one
+    application, without the loop's own. bytes: of an element's inputs and outputs. bytes_per_clock: those that a large
+    copy reads and writes, for each SM and clock. megahertz: the SM's clock meanwhile. words: why nothing was timed;
+    then there are no figures. device: the GPU's UUID. node, ptxas: as in `Result`; "" in older records.
     """
 
     key: Key
@@ -74,7 +73,7 @@ class InRegisters:
         return self.results / clocks if self.mode == "throughput" else clocks
 
     def beside(self, base: InRegisters, *, least: float = 0.0) -> Beside:
-        """How much longer an application takes than one of `base`, and whether that is a difference, as in `Timing`."""
+        """The ratio of an application's time to that of `base`, and whether it is a difference, as in `Timing`."""
         noise = max(self.noise, base.noise, least)
         if min(len(self.samples), len(base.samples)) > 1:
             one, other = ([CLOCK * s for s in m.samples] for m in (base, self))
@@ -84,28 +83,28 @@ class InRegisters:
 
 
 def undecided(found: Beside, noise: float) -> bool:
-    """Whether two timings leave it open that one is slower by more than `TOO_NOISY`. noise: the greater A/A figure."""
+    """Whether noise hides that one may be slower by more than `TOO_NOISY`. noise: the greater A/A figure of the two."""
     return found.verdict == "too noisy to say" and (noise > TOO_NOISY or found.high > 1 + TOO_NOISY)
 
 
 def lost(before: InRegisters, after: InRegisters) -> dict[str, tuple[float, float]]:
-    """Opcodes of which a loop holds fewer than an earlier one did, with both counts of an application.
+    """Opcodes of which a loop has fewer than an earlier one did, with both counts of an application.
 
-    An instruction that the compiler dropped, merged or moved out of the loop makes it faster and measures nothing.
+    An instruction that the compiler dropped, merged or moved out of the loop makes it faster, and is not measured.
     """
     pairs = {name: (count, after.opcodes.get(name, 0.0)) for name, count in before.opcodes.items()}
     return {name: (was, now) for name, (was, now) in pairs.items() if now < (1 - _ROUNDED) * was}
 
 
 _ROUNDED = 0.02
-"""Counts are differences of two loops, divided: of long loops they are not whole numbers."""
+"""A tolerance for counts: they are differences of two loops, divided, and not whole numbers for long loops."""
 
 
 @dataclass(frozen=True)
 class Pays:
-    """Where a faster variant pays over another: from so many results for each byte read or written on.
+    """Where a faster variant pays: above `intensity` results for each byte read or written.
 
-    Below, a kernel waits for memory with the slower one too. each: results for each element, of as many bytes.
+    Below, a kernel waits for memory even with the slower one. each: results for each element, which has `bytes` bytes.
     """
 
     faster: str
@@ -130,7 +129,7 @@ def pays(timed: Iterable[InRegisters]) -> Iterator[Pays | tuple[str, str, str]]:
 
 
 def pays_lines(timed: Sequence[InRegisters]) -> list[str]:
-    """What `pays` finds, in sentences; the first says what the memory gives. Empty where nothing was timed."""
+    """The results of `pays`, in sentences; the first states the memory's rate. Empty if nothing was timed."""
     known = next((t for t in timed if t.bytes_per_clock), None)
     if known is None:
         return []
@@ -138,10 +137,10 @@ def pays_lines(timed: Sequence[InRegisters]) -> list[str]:
     for found in pays(timed):
         if isinstance(found, Pays):
             lines.append(
-                f"{found.faster} pays over {found.slower} from {found.intensity:.2f} results a byte of memory traffic "
-                f"on: {found.each:.1f} for each element of {found.bytes:g} bytes read and written"
+                f"{found.faster} pays over {found.slower} above {found.intensity:.2f} results for each byte of memory "
+                f"traffic: {found.each:.1f} for each element of {found.bytes:g} bytes read and written"
             )
         else:
             one, first, verdict = found
-            lines.append(f"{one} beside {first}: {verdict}; nothing to choose between")
+            lines.append(f"{one} beside {first}: {verdict}; neither is faster")
     return lines

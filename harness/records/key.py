@@ -1,4 +1,4 @@
-"""What a measurement is about, and the numbers of records that cannot be negative."""
+"""The key of a measurement, and the types of numbers that cannot be negative."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Amount = Annotated[float, "not negative"]
 class Key:
     """The key of a result. Results with equal keys measured the same thing, on any machine, at any time.
 
-    shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
-    compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for
-    the Triton of the run's own environment. assembler: version, level and digest of the ptxas that was chosen, as
-    `ptxas 12.9.86 -O0 (1a2b3c4d5e6f)`; "" for the one that Triton uses, at Triton's level, and where none has a part.
+    shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`. compiler:
+    name and version of the Triton build that a variant names, or that the run was asked for in addition; "" for the
+    Triton of the run's own environment. assembler: version, level and digest of the ptxas that was chosen, as `ptxas
+    12.9.86 -O0 (1a2b3c4d5e6f)`; "" for the one that Triton uses, at Triton's level, and if no assembler took part.
     """
 
     case: str

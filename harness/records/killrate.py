@@ -1,4 +1,4 @@
-"""How many of the planted mistakes that are known to be wrong somewhere a quick run catches."""
+"""How many planted mistakes a quick run catches, of those that are known to be wrong on some input."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KILLED_AND_FATES = ("killed", *FATES)
 
 
 def totals(found: Collection[Mutation]) -> dict[str, int]:
-    """How many mutants were killed, and had each fate; "refused" and "left out" beside them."""
+    """The number of mutants that were killed, and by fate; also those "refused" and "left out"."""
     counts = {fate: sum(m.count(fate) for m in found) for fate in KILLED_AND_FATES}
     return counts | {"refused": sum(m.refused for m in found), "left out": sum(m.left_out for m in found)}
 
 
 def kill_rate(found: Collection[Mutation]) -> str:
-    """`23 of 24 wrong mutants killed (95.83%)`. The rate is rounded down: 100% where none is missed, and only there."""
+    """`23 of 24 wrong mutants killed (95.83%)`. The rate is rounded down: it is 100% only if none was missed."""
     total = totals(found)
     wrong = total["killed"] + total["missed"]
     hundredths = 10_000 * total["killed"] // wrong if wrong else 0

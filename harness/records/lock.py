@@ -1,4 +1,4 @@
-"""One writer a file: a lock beside it, held by the process that writes and gone when that process ends."""
+"""One writer for each file: a lock beside the file, which ends with the process that holds it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NOT_TOLD = "another process"
 
 
 class FileLock:
-    """Holds a file for writing from now until `release`, or until this process ends, however it ends.
+    """Locks a file for writing, from now until `release` or until this process ends.
 
-    The lock is an flock on `NAME.lock` beside the file. That file names the holder, and is removed on release.
-    The file itself cannot carry it: a resumed run replaces it. The folders of the path are made.
-    Raises WriteError, which names the holder, where another process or another run of this one holds the file.
+    The lock is an flock on `NAME.lock` beside the file, which names the holder and is removed on release. The records
+    file itself cannot carry the lock, because a resumed run replaces it. The folders of the path are created. Raises
+    WriteError, which names the holder, if another process, or another run of this one, holds the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class FileLock:
         os.pwrite(self._held, json.dumps(told).encode(), 0)
 
     def _taken(self, path: Path) -> int:
-        """A descriptor that holds the lock; where its holder removed the file meanwhile, of a new one."""
+        """A descriptor that holds the lock. If its holder removes the file meanwhile, a new file is made."""
         while True:
             held = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -58,17 +58,17 @@ class FileLock:
             os.close(held)
 
     def release(self) -> None:
-        """Give the file back. Does nothing the second time."""
+        """Release the lock. A second call does nothing."""
         if self._held < 0:
             return
         with contextlib.suppress(OSError):
-            os.unlink(self._beside)  # while the lock is held: nobody else's can be removed
+            os.unlink(self._beside)  # while the lock is held, so that no other process's file is removed
         os.close(self._held)
         self._held = -1
 
 
 def lock_of(path: Path) -> Path:
-    """The file that carries the lock of another. A link to a file has the file's."""
+    """The file that carries the lock of another file. A link shares the lock of its target."""
     real = path.resolve()
     if real.exists() and not real.is_file():  # a link to a device
         real = path.absolute()
@@ -76,7 +76,7 @@ def lock_of(path: Path) -> Path:
 
 
 def _holder(held: int) -> str:
-    """Who holds a lock, as its file says: `process 12 on host since 2026-01-01T00:00:00+00:00`."""
+    """The holder of a lock, as its file names it: `process 12 on host since 2026-01-01T00:00:00+00:00`."""
     try:
         told = json.loads(os.pread(held, 1 << 12, 0))
         return f"process {told['pid']} on {told['host']} since {told['since']}"

@@ -1,4 +1,4 @@
-"""Merge the runs of several machines: every result once; where two runs disagree, both results."""
+"""Merges the runs of several machines: every result once; if two runs disagree, both results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MACHINES = "machines"
 def merged(runs: Sequence[RunRecords]) -> RunRecords:
     """Several runs as one. Raises ValueError for none.
 
-    Of results with the same key that agree, one is kept, with the devices of all; of those by several assemblers, as
-    two Tritons carry, one of each. Where they do not (another verdict, other bits, or another form of the variant),
-    both are kept and `conflicts` says so. What did not run on one machine is dropped where another has run it.
+    Of results with the same key that agree, one is kept, with the devices of all; if assemblers differ, as in two
+    Tritons, one for each. If results disagree (another verdict, other bits, or another form of the variant), both are
+    kept, and `conflicts` names them. A result `not run` is dropped if another machine has run it.
     """
     if not runs:
         raise ValueError("there is no run to merge")
@@ -54,7 +54,7 @@ def _head(runs: Sequence[Run]) -> Run:
 
 
 def machines(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The environments that an environment stands for: itself, or those of a merged run."""
+    """The environments of the machines of a run: its own, or those of a merged run."""
     return list(environment.get(MACHINES, [environment]))
 
 
@@ -74,20 +74,20 @@ def _merge_results(runs: Sequence[RunRecords], into: RunRecords) -> None:
 
 
 def _add(known: list[Result], result: Result, where: str) -> None:
-    """Add a result to those of the same key, unless one of them says the same."""
+    """Add a result to those of the same key, unless an equal one is there."""
     for k, other in enumerate(known):
         if not _disagreement([other, result]) and other.ptxas == result.ptxas:
             devices = dict.fromkeys(filter(None, (*other.device.split(", "), *result.device.split(", "))))
             known[k] = replace(other, device=", ".join(devices))
             return
     if known:
-        words = _disagreement([known[0], result]) or f"by {result.ptxas or 'no assembler that is known'}"
+        words = _disagreement([known[0], result]) or f"by {result.ptxas or 'no known assembler'}"
         result = replace(result, notes=(*result.notes, f"on {where}; {words}"))
     known.append(result)
 
 
 def _disagreement(results: Sequence[Result]) -> str:
-    """What several results of one key do not agree on; "" where they do."""
+    """What differs between results of one key; "" if they agree."""
     if len(_values(r.fingerprint.items() for r in results if r.fingerprint)) > 1:
         return "the variant, its reference or its policies differ between the runs"
     verdicts = list(dict.fromkeys(r.outcome for r in results))

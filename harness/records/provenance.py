@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.records import Block
 
-DIGEST_BLOCK = 1 << 16  # inputs a digest covers: small enough to find a change in, few enough to store
+DIGEST_BLOCK = 1 << 16  # inputs of one digest: few enough to locate a change, many enough to keep digests few
 
 
 def digest(units: Mapping[str, Any]) -> str:
@@ -22,7 +22,7 @@ def digest(units: Mapping[str, Any]) -> str:
 
 
 def block_digests(outputs: Mapping[str, Any]) -> tuple[Block, ...]:
-    """The output bits digested in blocks of inputs, all outputs together."""
+    """Digests of the output bits, in blocks of inputs, all outputs together."""
     if not outputs:
         return ()
     flat = {n: np.ascontiguousarray(o).reshape(-1) for n, o in outputs.items()}

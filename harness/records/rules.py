@@ -29,7 +29,7 @@ from harness.records.types import (
 
 
 class ContradictionError(ValueError):
-    """A record contradicts itself or its file; the text says how."""
+    """A record contradicts itself or its file. The message says how."""
 
 
 def check(record: Record) -> None:
@@ -41,14 +41,14 @@ def check(record: Record) -> None:
 
 def _result(r: Result) -> None:
     if r.different and r.verdict == "pass":
-        raise ContradictionError(f"verdict pass, and {r.different} codes differ")
+        raise ContradictionError(f"the verdict is pass, but {r.different} codes differ")
     if r.findings and r.verdict == "pass":
-        raise ContradictionError(f"verdict pass, and {len(r.findings)} findings")
+        raise ContradictionError(f"the verdict is pass, but there are {len(r.findings)} findings")
     if r.expected_failure and r.verdict != "fail":
         raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
     if r.key.assembler and r.ptxas and r.ptxas != r.key.assembler:
-        raise ContradictionError(f"the key names {r.key.assembler!a}, and ptxas was {r.ptxas!a}")
-    # A code may differ from the variant's own reference and from the case's that it promises to meet.
+        raise ContradictionError(f"the key names {r.key.assembler!a}, but ptxas was {r.ptxas!a}")
+    # Twice the total: a code may differ from the variant's own reference, and from the case's in `meets=`.
     if r.different > 2 * r.total:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")
     if r.unchecked > r.total:
@@ -62,7 +62,7 @@ def _result(r: Result) -> None:
 
 def _grid(grid: Grid) -> None:
     if len(grid.shape) != 2 or not all(n and n & (n - 1) == 0 and n <= 1 << 16 for n in grid.shape):
-        raise ContradictionError(f"grid: shape {grid.shape}; rows and columns are powers of two")
+        raise ContradictionError(f"grid: shape {grid.shape}; rows and columns must be powers of two")
     size = 4 * prod(grid.shape)
     try:
         inflate = zlib.decompressobj()
@@ -75,21 +75,21 @@ def _grid(grid: Grid) -> None:
 
 def _timing(t: Timing) -> None:
     if t.key.assembler and t.ptxas != t.key.assembler:
-        raise ContradictionError(f"the key names {t.key.assembler!a}, and ptxas was {t.ptxas!a}")
+        raise ContradictionError(f"the key names {t.key.assembler!a}, but ptxas was {t.ptxas!a}")
     if not 0 < t.low <= t.median <= t.high:
-        raise ContradictionError(f"median {t.median} s, within {t.low} to {t.high}")
+        raise ContradictionError(f"median {t.median} s is not within {t.low} to {t.high}")
 
 
 def _in_registers(t: InRegisters) -> None:
     if t.mode not in MODES:
-        raise ContradictionError(f"shape {t.mode!a}; {' or '.join(MODES)}")
+        raise ContradictionError(f"shape {t.mode!a}; expected {' or '.join(MODES)}")
     figures = t.results, t.median, t.low, t.high, *t.samples, *t.opcodes.values()
     if t.words:
         if any(figures):
             raise ContradictionError(f"figures of a loop that was not timed: {t.words}")
         return
     if not 0 < t.low <= t.median <= t.high:
-        raise ContradictionError(f"median {t.median} clocks, within {t.low} to {t.high}")
+        raise ContradictionError(f"median {t.median} clocks is not within {t.low} to {t.high}")
     if not t.results:
         raise ContradictionError("an application without results")
     if not sum(t.opcodes.values()):
@@ -101,21 +101,21 @@ FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
 
 def _mutation(m: Mutation) -> None:
     if m.subject not in ("asm", "ptx", "reference"):
-        raise ContradictionError(f"subject {m.subject!a}; asm, ptx or reference")
+        raise ContradictionError(f"subject {m.subject!a}; expected asm, ptx or reference")
     if unknown := {s.fate for s in m.survivors} - {*FATES}:
-        raise ContradictionError(f"fate {min(unknown)!a}; one of {', '.join(FATES)}")
+        raise ContradictionError(f"fate {min(unknown)!a}; expected one of {', '.join(FATES)}")
 
 
 def _run(run: Run) -> None:
     machines = run.environment.get("machines")
     if machines is not None and not (isinstance(machines, list) and all(isinstance(m, Mapping) for m in machines)):
-        raise ContradictionError("environment: machines is no list of environments")
+        raise ContradictionError("environment: machines must be a list of environments")
 
 
 def _end(end: End) -> None:
     unknown = end.verdicts.keys() - {*VERDICTS, EXPECTED}
     if unknown:
-        raise ContradictionError(f"verdicts: none is called {min(unknown)!a}")
+        raise ContradictionError(f"verdicts: unknown verdict {min(unknown)!a}")
 
 
 _RULES: dict[type[Any], Callable[[Any], None]] = {
@@ -129,7 +129,7 @@ _RULES: dict[type[Any], Callable[[Any], None]] = {
 
 
 class Contents:
-    """The records of one file as they are read: one head, nothing twice, nothing behind the end, which counts right."""
+    """The records of one file as they are read: one head, no duplicates, nothing after the end, and right counts."""
 
     def __init__(self) -> None:
         self.head: Run | None = None
@@ -138,9 +138,9 @@ class Contents:
         self._once: set[tuple[str, object]] = set()
 
     def add(self, record: Record) -> None:
-        """Take in the next record. Raises ContradictionError where it cannot stand there."""
+        """Check the next record. Raises ContradictionError if it cannot stand here."""
         if self.end is not None:
-            raise ContradictionError("a line behind the end of the run")
+            raise ContradictionError("a line after the end of the run")
         if isinstance(record, Run):
             if self.head is not None:
                 raise ContradictionError("two runs in one file")
@@ -167,7 +167,7 @@ class Contents:
 
 
 def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:
-    """What may stand in a file once."""
+    """The name of a record that a file may have only once; None if several are allowed."""
     if isinstance(record, Result):
         return "result of", record.key
     if isinstance(record, Text):

@@ -1,12 +1,12 @@
 """The checksum at the end of every line of a records file.
 
-A line ends in `,"sum":"0123456789abcdef"}`. The sum is of the exact bytes before it and of the sum of the line before.
-So a bit that flipped, and a line that was lost, repeated, moved or taken from another run, is seen at that line; a file
-whose tail is missing lacks its `end` line. In a baseline, which people review as a diff, a line's sum is of that line
-alone, and only the `end` line's is of all lines before it.
+A line ends in `,"sum":"0123456789abcdef"}`. The sum covers the exact bytes before it and the previous line's sum. So a
+flipped bit, or a line that was lost, repeated, moved or taken from another run, is detected at that line. A file that
+lost its last lines has no `end` line. In a baseline, which people review as a diff, a line's sum covers that line
+alone, and only the `end` line's sum covers all lines before it.
 
-SHA-256, shortened to 64 bits: no two lines in practice have the same, whatever changed. A CRC would not be faster (a
-line of 2 KiB takes 2 us, its JSON 80), and is linear: changes can cancel out.
+The sum is SHA-256, shortened to 64 bits, which makes an accidental collision very unlikely. A CRC would not be faster
+(a line of 2 KiB takes 2 us, its JSON 80), and it is linear: changes can cancel out.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Seal:
         self._sum = b""
 
     def copy(self) -> Seal:
-        """The state as it is now, to return to."""
+        """A copy of the present state, to return to."""
         same = Seal(chained=self.chained)
         same._sum = self._sum
         return same
 
     def close(self, text: bytes) -> bytes:
-        """A JSON object as the next line, newline included."""
+        """A JSON object as the next line, with its sum and a newline."""
         body = text[:-1]
         return body + _MARK + self._next(body) + _LAST + b"\n"
 
     def open(self, line: bytes) -> bytes:
-        """The JSON object of the next line, without its sum. Raises SealError for a line that is not as written."""
+        """The JSON object of the next line, without its sum. Raises SealError for a line that was changed."""
         if line[-_TAIL : -_DIGITS - len(_LAST)] != _MARK or not line.endswith(_LAST):
             raise SealError(_unsealed(line))
         body, before = line[:-_TAIL], self._sum
@@ -55,7 +55,7 @@ class Seal:
         return body + b"}"
 
     def fits(self, line: bytes) -> bool:
-        """Whether this could be the next line."""
+        """Whether this could be the next line. The state stays as it is."""
         try:
             self.copy().open(line)
         except SealError:
@@ -75,5 +75,5 @@ def _unsealed(line: bytes) -> str:
     if not line.strip():
         return "an empty line; records files have none"
     if line.endswith(b"\r"):
-        return "the line ends in CR LF: the file was converted (by git's autocrlf, say); restore it as it was written"
+        return "the line ends in CR LF: it was converted, e.g. by git's autocrlf; restore it as it was written"
     return "the line does not end in its checksum: it was changed after it was written, or is no record"

@@ -1,6 +1,6 @@
-"""Records on their way: from the process that made them to the file, and from the cache of an earlier run.
+"""Records together with their JSON, between processes and from the cache of an earlier run.
 
-A record is turned into JSON once. Whoever hands it on hands on that text with it, and a file's line is made of it.
+A record is encoded once. Its JSON text is passed on with it, and becomes its line in a file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.records.types import Record
 
 
 class Sent(NamedTuple):
-    """A record and its JSON, without a newline. Made by `sent` and `received` alone, so the two say the same."""
+    """A record and its JSON, without a newline. Only `sent` and `received` make it, so the two always match."""
 
     record: Record
     text: bytes
 
 
 def sent(record: Record) -> Sent:
-    """A record that was made here. Raises RecordError for a NaN or an infinity."""
+    """A record of this process, encoded. Raises RecordError for a NaN or an infinity."""
     return Sent(record, to_text(record))
 
 
@@ -31,17 +31,17 @@ def received(text: bytes) -> Sent:
 
 
 def packed(records: Iterable[Sent]) -> str:
-    """Several as one text, a line each. pytest-xdist carries texts; of JSON objects it refuses large integers."""
+    """Several records as one text, a line each: pytest-xdist refuses JSON objects with large integers."""
     return "\n".join(text.decode() for _, text in records)
 
 
 def unpacked(text: str) -> list[Sent]:
-    """What `packed` packed. Raises RecordError."""
+    """The records that `packed` packed. Raises RecordError."""
     return [received(line.encode()) for line in text.split("\n") if line]
 
 
 def of_run(text: bytes, run: str) -> bytes:
-    """The JSON of a result that was kept without saying so, as one that is reused from the run of this id.
+    """The JSON of a stored result, marked as reused from the run of this id.
 
     A text that names a run already then has two members of one name, which `received` refuses.
     """

@@ -1,8 +1,8 @@
-"""Texts of records in the media that show them: one function for each, so that a text stays a text in all of them.
+"""Escapes texts of records for each medium that shows them, one function for each medium.
 
-Names, words and messages come from case files, compilers, and records of other people's machines. Without escaping they
-could move a terminal's cursor, reorder the text that a reader sees, give a command to the CI system that shows the log,
-be a formula in a spreadsheet, or be markup in a page.
+Names, words and messages come from case files, compilers, and records of other machines. Without escaping they could
+move a terminal's cursor, reorder the text that a reader sees, give a command to the CI system that shows the log, be a
+formula in a spreadsheet, or be markup in a page.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from typing import Any, ClassVar
 
-# Control characters but newline and tab; what reorders or hides text (Unicode TR 36, bidirectional and invisible
-# characters); the separators at which some readers end a line; halves of UTF-16 pairs.
+# Control characters except newline and tab; characters that reorder or hide text (Unicode TR 36, bidirectional and
+# invisible characters); separators at which some readers end a line; halves of surrogate pairs.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def line(text: str) -> str:
-    """The same as one line: newlines and tabs are escapes too."""
+    """As `visible`, on one line: newlines and tabs are escaped too."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -37,40 +37,40 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# GitHub's runner takes a line for a command that begins with `::`, behind any white space, and one that has `##[`
-# anywhere (actions/runner, ActionCommand.cs). Azure's `##vso[` and TeamCity's `##teamcity[` are of the second kind.
+# GitHub's runner takes a line as a command if it begins with `::` after white space, or has `##[` anywhere
+# (actions/runner, ActionCommand.cs). Azure's `##vso[` and TeamCity's `##teamcity[` are of the second kind.
 _COMMAND_LINE = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _COMMAND_ANYWHERE = re.compile(r"##(?=\w*\[)")
 
 
 def guarded(text: str) -> str:
-    """Lines of a log in which none is a command to the CI that reads it; escapes for colours stay."""
+    """Lines of a log in which no line is a command to a CI system. Escape sequences for colours stay."""
     return _COMMAND_ANYWHERE.sub(r"#\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
 
 
 def terminal(text: str) -> str:
-    """Text for a terminal, which may be the log of a CI."""
+    """Text for a terminal, or for the log of a CI system."""
     return guarded(visible(text))
 
 
 class OwnWords:
-    """Mixin for items and collectors of pytest: a failure of the class `told` shows its own message and no traceback.
+    """Mixin for items and collectors of pytest: a failure of the class `own_error` shows its message, no traceback.
 
     A traceback through the harness does not help the author of a case.
     """
 
-    told: ClassVar[type[BaseException]]
+    own_error: ClassVar[type[BaseException]]
     name: str
     path: Path
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """The message of a `told` failure, safe for a terminal; of any other, what pytest shows.
+        """The message of an `own_error`, safe for a terminal; of any other failure, pytest's text.
 
-        pytest's short summary, JUnit file and annotations take the first line alone, without the item's name, which
-        they have already. Of a text they would take all, so that a log of a CI, where pytest cuts nothing short, had
-        every message twice.
+        pytest's short summary, JUnit file and annotations get the first line alone, without the item's name, which they
+        have already. They would otherwise repeat the whole text in the log of a CI system, where pytest shortens
+        nothing.
         """
-        if isinstance(excinfo.value, self.told):
+        if isinstance(excinfo.value, self.own_error):
             shown = excinfo.getrepr(style="value", chain=False)
             lines = terminal(str(excinfo.value)).split("\n")
             shown.reprtraceback.reprentries[0].lines[:] = lines

@@ -1,8 +1,8 @@
-"""Statistics of times: the interval of a median, and the one verdict on two sets of samples that every comparison uses.
+"""Statistics of times: the interval of a median, and the verdict on two sets of samples that every comparison uses.
 
-Times have no normal distribution (a floor, a tail, the clock's steps), so intervals are bootstrap intervals of the
-median. A bootstrap sample's median is an order statistic of the sample, whose rank is that of as many uniform random
-numbers: it is drawn directly from their Beta distribution, exactly, without resampling.
+Times are not normally distributed (they have a floor, a tail, and the clock's steps), so intervals are bootstrap
+intervals of the median. The median of a bootstrap sample is an order statistic, whose rank is that of as many uniform
+random numbers. It is drawn directly from their Beta distribution, which is exact and needs no resampling.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RESAMPLES = 4000
-# Two variants whose whole interval lies within this of each other are called the same, whatever the noise.
+# If the whole interval of a ratio lies within this of 1, two variants are called the same, whatever the noise.
 SAME = 0.01
-# With more noise than this, differences that matter would be called the same: nothing is.
+# With more noise than this, no two variants are called the same: the noise could hide a difference that matters.
 TOO_NOISY = 0.05
-# Differences in a clock's readings up to this many seconds are rounding, not its step.
+# Differences of up to this many seconds between two readings are rounding errors, not the clock's step.
 _ROUNDING = 2e-9
 _NANOSECOND = 1e-9
 
@@ -44,7 +44,7 @@ class Median:
 
 @dataclass(frozen=True)
 class Beside:
-    """One timing beside another: the ratio of the medians with its 95% interval, above 1 where it takes longer."""
+    """Two timings compared: the ratio of the medians with its 95% interval, above 1 if the second takes longer."""
 
     ratio: float
     low: float
@@ -53,12 +53,12 @@ class Beside:
 
 
 def median(samples: Sequence[float]) -> Median:
-    """The median of samples in seconds. Raises ValueError where there is none.
+    """The median of samples in seconds. Raises ValueError if there are none.
 
-    The interval is never narrower than what a coarse clock leaves open (`readings`).
+    The interval includes the uncertainty of a coarse clock (`readings`).
     """
     if not len(samples):
-        raise ValueError("no samples, and so no median")
+        raise ValueError("there are no samples to take a median of")
     import numpy as np
 
     values, half = readings(samples)
@@ -68,11 +68,12 @@ def median(samples: Sequence[float]) -> Median:
 
 
 def readings(samples: Sequence[float]) -> tuple[NDArray[np.float64], float]:
-    """The samples with those of one reading of the clock spread over its step, and by how much a median may be off.
+    """The samples, with equal readings spread evenly over the clock's step, and the uncertainty of their median in
+    seconds.
 
-    The usual median of grouped data. Where times vary by more than a step, it resolves a fraction of that: on an H200,
-    whose clock has steps of 32 ns, medians of 1.4 us so found repeat within 1% from run to run, and kernels of the
-    same code agree within 0.3%. Where they vary by less, a median may be off by half a step.
+    This is the usual median of grouped data. If times vary by more than a step, it resolves a fraction of the step: on
+    an H200, whose clock has steps of 32 ns, such medians of 1.4 us repeat within 1% from run to run, and kernels with
+    the same code agree within 0.3%. If times vary by less, the median may be off by half a step.
     """
     import numpy as np
 
@@ -86,7 +87,7 @@ def readings(samples: Sequence[float]) -> tuple[NDArray[np.float64], float]:
 
 
 def step(samples: Sequence[float]) -> float:
-    """The smallest step between two readings of the clock, in seconds; 0 where all are equal."""
+    """The smallest step between two readings of the clock, in seconds; 0 if all are equal."""
     import numpy as np
 
     gaps = np.diff(np.unique(np.asarray(samples, dtype=np.float64)))
@@ -95,13 +96,13 @@ def step(samples: Sequence[float]) -> float:
 
 
 def beside(base: Sequence[float], other: Sequence[float], noise: float) -> Beside:
-    """The samples of `other` beside those of `base`; noise: the relative difference below which they are the same."""
+    """The comparison of `other` with `base`. noise: the relative difference below which they are the same."""
     ratio, low, high = _ratio(base, other)
     return Beside(ratio, low, high, verdict(low, high, noise))
 
 
 def _ratio(base: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """The ratio of the medians with its bootstrap interval, wider by what the clocks leave open."""
+    """The ratio of the medians with its bootstrap interval, widened by the uncertainty of the clocks."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -113,7 +114,7 @@ def _ratio(base: Sequence[float], other: Sequence[float]) -> tuple[float, float,
 
 
 def verdict(low: float, high: float, noise: float) -> Verdict:
-    """What the interval of a ratio says: a difference only where the whole interval lies beyond the noise."""
+    """The verdict on a ratio's interval: a difference only if the whole interval lies beyond the noise."""
     if low > 1 + noise:
         return "slower"
     if high < 1 - noise:
@@ -124,9 +125,10 @@ def verdict(low: float, high: float, noise: float) -> Verdict:
 
 
 def noise_of(one: Sequence[float], twin: Sequence[float]) -> float:
-    """The smallest difference that may be called one, from an A/A run: two sets of samples of the same kernel.
+    """The noise of an A/A run: the smallest relative difference that can be told from it. one, twin: times of the same
+    kernel.
 
-    The end of their ratio's interval that lies farther from 1.
+    It is the distance from 1 of the farther end of their ratio's interval.
     """
     _, low, high = _ratio(one, twin)
     return max(abs(low - 1), abs(high - 1))
@@ -145,7 +147,7 @@ def medians(
     lower = ordered[_place(first, n)]
     if n % 2:
         return np.asarray(lower)
-    # The next of the uniform numbers is the smallest of the n - rank that lie above the first.
+    # The next uniform number is the smallest of the n - rank numbers above the first.
     second = first + (1 - first) * rng.beta(1, n - rank, count)
     return np.asarray((lower + ordered[_place(second, n)]) / 2)
 

@@ -14,36 +14,38 @@ from harness.records.key import Amount, Count, Key
 from harness.records.statistics import Beside
 
 SCHEMA = 3
-"""2: every line ends in a checksum (`harness.records.seal`)."""
+"""3: results have no power sums. 2: every line ends in a checksum (`harness.records.seal`)."""
 
 Evidence = Literal["none", "model", "specification", "confirmed", "hardware"]
-"""What a pass rests on, from the weakest to the strongest."""
+"""The evidence of a pass, from the weakest to the strongest."""
 TextKind = Literal["asm", "ptx", "sass"]
 Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
 PYTORCH = "torch.compile"
-"""What timings of a case's expression in PyTorch have in the place of a variant's name."""
+"""The variant's name in timings of a case's expression in PyTorch."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+UNPROVED = "not proved: "
+"""Prefix of a note that limits what a pass proves; summaries print such notes."""
 EXPECTED = "expected failure"
-"""The word for a failure that its case declares, where verdicts are counted."""
+"""In counts of verdicts: a failure that its case declares."""
 
 DECLARED = "other bits, as the case declares"
 """The diagnosis of wrong bits on a target of `differs=`."""
 PTXAS = "ptxas"
-"""The diagnosis of a fault of the assembler: it crashed, hung, or made machine code that its PTX does not mean."""
+"""The diagnosis of a fault of ptxas: it crashed, hung, or made machine code that differs from its PTX in meaning."""
 
 
 class RecordError(ValueError):
-    """A records file that cannot be read; the message names the file and the line."""
+    """A records file that cannot be read. The message names the file and the line."""
 
 
 class WriteError(RecordError):
-    """A records file that cannot be written, for a full disk say."""
+    """A records file that cannot be written, for example because the disk is full."""
 
 
 @dataclass(frozen=True)
 class Bits:
-    """One code: its bits in hexadecimal and its value as a person reads it."""
+    """One code: its bits in hexadecimal, and its value in a readable form."""
 
     bits: str
     value: str
@@ -53,10 +55,10 @@ class Bits:
 class Offender:
     """One element that differs.
 
-    index: its position among the output's codes; place: its position within its pack, in codes.
-    output: the output's name. difference: the class. ulp: the signed distance got - expected on the format's ordered
-    line, None where no distance is defined. at: its storage unit's place in each dimension of the output, for two
-    dimensions and more.
+    index: its position among the output's codes. place: its position within its pack, in codes. output: the output's
+    name. difference: the class. ulp: the signed distance got - expected, counted in codes in the format's order; None
+    if no distance is defined. at: the position of its storage unit in each dimension of the output; empty in one
+    dimension.
     """
 
     index: Count
@@ -72,10 +74,10 @@ class Offender:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two results of the same inputs with other bits: on two targets or backends, or of two variants that promise the
-    same. Found out at the end of a run, by running both again.
+    """Two results of the same inputs with different bits: on two targets or backends, or of two variants with the same
+    reference and policy. It is found at the end of a run, by running both again.
 
-    codes: how many differ. first: the first of them; `expected` is of `one`, `got` of `other`. ptx: the lines by which
+    codes: how many differ. first: the first of them; `expected` is of `one`, `got` of `other`. ptx: the lines in which
     the two compiled kernels differ, `-` before those of `one` and `+` before those of `other`.
     """
 
@@ -88,7 +90,7 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Block:
-    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on."""
+    """A digest of the output bits for consecutive inputs: `count` inputs, starting with number `first`."""
 
     first: Count
     count: Count
@@ -97,11 +99,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of what was compared a policy judges.
+    """How much of the compared output a policy judges.
 
-    codes: all of them. judged: those in its domain. ordinary: codes all of whose inputs are finite and not zero, every
-    input counted once where there is a domain; ordinary_judged: of these, those in it. A sweep on a device counts a
-    sample of its inputs.
+    codes: all of them. judged: those in its domain. ordinary: codes whose inputs are all finite and nonzero; if there
+    is a domain, equal inputs are counted once. ordinary_judged: of these, those in the domain. A sweep on a device
+    counts a sample of its inputs.
     """
 
     codes: Count = 0
@@ -110,7 +112,7 @@ class Share:
     ordinary_judged: Count = 0
 
     def __add__(self, other: Share) -> Share:
-        """Both comparisons as one."""
+        """The counts of both comparisons together."""
         return Share(
             self.codes + other.codes,
             self.judged + other.judged,
@@ -121,7 +123,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Area:
-    """A rectangle of a `Grid` around failing inputs that touch: the first and the last code of each side."""
+    """A rectangle of a `Grid` around adjacent failing inputs: the first and the last code of each side."""
 
     row: tuple[Bits, ...]
     column: tuple[Bits, ...]
@@ -133,9 +135,9 @@ class Grid:
     """Where inputs fail, for a pair of inputs of at most 16 bits.
 
     row, column: the inputs' names. shape: rows and columns, each a power of two; all codes of an input, in order, are
-    spread evenly over them. counts: failing inputs by cell, uint32 in little endian, row by row, deflated, in base64.
-    row_ticks, column_ticks: the code at which each eighth of an axis begins, and the last one. areas: the worst; more:
-    how many are not among them.
+    divided evenly among them. counts: failing inputs by cell, uint32 in little endian, row by row, deflated, in base64.
+    row_ticks, column_ticks: the code at which each eighth of an axis begins, and the last one. areas: the worst. more:
+    the number of further areas.
     """
 
     row: str
@@ -150,12 +152,12 @@ class Grid:
 
 @dataclass(frozen=True)
 class Result:
-    """One verdict with all that was measured on the way to it."""
+    """One verdict, with all measurements behind it."""
 
     key: Key
     verdict: Verdict
     expected_failure: bool = False
-    """A failure that the case declares, with the declared diagnosis reproduced."""
+    """A failure that the case declares, whose declared diagnosis was reproduced."""
     evidence: Evidence = "none"
     words: str = ""
     """The reason behind a verdict other than pass, in one line."""
@@ -166,13 +168,13 @@ class Result:
     """Codes compared, over all outputs."""
     different: Count = 0
     unchecked: Count = 0
-    """Codes that differ where no bound is promised."""
+    """Codes that differ in a place where no bound is promised."""
     classes: Mapping[str, Count] = field(default_factory=dict)
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, Count] = field(default_factory=dict)
-    """Signed ulp distance to number of codes, beyond +-16 by powers of two, as `17..32`; passing codes included."""
+    """Signed ulp distance to number of codes, passing codes included; beyond +-16 by powers of two, as `17..32`."""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and greatest signed ulp there."""
+    """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and the greatest signed ulp there."""
     worst: Offender | None = None
     offenders: tuple[Offender, ...] = ()
     findings: tuple[str, ...] = ()
@@ -181,32 +183,32 @@ class Result:
     outputs_digest: tuple[Block, ...] = ()
     seed: int = 0
     contraction_open: bool = False
-    """Whether ptxas may fuse a multiplication and an addition of this code; `False` where nothing ran."""
+    """Whether ptxas may fuse a multiplication and an addition of this code; `False` if nothing ran."""
     asm: str = ""
-    """Hash of the asm text as run; `ptx` and `sass` likewise, of the compiled code."""
+    """Hash of the asm text as run. `ptx` and `sass` are hashes of the compiled code."""
     ptx: str = ""
     sass: str = ""
     resources: Mapping[str, Count] = field(default_factory=dict)
     instructions: Mapping[str, Count] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """Digests of what the variant is and what it is held to, by part (`harness.model.identity.definition`)."""
+    """Digests of the variant's definition, by part (`harness.model.identity.definition`)."""
     seconds: Amount = 0.0
     sweep: Mapping[str, Amount] = field(default_factory=dict)
-    """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
+    """Of a sweep on a device: "seconds" of device time; "copy": seconds of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
-    """How a sweep was judged, where that needs saying."""
+    """How a sweep was judged, if that is unusual, and what a pass leaves open (`UNPROVED`)."""
     grid: Grid | None = None
-    """Where inputs fail, for a case of two small inputs; None where none does."""
+    """Where inputs fail, for a case of two small inputs; None if none fails."""
     device: str = ""
-    """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
+    """The UUID of the GPU that ran it, several in a merged run. The environment describes each GPU."""
     judged: Mapping[str, Share] = field(default_factory=dict)
-    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
+    """By output, and by `y (the case's reference)` for `meets=`: the share of codes that the policy judges."""
     identity: str = ""
-    """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
+    """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" if nothing ran."""
     body: str = ""
-    """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    """Hash of the compiled PTX without header, comments and line numbers; "" if nothing was compiled."""
     ptxas: str = ""
-    """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
+    """The assembler of a result of the gpu or assembler backend, named as in keys; "" if none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
     node: str = ""
@@ -214,13 +216,13 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """The verdict, or the word for a failure that the case declares."""
+        """The verdict; for a failure that the case declares, `EXPECTED`."""
         return EXPECTED if self.expected_failure else self.verdict
 
 
 @dataclass(frozen=True)
 class VariantInfo:
-    """What a report says about a variant."""
+    """A report's facts on a variant."""
 
     kind: str
     match: str
@@ -233,14 +235,14 @@ class VariantInfo:
     """Pack to asm as run."""
     constraints: Mapping[str, str] = field(default_factory=dict)
     bound: Amount | None = None
-    """The promised bound in ulp (0 for exact), where the policy is one."""
+    """The promised bound in ulp (0 for exact); None if the policy has another kind of bound."""
     line: Count = 0
-    """Where the variant stands in the case file, from 1; 0 where that is not known."""
+    """The line of the variant in the case file, from 1; 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class CaseInfo:
-    """What a report says about a case; `path` is relative to where the run was started."""
+    """A report's facts on a case. path: relative to the folder in which the run was started."""
 
     case: str
     path: str
@@ -254,17 +256,17 @@ class CaseInfo:
 
 @dataclass(frozen=True)
 class Timing:
-    """Device time of one variant at one size, the L2 emptied before every launch. Times in seconds, clocks in MHz.
+    """Device time of one variant at one size, with the L2 emptied before every launch. Times in seconds, clocks in MHz.
 
-    key: backend "gpu"; shape is the size timed; the variant `PYTORCH` is the case's expression in PyTorch.
-    elements: storage units of the shape, or of a whole kernel's largest tensor. bytes: those read plus those written,
-    every input and output once. samples: raw, in the order taken. low, high: 95% bootstrap interval of the median.
-    copy: median time of a device copy that reads and writes as many bytes in all, in the same session: the floor.
-    noise: the smallest relative difference that the session's A/A run lets be called one. launch: median time of an
-    empty kernel. clocks: "sm_min" and "sm_max" over the session, "memory". throttled: something held the clocks down.
-    size: "small", "L2" or "large", by the device's L2; empty for another. timer: "cupti" for the device's record of
-    the kernel's begin and end, "events" for events around the launch. seed: of the random order of launches. notes:
-    what a reader must know before believing it.
+    key: backend "gpu"; shape is the size timed; the variant `PYTORCH` is the case's expression in PyTorch. elements:
+    storage units of the shape, or of a whole kernel's largest tensor. bytes: those read plus those written, every input
+    and output once. samples: raw, in the order taken. low, high: 95% bootstrap interval of the median. copy: median
+    time of a device copy that reads and writes as many bytes in all, in the same session: the floor. noise: the
+    smallest relative difference that the session's A/A run can tell from noise. launch: median time of an empty kernel.
+    clocks: "sm_min" and "sm_max" over the session, "memory". throttled: whether the driver reduced the clocks. size:
+    "small", "L2" or "large", by the device's L2; empty for another. timer: "cupti" for the device's record of the
+    kernel's begin and end, "events" for events around the launch. seed: of the random order of launches. notes: what a
+    reader must know before relying on it.
     """
 
     key: Key
@@ -288,12 +290,12 @@ class Timing:
     node: str = ""
     """The node of a cluster that measured it, as in `Result.node`. Times of different nodes are not compared."""
     ptxas: str = ""
-    """Who assembled the kernel that was timed, as in `Result.ptxas`; "" in older records, and for PyTorch's."""
+    """The assembler of the kernel that was timed, as in `Result.ptxas`; "" in older records, and for PyTorch's."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
-        """This timing beside another of the same work: how much longer it takes, and whether that is a difference.
+        """Compares this timing with another of the same work: the ratio of their times, and whether it is a difference.
 
-        Both sides are resampled; without samples, as in a baseline, their intervals decide. A difference is one where
+        Both sides are resampled; without samples, as in a baseline, their intervals decide. It is a difference only if
         the whole 95% interval lies beyond the greater A/A noise of the two, and beyond `least`.
         """
         noise = max(self.noise, base.noise, least)
@@ -305,12 +307,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Survivor:
-    """A planted mistake that quick effort did not fail.
+    """A planted mistake that a quick run did not detect.
 
-    operator: the kind of mistake. change: the code before and after it. fate: "missed" where an input is known on which
-    it is wrong, "equivalent" (the same bits on all inputs), "sampled" (on those that were tried), "allowed" (other
-    bits, within the policies) or "undecided" (it did not run). words: on what that rests. edge: that input's codes by
-    name.
+    operator: the kind of mistake. change: the code before and after it. fate: "missed" if an input is known on which it
+    is wrong, "equivalent" (the same bits on all inputs), "sampled" (the same on those that were tried), "allowed"
+    (other bits, within the policies) or "undecided" (it did not run). words: the evidence for the fate. edge: a missed
+    input's codes by name.
     """
 
     operator: str
@@ -322,12 +324,13 @@ class Survivor:
 
 @dataclass(frozen=True)
 class Mutation:
-    """Planted mistakes in one variant's asm or PTX, or in a reference of a case, and how many a quick run fails.
+    """Planted mistakes in one variant's asm or PTX, or in a reference of a case, and how many of them a quick run
+    detects.
 
-    subject: "asm", "reference", or "ptx" for what Triton made of a kernel. variant: the variant, or those that are held
-    to the reference. killed: mutants that fail, by operator. refused: those that the binder, or the reference itself,
-    refuses. left_out: those that were not tried, as there are more than were asked for. survivors: the others. words:
-    why nothing was tried; "" else.
+    subject: "asm", "reference", or "ptx" for a kernel that Triton compiled. variant: the variant, or those that are
+    compared with the reference. killed: mutants that fail, by operator. refused: those that the binder, or the
+    reference itself, refuses. left_out: those beyond the number asked for. survivors: the others. words: why nothing
+    was tried, or "".
     """
 
     case: str
@@ -368,14 +371,14 @@ class Run:
     arguments: tuple[str, ...] = ()
     schema: int = SCHEMA
     chained: bool = True
-    """Whether each line's checksum also covers the lines before it; not so in a baseline."""
+    """Whether each line's checksum also covers the lines before it; False in a baseline."""
     planned: tuple[str, ...] = ()
-    """The items that were to run, `case::variant[target-backend]`, those of all starts of a resumed run."""
+    """The items that were to run, `case::variant[target-backend]`, with those of earlier starts of a resumed run."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The last line of a run that came to its end. verdicts: how many results have each; `outcome` says the words."""
+    """The last line of a complete run. verdicts: the number of results by `outcome`."""
 
     finished: str
     seconds: Amount
@@ -387,7 +390,7 @@ Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Results of one key, from several runs, that do not agree. words: on what."""
+    """Results of one key, from several runs, that disagree. words: in what they differ."""
 
     key: Key
     words: str
@@ -395,7 +398,7 @@ class Conflict:
 
 @dataclass
 class RunRecords:
-    """One run, read back; or several, merged, which then may disagree."""
+    """One run as read from its file; or several, merged, which may disagree."""
 
     run: Run
     cases: dict[str, CaseInfo] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""From a case to its results: the plan, the runs, replays, pytest's items, the records of a run."""
+"""Runs cases: plans, runs, replays, pytest's items, and the records of a run."""

@@ -1,4 +1,4 @@
-"""Faults of a variant's asm that make it wrong on every backend, found before one runs it."""
+"""Faults of a variant's asm that make it wrong on every backend. They are looked for before any backend runs it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from harness.jobs import Job
 from harness.model.derive import AsmForm
 
-_TRIED = 256  # packs of inputs on which asm that reads a special register is run
+_TRIED = 256  # packs of inputs with which asm that reads a special register is run
 
 
 def fault_of(job: Job, form: AsmForm) -> str | None:
-    """What is wrong with the asm, in one line; None where nothing is found.
+    """The fault of the asm, in one line; None if none is found.
 
-    job: with inputs of any number, for asm that reads a special register; without inputs only the text is looked at.
+    job: its inputs may have any number of units. They are used only for asm that reads a special register; without
+    inputs only the text is checked.
     """
     from harness.ptx import repeated_name, written_input
 
@@ -29,17 +30,17 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
 
 
 def special_registers_in(form: AsmForm) -> list[str]:
-    """The special registers that the text names."""
+    """The special registers that the text names, each once."""
     from harness.ptx.binding.special import SPECIAL_REGISTERS
 
     return [n for n in dict.fromkeys(re.findall(r"%[a-z_0-9]+", form.text)) if n in SPECIAL_REGISTERS]
 
 
 def _depends_on_the_machine(job: Job, form: AsmForm) -> str | None:
-    """How a result depends on a special register, which has no value in asm alone, in the emulator's words.
+    """Why a result depends on a special register, which has no value in asm alone, in the emulator's words.
 
-    The emulator follows undefined bits exactly, so that a register which is read and has no effect is none. None where
-    it cannot run the asm.
+    The emulator tracks undefined bits exactly: reading the register is no fault if no result depends on it. None if no
+    result does, or if the emulator cannot run the asm.
     """
     from harness.backends.snippet import run_once
     from harness.ptx import PtxError

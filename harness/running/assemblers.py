@@ -15,36 +15,37 @@ from harness.triton.installation import NoTriton
 from harness.triton.ptxas import NoAssembler, assembler_at
 
 BUNDLED = "bundled"
-"""The word for the ptxas that the installed Triton carries for a target."""
+"""On the command line: the ptxas that the installed Triton carries for a target."""
 BACKENDS = ("gpu", "assembler")
-"""The backends that run what an assembler gives."""
+"""The backends whose results depend on the assembler."""
 
 Chosen = PtxasChoice | None
-"""An assembler; None for the one that Triton uses, as Triton calls it."""
+"""An assembler; None means the one that Triton uses, with Triton's own options."""
 
 
 @dataclass(frozen=True)
 class AssemblerChoice:
-    """What was asked for. places: `BUNDLED`, and paths of programs. levels: of optimisation."""
+    """The assemblers that the options choose. places: `BUNDLED`, and paths of programs. levels: of optimisation."""
 
     places: tuple[str, ...] = (BUNDLED,)
     levels: tuple[int, ...] = (TRITONS_LEVEL,)
 
     @classmethod
     def of(cls, places: Sequence[str] | None, levels: Sequence[int] | None, effort: str) -> AssemblerChoice:
-        """The choice that options make. Full effort adds level 0 where no level is named."""
+        """The choice that the options make. Full effort adds level 0 if no level is named."""
         usual = (TRITONS_LEVEL, 0) if effort == "full" else (TRITONS_LEVEL,)
         return cls(tuple(dict.fromkeys(places or (BUNDLED,))), tuple(dict.fromkeys(levels or usual)))
 
     @property
     def tritons_own(self) -> bool:
-        """Whether what Triton uses, at its level, is among them."""
+        """Whether the choice contains the ptxas that Triton uses, at Triton's level."""
         return BUNDLED in self.places and TRITONS_LEVEL in self.levels
 
     def resolved(self, backend: str, target: str, compiler: str = "") -> tuple[Chosen, ...]:
-        """The assemblers of an item, each once. Raises NoAssembler, and NoTriton where Triton's own is asked for.
+        """The assemblers of an item, each once. Raises NoAssembler, and NoTriton if Triton's own is chosen but not
+        installed.
 
-        Triton's own at Triton's level is None: there Triton itself assembles, and launches on a GPU.
+        Triton's own at Triton's level is None: then Triton itself assembles the kernel, and launches it on a GPU.
         """
         if backend not in BACKENDS or self == AssemblerChoice():
             return (None,)
@@ -61,7 +62,7 @@ class AssemblerChoice:
 
     @property
     def words(self) -> list[str]:
-        """The choice as a run's environment holds it; empty for Triton's own alone. Raises NoAssembler."""
+        """The choice as a run's environment record has it; empty for Triton's own alone. Raises NoAssembler."""
         if self == AssemblerChoice():
             return []
         named = [(place, level) for place in self.places for level in self.levels]
@@ -69,7 +70,7 @@ class AssemblerChoice:
 
 
 def timed_by(config: pytest.Config, target: str | None) -> tuple[Chosen, ...]:
-    """The assemblers that are timed: those that options name; full effort adds none. Raises UsageError."""
+    """The assemblers that are timed: those that the options name; full effort adds none. Raises UsageError."""
     places, levels = config.option.ptx_assembler, config.option.ptx_opt
     if target is None or not (places or levels):
         return (None,)
@@ -91,7 +92,7 @@ def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> 
 
 
 def tritons_options(target: str, compiler: str = "") -> tuple[str, ...]:
-    """The options with which Triton, or a build of it, calls ptxas for a target; none where there is no Triton."""
+    """The options with which Triton, or a build of it, calls ptxas for a target; none if Triton is missing."""
     from harness.triton.targets import assembler_of
 
     try:
@@ -100,13 +101,13 @@ def tritons_options(target: str, compiler: str = "") -> tuple[str, ...]:
         return ()
 
 
-def by(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:
-    """A plan, for one assembler."""
+def with_assembler(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:
+    """The plan with each item's setup assembled by `chosen`."""
     return [replace(item, setup=replace(item.setup, assembler=chosen)) for item in work]
 
 
 def label_of(chosen: Chosen, backend: str, target: str, compiler: str) -> str:
-    """What records say of who assembled; "" where nobody did, or it cannot be found out."""
+    """The assembler's label in records; "" if the backend runs no machine code, or no assembler is found."""
     if backend not in BACKENDS:
         return ""
     if chosen is not None:
@@ -118,7 +119,7 @@ def label_of(chosen: Chosen, backend: str, target: str, compiler: str) -> str:
 
 
 def option_words(chosen: Chosen) -> list[str]:
-    """The options with which pytest runs the same assembler again."""
+    """pytest's options that choose the same assembler again."""
     if chosen is None:
         return []
     place = [] if chosen.bundled else [f"--ptx-assembler={chosen.path}"]
@@ -126,7 +127,7 @@ def option_words(chosen: Chosen) -> list[str]:
 
 
 def parsed(place: str, folder: Path) -> str:
-    """An `--ptx-assembler` in full, seen from a folder. Raises NoAssembler for a path at which no ptxas answers."""
+    """An absolute path for the value of `--ptx-assembler`, seen from `folder`. Raises NoAssembler if it is no ptxas."""
     if place == BUNDLED:
         return place
     path = os.path.abspath(folder / Path(place).expanduser())

@@ -32,10 +32,10 @@ from harness.triton.installation import NoTriton
 from harness.triton.ptxas import NoAssembler
 
 OFFERED = pytest.StashKey[tuple[str, ...]]()
-"""In a session's stash, under `--ptx-cluster`: the generations of GPUs that the cluster's nodes have."""
+"""In a session's stash, under `--ptx-cluster`: the GPU generations that the cluster's nodes have."""
 
-FALLEN = pytest.StashKey[tuple[str, ...]]()
-"""Likewise: targets whose GPU items became the emulator's, as no node has such a GPU."""
+EMULATED_INSTEAD = pytest.StashKey[tuple[str, ...]]()
+"""In a session's stash: targets whose GPU items run on the emulator instead, because no node has such a GPU."""
 
 _TOGETHER = pytest.StashKey[Together]()
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
@@ -44,23 +44,23 @@ _FILES = pytest.StashKey[dict[str, Path]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 RUN_ID = "ptxdiff_run"
-"""Under this name pytest-xdist's workers are told the id of the run."""
+"""The key in a pytest-xdist worker's input under which the controller sends the id of the run."""
 
 ALL = "all"
-"""What `--ptx-target` may say instead of naming every target."""
+"""The value of `--ptx-target` that stands for every target."""
 
-# Stands for the target in the names of GPU items on a host without a GPU.
+# The target in the names of GPU items on a host without a GPU.
 NO_DEVICE = "device"
 
 
 class ItemFailure(Exception):
-    """A verdict of fail or error; the text is the whole message."""
+    """The verdict `fail` or `error`; the text is the whole message."""
 
 
 class CaseFile(OwnWords, pytest.File):
-    """A case file. The case called `case` gives items directly, any other a group of its own name."""
+    """A case file. Items of the case called `case` belong to the file, those of another case to a group of its name."""
 
-    told = CaseError
+    own_error = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
@@ -68,14 +68,14 @@ class CaseFile(OwnWords, pytest.File):
 
 
 class CaseModule(OwnWords, pytest.Module):
-    """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+    """A test module in a folder of cases: its tests, as pytest collects them, then its cases."""
 
-    told = CaseError
+    own_error = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """List the tests and the cases. Raises CaseError where the file has neither."""
+        """List the tests and the cases. Raises CaseError if the file has neither."""
         tests = list(super().collect())
-        if not loader.cases_in(vars(self.obj)):  # not executed a second time for nothing
+        if not loader.cases_in(vars(self.obj)):  # `load` would execute the file again
             if not tests:
                 loader.load(self.path)
             return tests
@@ -83,7 +83,7 @@ class CaseModule(OwnWords, pytest.Module):
 
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
-    """The items of a file's cases, or their groups. Raises CaseError where another file has a case of that name."""
+    """The items of a file's cases, or their groups. Raises CaseError if another file has a case of that name."""
     named = parent.config.stash.setdefault(_FILES, {})
     for loaded in cases:
         loader.claim(named, loaded)
@@ -106,7 +106,7 @@ class CaseGroup(pytest.Collector):
 
 
 def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytest.Item]:
-    """One item for each variant, target and backend that this run is to have; or what times them."""
+    """One item for each variant, target and backend of this run; with --benchmark-only, the timing items alone."""
     if only_benchmarks(parent.config):
         for target in _devices(parent.config):
             yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
@@ -114,7 +114,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     for variant in loaded.case.variants:
         for backend, target in places(parent.config):
             item = Item(loaded, variant, target, backend)
-            # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
+            # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
@@ -122,7 +122,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
 
 
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
-    """Refuse a replay token that does not belong to a case that is to run, once for all items. Raises UsageError."""
+    """Check the replay token against each case that is to run. Raises UsageError if it belongs to another case."""
     cases = {i.item.loaded.name: i.item.loaded.case for i in collected if isinstance(i, VariantItem)}
     for name, case in cases.items():
         try:
@@ -135,12 +135,12 @@ def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> Non
 
 
 def _devices(config: pytest.Config) -> list[str | None]:
-    """The targets of the GPU backend; None stands for a GPU that this host lacks."""
+    """The targets of the GPU backend; None if this host has no GPU."""
     return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
-    """(backend, target) pairs: for the GPU backend the targets of this host's GPUs, for others all chosen targets."""
+    """(backend, target) pairs: on the GPU backend the targets of this host's GPUs, on others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
@@ -149,25 +149,25 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
         elif there := _generations(config):
-            explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
+            explicit = "gpu" in chosen or config.option.ptx_require_gpu  # others say why they do not run
             found += [(backend, t) for t in named or there if explicit or t in there]
         else:
             found.append((backend, NO_DEVICE))
-    return found if config.option.ptx_require_gpu else _fallen(config, found)
+    return found if config.option.ptx_require_gpu else _with_emulated(config, found)
 
 
 def _generations(config: pytest.Config) -> list[str]:
-    """The generations of the GPUs that items can run on: the cluster's, or this host's."""
+    """The generations of the GPUs that can run items: the cluster's, or this host's."""
     here = (g.target for g in gpus()) if OFFERED not in config.stash else config.stash[OFFERED]
     return list(dict.fromkeys(here))
 
 
-def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The places. Where no node of the cluster has such a GPU, the emulator takes its place, and that is noted."""
+def _with_emulated(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The places, with the emulator for each GPU that no node of the cluster has."""
     if OFFERED not in config.stash:
         return found
     missing = [t for backend, t in found if backend == "gpu" and t not in (*config.stash[OFFERED], NO_DEVICE)]
-    config.stash[FALLEN] = tuple(missing)
+    config.stash[EMULATED_INSTEAD] = tuple(missing)
     return list(dict.fromkeys(("emulator", t) if b == "gpu" and t in missing else (b, t) for b, t in found))
 
 
@@ -177,7 +177,7 @@ def _all_targets(config: pytest.Config) -> tuple[str, ...]:
 
         try:
             config.stash[_TARGETS] = available()
-        except NoTriton:  # the emulator works without it
+        except NoTriton:  # the emulator works without Triton
             config.stash[_TARGETS] = KNOWN
     return config.stash[_TARGETS]
 
@@ -198,7 +198,7 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
 
 
 def known_as(nodeid: str) -> str:
-    """The name of an item in every process of a run: of ours without what pytest-xdist puts behind it in workers."""
+    """The name of an item in every process of a run: without the suffix that pytest-xdist adds in workers."""
     found = item_of(nodeid)
     return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
 
@@ -206,14 +206,14 @@ def known_as(nodeid: str) -> str:
 class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
 
-    told = ItemFailure
+    own_error = ItemFailure
 
     def __init__(self, *, item: Item, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.item = item
         self.found = ItemResults()
         self._reused: ItemResults | None = None
-        # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
+        # The id that a user types to run it again: relative to the working folder, without pytest-xdist's suffix.
         file, colons, rest = str(self.nodeid).partition("::")
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
         self.address = f"{Path(here).as_posix()}{colons}{rest}"
@@ -222,7 +222,7 @@ class VariantItem(OwnWords, pytest.Item):
         self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}"))
 
     def runtest(self) -> None:
-        """Run the item and turn its verdict into pytest's outcome."""
+        """Run the item and raise its verdict as pytest's outcome."""
         done = _done(self.config).get(
             (self.item.loaded.name, self.item.variant_name, self.item.target, self.item.backend)
         )
@@ -239,7 +239,7 @@ class VariantItem(OwnWords, pytest.Item):
         self._conclude(self.found)
 
     def is_known(self) -> bool:
-        """Whether `runtest` has nothing to run. What cannot be told is told by `runtest`."""
+        """Whether the item has a result already. False if that cannot be found out; `runtest` then reports why."""
         if is_done(self) or self._without_device():
             return True
         try:
@@ -249,11 +249,11 @@ class VariantItem(OwnWords, pytest.Item):
         return self._reused is not None
 
     def teardown(self) -> None:
-        """Let go of what was reported: a run of many items has gigabytes of it."""
+        """Drop the results, which were reported: those of a long run take gigabytes."""
         self.found, self._reused = ItemResults(), None
 
     def _without_device(self) -> str:
-        """Why no GPU can run the item, where that is known already."""
+        """Why no GPU can run the item; "" if that is not known before the run."""
         offered = self.config.stash.get(OFFERED, None)
         if self.item.target == NO_DEVICE:
             return "no NVIDIA GPU on " + ("this machine" if offered is None else "any node of the cluster")
@@ -262,7 +262,7 @@ class VariantItem(OwnWords, pytest.Item):
         return ""
 
     def _run(self) -> ItemResults:
-        """Run the item, and keep what may be reused."""
+        """Run the item, and store results that a later run may reuse."""
         backend = backend_of(self.config, self.item.backend)
         effort = self.config.option.ptx_effort
         replay = self._replay(self.item.loaded.case)
@@ -279,7 +279,7 @@ class VariantItem(OwnWords, pytest.Item):
         return found
 
     def _earlier(self) -> ItemResults | None:
-        """The results of an earlier run in which nothing was different."""
+        """The results of an earlier run with the same key."""
         return reuse.find(self.item, *self._settings) if self._reusable else None
 
     @property
@@ -295,24 +295,24 @@ class VariantItem(OwnWords, pytest.Item):
 
     @property
     def assemblers(self) -> tuple[Chosen, ...]:
-        """Who assembles its kernels; None is Triton's own."""
+        """The assemblers of the item's kernels; None is Triton's own."""
         return assemblers_of(self.config, self.item)
 
     @property
     def _settings(self) -> tuple[Any, ...]:
-        """What decides the results beside the item: options, and the words that repeat the item."""
+        """What decides the results besides the item: options, and the options of the repeat command."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
         by = reuse.assembled_by(self.item, self.assemblers)
         return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
-        """Refuse to resume with results of a variant that was defined otherwise then."""
+        """Refuse to resume with results of a variant whose definition has changed."""
         known = [r.fingerprint for r in done.results if r.fingerprint]
         if known and (words := what_changed(known[0], fingerprint_of(self.item))):
             raise ItemFailure(
-                f"{self.address}: --ptx-resume, and the records hold results of this variant from before: {words}; "
-                "start a new records file"
+                f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
+                f"{words}; start a new records file"
             )
 
     def _replay(self, case: Case) -> Any:
@@ -329,15 +329,15 @@ class VariantItem(OwnWords, pytest.Item):
         shown = [r for r in found.results if r.verdict == verdict and not r.expected_failure]
         words = shown[0].words if shown else ""
         if verdict == "not run" and self.config.option.ptx_require_gpu and self.item.backend == "gpu":
-            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, and this was not run: {words}")
+            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, but this was not run: {words}")
         if verdict in ("fail", "error"):
-            if not shown:  # nothing but expected failures: a replay of one, say
+            if not shown:  # every result is an expected failure, as in a replay of one
                 expected = found.results[0]
                 pytest.xfail(f"{expected.diagnosis}: {expected.words}")
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
-            # Where one result knows more (exhaustive inputs in order cannot tell places apart), it is the one to read.
+            # Prefer a result whose classes say more: exhaustive inputs in order cannot show a swap of elements.
             best = next((r for r in shown if "positional" in r.classes), shown[0])
             raise ItemFailure(best.message + more)
         if verdict == "unsupported":
@@ -349,20 +349,20 @@ class VariantItem(OwnWords, pytest.Item):
             pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
 
     def ptxdiff_records(self) -> list[Sent]:
-        """The item's records, for the report that carries them."""
+        """The item's records, for its report."""
         return [_described(self), *self.found.sent] if self.found.results else []
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the item comes from."""
+        """The item's file, and its id within the file, as pytest prints them."""
         return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
 
 
 _DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()
-"""The records of cases by the ids of the cases, which are kept alive, so that no other object gets them."""
+"""The records of cases by the cases' ids. The cases are kept alive, so that no other object gets the same id."""
 
 
 def _described(item: VariantItem) -> Sent:
-    """The record of an item's case, which all its items send."""
+    """The record of the item's case, which is sent with each of its items."""
     from harness.model.describe import case_info
 
     known = item.config.stash.setdefault(_DESCRIBED, {})
@@ -374,12 +374,12 @@ def _described(item: VariantItem) -> Sent:
 
 
 def is_done(item: VariantItem) -> bool:
-    """Whether the file of a resumed run holds the item's results."""
+    """Whether the resumed records hold the item's results."""
     return (item.item.loaded.name, item.item.variant_name, item.item.target, item.item.backend) in _done(item.config)
 
 
 def run_id(config: pytest.Config) -> str:
-    """The id of this run; under pytest-xdist the controller's."""
+    """The id of this run; in a worker of pytest-xdist, the controller's."""
     given = getattr(config, "workerinput", {}).get(RUN_ID)
     if given is None:
         recorder = config.pluginmanager.getplugin("ptxdiff-recorder")
@@ -388,7 +388,7 @@ def run_id(config: pytest.Config) -> str:
 
 
 def deciding(config: pytest.Config) -> tuple[Any, ...] | None:
-    """The options that decide what the emulator and the assembler give; None where nothing is to be reused."""
+    """The options that decide the results of the emulator and the assembler; None if nothing is to be reused."""
     option = config.option
     if os.environ.get("PTXDIFF_REUSE") == "0":
         return None
@@ -411,22 +411,22 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
 
 
 def assemblers_of(config: pytest.Config, item: Item) -> tuple[Chosen, ...]:
-    """The assemblers that run an item. Raises ItemFailure for one that has gone since the options were read."""
+    """The assemblers that run an item. Raises ItemFailure if one has disappeared since the options were read."""
     option = config.option
     try:
         choice = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
         return choice.resolved(item.backend, item.target, item.compiler)
     except NoTriton:
-        return (None,)  # the backend says what is missing
+        return (None,)  # the backend reports what is missing
     except NoAssembler as e:
         raise ItemFailure(f"--ptx-assembler: {e}") from None
 
 
 def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
-    """The targets whose SASS is taken; None for all.
+    """The targets for which SASS is disassembled; None for all.
 
-    nvdisasm takes a fifth of a second and more, however small the kernel. A quick run on several targets takes the SASS
-    of one alone: of sm_90a, or else of the first that `--ptx-target` names.
+    nvdisasm takes at least a fifth of a second, however small the kernel. So a quick run on several targets
+    disassembles for one of them only: sm_90a, or else the first that `--ptx-target` names.
     """
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     if config.option.ptx_effort != "quick" or len(named) == 1:
@@ -435,7 +435,7 @@ def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
 
 
 def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:
-    """The items that a resumed run's file already holds, with their results."""
+    """The items whose results the resumed records hold, with these results."""
     if _DONE not in config.stash:
         found: dict[tuple[str, str, str, str], ItemResults] = {}
         path = Path(config.option.ptx_records or "")

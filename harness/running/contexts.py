@@ -1,4 +1,4 @@
-"""The loop and the shared context: each must give the bits that the same variant gives when it is run straight."""
+"""The loop and shared contexts: each must give the bits that the same variant gives in the straight context."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Units = Mapping[str, NDArray[np.generic]]
 
 
 def run_loop(backend: Backend, job: Job, carry: Mapping[str, str]) -> tuple[Job, Outcome, Judgement]:
-    """Run a loop of one step, of two and so on, up to the job's; each must equal as many straight runs.
+    """Run loops of one step, two steps, and so on, up to the job's; each must equal the same number of straight runs.
 
-    Returns job, outcome and judgement of the first loop that differs, or of the last. Raises ReferenceFault.
+    Returns job, outcome and judgement of the first loop that differs, or else of the last. Raises ReferenceFault.
     """
     part, outcome, judgement = job, Outcome("not run", "a loop of no steps"), Judgement()
     for steps, straight in enumerate(_straight(backend, job, carry), 1):
@@ -35,7 +35,7 @@ def run_loop(backend: Backend, job: Job, carry: Mapping[str, str]) -> tuple[Job,
 
 
 def _straight(backend: Backend, job: Job, carry: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """The outputs after each step of the variant applied to its own results, one run after another."""
+    """The outputs after each step: the variant runs straight, and its outputs become the next step's inputs."""
     inputs = dict(job.inputs)
     for _ in range(job.setup.steps):
         outputs = run_straight(backend, replace(job, inputs=inputs))
@@ -44,7 +44,7 @@ def _straight(backend: Backend, job: Job, carry: Mapping[str, str]) -> Iterator[
 
 
 def run_straight(backend: Backend, job: Job) -> Mapping[str, Any]:
-    """The outputs of the job's variant in the straight context. Raises ReferenceFault where there are none."""
+    """The outputs of the job's variant in the straight context. Raises ReferenceFault if there are none."""
     outcome = backend.run(replace(job, setup=replace(job.setup, context="straight", steps=1)))
     if outcome.status != "ran" or not outcome.outputs:
         words = outcome.words or "; ".join(outcome.findings)

@@ -1,4 +1,4 @@
-"""Rows of values in which every pair of values of any two axes occurs: all rows, or a share for each target."""
+"""Rows in which every pair of values of any two axes occurs (pairwise testing): all rows, or one target's share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
-    """Rows in which every pair of values of any two axes occurs, greedily few; the first row is the first values.
+    """Rows in which every pair of values of any two axes occurs, chosen greedily; the first row has each first value.
 
     Deterministic: the same axes give the same rows.
     """
@@ -17,10 +17,10 @@ def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
 
 
 def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 1) -> list[tuple[object, ...]]:
-    """The rows of one part out of `parts`, at least `least`; all parts together have every pair of values.
+    """The rows of part number `part` out of `parts`, at least `least`; all parts together contain every pair of values.
 
-    For an axis that costs much and changes little, such as the target: a pair that one target does not run is run on
-    another. Deterministic: a part has the same rows, whichever other parts are run.
+    For an axis that is costly and matters little, such as the target: each pair is run on at least one target.
+    Deterministic: a part has the same rows, whichever other parts are run.
     """
     rows = pairwise(axes)
     count = min(len(rows), max(least, -(-len(rows) // parts)))
@@ -29,7 +29,7 @@ def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 
 
 @functools.cache
 def _places(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The rows for axes of these sizes, as places on the axes."""
+    """The rows for axes of these sizes, as indices on the axes."""
     wanted = {
         (i, a, j, b)
         for i, j in itertools.combinations(range(len(sizes)), 2)
@@ -48,7 +48,7 @@ def _places(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def _next_row(sizes: Sequence[int], wanted: set[tuple[int, int, int, int]]) -> tuple[int, ...]:
-    """A row that starts from the smallest pair still wanted and takes for each other axis what covers most."""
+    """A row with the smallest pair still wanted, and on each other axis the value that covers most wanted pairs."""
     i, a, j, b = min(wanted)
     chosen = {i: a, j: b}
     for axis in range(len(sizes)):

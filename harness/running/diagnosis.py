@@ -1,9 +1,9 @@
 """Diagnoses: explanations of a failure that were tested by reproducing its bits.
 
-A diagnosis is never a guess from the asm's text. "missing early clobber" is given only when the emulator, made to put
-an output and an input in one register, computes the very bits that the variant gave. "results reversed within
-registers" is given to a kernel whose results are right once those that share a register are put in the opposite order,
-and "undefined bits stored" where the emulator found such bits on their way to memory.
+A diagnosis is never guessed from the asm's text. "missing early clobber" is given only if the emulator, with an output
+and an input in one register, computes exactly the bits that the variant gave. "results reversed within registers" is
+given to a kernel whose results are right once those that share a register are reversed. "undefined bits stored" is
+given if the emulator found undefined bits on their way to memory.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def diagnose(job: Job, outcome: Outcome) -> str:
     if not isinstance(job.variant, AsmVariant) or job.setup.context == "straight":
         return ""
     if job.setup.context == "shared":
-        return CLOBBER  # what this context does is to share registers
+        return CLOBBER  # this context shares registers, and does nothing else
     shared = _with_shared_registers(job)
     if shared is not None and _same_bits(shared, outcome.outputs):
         return CLOBBER
     return ""
 
 
-# How many results share a register, and how far apart a thread's results lie: side by side, or a warp's width.
+# How many results share a register, and the distance between them: neighbours, or a warp's width apart.
 _REGISTERS = ((2, 1), (4, 1), (2, 32), (4, 32))
 
 
 def _right_in_reverse(job: Job, outputs: Mapping[str, Any]) -> bool:
-    """Whether a kernel's outputs pass once results that share a register change places, all of them alike."""
+    """Whether a kernel's outputs pass once the results within every register are reversed."""
     policy = policies(job.case, job.variant)
     for many, apart in _REGISTERS:
         if any(np.size(units) % (many * apart) for units in outputs.values()):
@@ -59,12 +59,12 @@ def _right_in_reverse(job: Job, outputs: Mapping[str, Any]) -> bool:
 
 
 def _reversed(units: NDArray[Any], many: int, apart: int) -> NDArray[Any]:
-    """Units in which those `apart` from each other, `many` at a time, stand in the opposite order."""
+    """The units, with each group of `many` that lie `apart` from each other in reverse order."""
     return np.ascontiguousarray(units.reshape(-1, many, apart)[:, ::-1]).reshape(units.shape)
 
 
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
-    """The loop's outputs with registers shared wherever the constraints allow; None where they allow it nowhere."""
+    """The loop's outputs with registers shared wherever the constraints allow it; None if they allow it nowhere."""
     from harness.backends.snippet import run_once, shareable
     from harness.ptx import PtxError
 

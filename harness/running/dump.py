@@ -1,4 +1,4 @@
-"""A failure's arrays as a file that numpy loads: inputs, outputs, expected outputs, and which of them are wrong."""
+"""The arrays of a failure in a file for numpy: inputs, outputs, expected outputs, and masks of the wrong ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.records import Key
 from references.formats import pack
 
 LONGEST_NAME = 200
-"""Characters of a file's name; file systems take 255 bytes."""
+"""Characters of a file's name. File systems allow 255 bytes."""
 
 
 def file_name(key: Key) -> str:
-    """The name of a result's file: the words of its key, and a digest of the key, as some characters are replaced."""
+    """The name of a result's file: the words of its key, and a digest, because some characters are replaced."""
     words = (
         key.case, key.variant, key.target, key.backend, f"pack{key.pack}", key.shape, f"align{key.alignment}",
         f"warps{key.num_warps}", key.context, "fusion" * key.fusion, key.input_set,
@@ -33,10 +33,10 @@ def file_name(key: Key) -> str:
 def write_dump(
     folder: Path, key: Key, inputs: Mapping[str, Any], outputs: Mapping[str, Any], judgement: Judgement
 ) -> list[str]:
-    """Write a failure's arrays, storage units all. Returns lines of Python that load them, or why there is no file.
+    """Write a failure's arrays, as storage units. Returns lines of Python that load them, or why they were not written.
 
-    `inputs/x`, `outputs/y`, `expected/y`, and `mask/y`, true where a unit of y has a wrong code. A format that numpy
-    lacks is written as its bits.
+    The arrays are `inputs/x`, `outputs/y`, `expected/y`, and `mask/y`, which is true where a unit of y has a wrong
+    code. A format that numpy lacks is written as unsigned integers.
     """
     arrays = {f"inputs/{n}": _native(u) for n, u in inputs.items()}
     arrays |= {f"outputs/{n}": _native(u) for n, u in outputs.items()}
@@ -64,6 +64,6 @@ def write_dump(
 
 
 def _native(units: Any) -> NDArray[Any]:
-    """The array in a dtype that numpy has itself: a file of any other loads as raw bytes."""
+    """The array in a dtype of numpy itself: one of any other package would load as raw bytes."""
     array = np.ascontiguousarray(units).reshape(np.shape(units))
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")

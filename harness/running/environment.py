@@ -1,4 +1,4 @@
-"""What a run ran on: versions, devices, revision. Written once, at the head of the records."""
+"""The environment of a run: versions, devices, git revision. It is written once, at the head of the records."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DECIDING = ("python", *_PACKAGES, "harness", "approximate", "ptxas", "cuda", "d
 def environment(
     folder: Path, *, gpu: bool, approximate: str = "hopper", assemblers: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The facts, by name; what cannot be found out is left out.
+    """The facts, by name, without those that cannot be found out.
 
-    folder: the checkout whose revision counts. gpu: whether devices may be asked for (that loads torch). approximate:
-    the bits that approximate instructions have on the emulator. assemblers: those that were chosen.
+    folder: the checkout whose revision is recorded. gpu: whether to list GPUs, which loads torch. approximate: the
+    generation whose bits approximate instructions have on the emulator. assemblers: labels of those that were chosen.
     """
     facts: dict[str, Any] = {
         "python": platform.python_version(),
@@ -42,15 +42,15 @@ def environment(
 
 
 def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first fact that decides bits or verdicts and differs now, in words; "" where none does."""
+    """The first fact that decides bits or verdicts and is different now, in words; "" if none is."""
     if (was := before.get("compilers", {})) != (found := now.get("compilers", {})):
         return f"the compilers {_named(was)}; here are {_named(found)}"
     if (was := before.get("assemblers", [])) != (found := now.get("assemblers", [])):
         return f"the assemblers {', '.join(was) or _TRITONS}; here are {', '.join(found) or _TRITONS}"
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
-            what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
-            return f"{what}; here is {'another' if name == 'harness' else now[name]}"
+            fact = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
+            return f"{fact}; here is {'another' if name == 'harness' else now[name]}"
     return ""
 
 
@@ -63,12 +63,12 @@ def _named(compilers: Mapping[str, Any]) -> str:
 
 
 def _compilers() -> dict[str, dict[str, str]]:
-    """The other Triton builds that are known here, by name: versions, and a digest of their files."""
+    """The other Triton builds that are installed here, by name: their versions, and a digest of their files."""
     from harness.triton.builds import NoBuild, build_called, installation_of, known
 
     found = {}
     for name in known():
-        with contextlib.suppress(NoBuild):  # whoever asks it to compile reports what is wrong with it
+        with contextlib.suppress(NoBuild):  # an item that is compiled with it reports the fault
             build = build_called(name)
             files = installation_of(name)[:16]
             found[name] = {"triton": build.version, "python": build.python_version, "files": files}
@@ -83,7 +83,7 @@ def _version(package: str) -> str | None:
 
 
 def revision(folder: Path) -> Mapping[str, Any]:
-    """The git revision of a folder, its branch and whether tracked files differ from it; empty outside a checkout."""
+    """The git revision of a folder, its branch, and whether tracked files have changes; empty outside a checkout."""
 
     def ask(*words: str) -> str | None:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
@@ -103,12 +103,12 @@ def revision(folder: Path) -> Mapping[str, Any]:
 
 
 def _assemblers() -> list[dict[str, Any]]:
-    """The ptxas releases that the installed Triton carries, each with the targets it serves and what program it is."""
+    """The ptxas releases that the installed Triton carries, each with its targets and its program's digest."""
     try:
         from harness.triton.targets import probe
 
         table = probe()
-    except Exception:  # no Triton, or one that cannot be probed: the backends say why where it matters
+    except Exception:  # no Triton, or one that cannot be probed: backends that need it report why
         return []
     served: dict[tuple[str, str], list[str]] = {}
     for name, info in table.items():
@@ -118,7 +118,7 @@ def _assemblers() -> list[dict[str, Any]]:
 
 
 def _program(path: str) -> str:
-    """The digest of an assembler's program; "" where it does not answer."""
+    """The digest of an assembler's program; "" if it does not run."""
     from harness.triton.ptxas import NoAssembler, assembler_at
 
     try:
@@ -128,7 +128,7 @@ def _program(path: str) -> str:
 
 
 def devices() -> dict[str, Any]:
-    """The GPUs here, torch's CUDA version and the driver's; loads torch, and makes no CUDA context."""
+    """The GPUs here, and the versions of torch's CUDA and of the driver. Loads torch, but makes no CUDA context."""
     from harness.processes.gpus import gpus
 
     if not gpus():
@@ -140,7 +140,7 @@ def devices() -> dict[str, Any]:
 
 
 def _driver() -> str:
-    """The driver's version, as the kernel module tells it."""
+    """The driver's version, from the kernel module."""
     try:
         words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What to say where an index may have left its range, because edges and random bits know none."""
+"""A hint for kernels whose index inputs left their range: edges and random bits have no range."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LEFT = re.compile(r"out of bounds|out of range|IndexError|lies in no buffer|ill
 
 
 def index_hint(case: Case, input_set: str, words: str) -> str:
-    """A sentence for a fault of memory, or of a reference, in a whole kernel that takes integers of any value.
+    """A hint for a memory fault, or a fault of a reference, in a whole kernel that has integer inputs of any value.
 
-    input_set: the inputs that showed it. words: the fault. "" where nothing points to an index.
+    input_set: the name of the set that caused it. words: the fault's text. Returns "" if nothing suggests an index.
     """
     if case.elementwise or input_set.startswith("generated") or not _LEFT.search(words):
         return ""
@@ -23,7 +23,7 @@ def index_hint(case: Case, input_set: str, words: str) -> str:
         return ""
     name = free[0]
     return (
-        f"{input_set} gives {', '.join(free)} any bits: the range of an index is told by "
+        f"{input_set} gives {', '.join(free)} any bits; state the range of an index with "
         f'where={{"{name}": Domain("...", lambda v: v["{name}"] < ...)}}, or by where={{"{name}": generated}} and '
         "generate="
     )

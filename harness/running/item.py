@@ -1,4 +1,4 @@
-"""Test items, and what running one gave."""
+"""Test items and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.triton.builds import label
 
 @dataclass
 class ItemResults:
-    """What one item gave: results in the order of the plan, and the texts (asm, PTX, SASS) they refer to."""
+    """The results of one item, in the plan's order, and the texts (asm, PTX, SASS) that they name by hash."""
 
     results: list[Result] = field(default_factory=list)
     texts: dict[str, Text] = field(default_factory=dict)
@@ -24,21 +24,21 @@ class ItemResults:
 
     @classmethod
     def of(cls, records: Sequence[Sent]) -> ItemResults:
-        """Results and texts that have their JSON already."""
+        """Results and texts from records that were encoded as JSON before."""
         results = [r for r, _ in records if isinstance(r, Result)]
         return cls(results, {r.hash: r for r, _ in records if isinstance(r, Text)}, tuple(records))
 
     @property
     def sent(self) -> tuple[Sent, ...]:
-        """Texts and results with their JSON, which is made once a record."""
-        known = {id(s.record): s for s in self._sent}  # which keeps them alive, so that no other record has their ids
+        """Texts and results with their JSON. Each record is encoded once."""
+        known = {id(s.record): s for s in self._sent}  # also keeps them alive, so that no other record gets their ids
         records: list[Text | Result] = [*self.texts.values(), *self.results]
         self._sent = tuple(known.get(id(r)) or sent(r) for r in records)
         return self._sent
 
     @property
     def verdict(self) -> Verdict:
-        """The item's verdict: its worst result's. An item without results is not run."""
+        """The item's verdict: that of its worst result. An item without results is `not run`."""
         order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
         found = {r.verdict for r in self.results if not r.expected_failure}
         if not found and self.results:
@@ -46,7 +46,7 @@ class ItemResults:
         return next((v for v in order if v in found), "not run")
 
     def keep(self, kind: TextKind, text: str | None) -> str:
-        """Store a text and return its hash; an empty string for none."""
+        """Store a text and return its hash; "" for no text."""
         if not text:
             return ""
         found = text_hash(text)
@@ -56,7 +56,7 @@ class ItemResults:
 
 @dataclass(frozen=True)
 class Item:
-    """A test item: what pytest collects and a record's key begins with."""
+    """A test item: a variant of a loaded case, on one target, by one backend."""
 
     loaded: LoadedCase
     variant_name: str
@@ -65,7 +65,7 @@ class Item:
 
     @property
     def variant(self) -> Variant:
-        """The variant as it is judged on the target."""
+        """The variant as it is declared for the target."""
         return variant_on(self.loaded.case.variants[self.variant_name], self.target)
 
     @property
@@ -80,11 +80,11 @@ class Item:
 
 
 def fingerprint_of(item: Item) -> dict[str, str]:
-    """The hashes that the results of an item carry."""
+    """The digests of an item's definition, which all its results carry."""
     return definition(item.loaded.case, item.variant)
 
 
 def not_run(item: Item, reason: str) -> ItemResults:
-    """The results of an item that nothing here can run."""
+    """The results of an item that cannot run here."""
     key = Key(item.loaded.name, item.variant_name, item.target, item.backend, compiler=label(item.compiler))
     return ItemResults([Result(key=key, verdict="not run", words=reason)])

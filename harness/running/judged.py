@@ -1,4 +1,4 @@
-"""Judgements kept in a process: equal bits of one variant are judged once, whichever target they come from."""
+"""A cache of judgements: equal bits of one variant are judged once, whichever target they come from."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ KEPT = 512
 
 
 class Judged:
-    """The last judgements, by case, variant and pack, and by the bits of inputs and outputs.
+    """The newest judgements, by case, variant and pack, and by the bits of inputs and outputs.
 
-    A case and a variant are told apart as objects. They are kept alive here, so that no other object gets their ids.
+    Case and variant are compared by identity. They are kept alive here, so that no other object gets their ids.
     """
 
     def __init__(self, size: int = KEPT) -> None:
@@ -28,7 +28,7 @@ class Judged:
     def __call__(
         self, case: Case, variant: Variant, policy: Policies, inputs: Units, outputs: Units, pack: int
     ) -> Judgement:
-        """What `judge` gives; `policy` is the variant's. Each caller gets a judgement of its own."""
+        """The judgement that `judge` gives; policy: the variant's. Each caller gets a copy of its own."""
         key = (id(case), id(variant), pack, digest(dict(inputs)), digest(dict(outputs)))
         if key not in self._found:
             self._found[key] = (case, variant, judge(case, policy, inputs, outputs, pack))
@@ -39,7 +39,7 @@ class Judged:
 
 
 def _own(kept: Judgement) -> Judgement:
-    """A copy whose collections a caller may change; arrays, which nobody changes, are the same."""
+    """A copy whose collections a caller may change. Arrays are shared: no caller changes them."""
     return replace(
         kept,
         judged=dict(kept.judged),

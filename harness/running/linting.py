@@ -1,4 +1,4 @@
-"""pytest's item for the linter: it fails where a case file's asm has an error or a warning."""
+"""pytest's item for the linter. It fails if a case file's asm has an error or a warning."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from harness.records.shown import OwnWords
 
 
 class LintFailure(Exception):
-    """Findings of a case file; the text is all of them."""
+    """The findings of one case file, as text."""
 
 
 class LintItem(OwnWords, pytest.Item):
-    """The asm of one case file, looked at and not run."""
+    """The linter on the asm of one case file, which is not run."""
 
-    told = LintFailure
+    own_error = LintFailure
 
     def runtest(self) -> None:
         """Raise LintFailure for errors and warnings; notes alone pass."""
@@ -31,11 +31,11 @@ class LintItem(OwnWords, pytest.Item):
             raise LintFailure(outputs.text(Report(findings=wrong, notes=report.notes, snippets=report.snippets)))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """What pytest prints of a failed item."""
+        """The name under which pytest reports the item."""
         return self.path, None, f"{self.path.name}: lint"
 
 
 def lint_items(parent: pytest.Collector) -> Iterator[LintItem]:
-    """The item of a case file, where --ptx-lint asks for one."""
+    """The linter's item of a case file, if --ptx-lint asks for one."""
     if parent.config.option.ptx_lint:
         yield LintItem.from_parent(parent, name="lint")

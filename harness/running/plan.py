@@ -1,26 +1,26 @@
-"""The plan: which setups and input sets one variant is run with on one target, at an effort.
+"""The plan: the setups and input sets with which a variant is run on one target, at a given effort.
 
-Every input set goes through the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
-fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at exhaustive effort,
-which is about inputs, and pairwise on a GPU.
+Every input set is run in the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
+fusion, placement) are varied on the edge set only. Full effort runs every combination. Exhaustive effort, which is
+about inputs, runs pairwise combinations, and so does a GPU.
 
-At quick effort the emulator and the assembler share the rows out between the case's targets: every pair of values is
-run on one of them, and each target runs one row or more. Compiling takes most of a quick run, and a pair (such as pack
-4 with eight warps) seldom fails on one target alone. What an author's own code may get wrong is not shared out, so that
-a run on one target finds it. Every target runs:
+At quick effort the emulator and the assembler divide the rows among the case's targets: every pair of values is run on
+one of them, and each target runs at least one row. Compiling takes most of a quick run, and a pair (such as pack 4 with
+eight warps) seldom fails on one target alone. What an author's own code may get wrong is not divided, so that a run on
+one target finds it. Every target runs:
 
-- at every pack, shuffled inputs, chosen padding of a partial pack, and a loop: they show asm that mixes elements or
+- at every pack, shuffled inputs, chosen padding of a partial pack, and a loop: they reveal asm that mixes elements or
   loses one that it carries;
 - both fusions of Triton functions, and of asm that ptxas may contract;
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
 - kernels in every shape and at each alignment.
 
-A target may still have no row in which a thread holds several packs. So names that a second copy of a block declares
-again are looked for in its text (`harness.ptx.repeated_name`).
+A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
+declares again stays hidden. Such names are found in the text instead (`harness.ptx.repeated_name`).
 
-The emulator runs asm by itself where that says the same as Triton's kernel around it: in the rows above, and on every
-input set. Triton's kernel around the asm runs on the edges, in the rows that the assembler compiles too.
+The emulator runs asm without Triton's kernel around it where both must give the same bits: in the rows above, and on
+every input set. It runs Triton's kernel around the asm on the edges, in the rows that the assembler compiles too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.sharing import may_share
-from harness.inputs import InputSet, blocks, input_sets, stratified
+from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified
 from harness.inputs.few import few_sets
 from harness.inputs.fill import has_blocks
 from harness.jobs import Setup, block_of
@@ -65,9 +65,10 @@ _SHUFFLE_SEED, _PADDING_SEED = 7, 11
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One thing to run and judge: how, and on which input set.
+    """One thing to run and judge: a setup and an input set.
 
-    shuffled: a seed by which the set's inputs are permuted, so that others share an asm invocation; None keeps order.
+    shuffled: a seed that permutes the set's inputs, so that other elements share an asm invocation; None keeps their
+    order.
     """
 
     setup: Setup
@@ -85,7 +86,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
     if backend == "assembler":
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
-    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
+    sets = [s.name for s in sets_of(case, case_name, backend, effort, variant)]
     alone = effort == "quick" and _emulated_alone(variant, backend)
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
@@ -99,9 +100,10 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
 
 
 def _part(targets: TargetSet, target: str) -> tuple[int, int]:
-    """Which part of the rows this target runs, out of how many.
+    """The number of this target's part of the rows, and how many parts there are.
 
-    By the case's targets, so that no choice of targets on the command line changes what one of them runs.
+    It depends on the case's targets alone: a choice of targets on the command line does not change what one of them
+    runs.
     """
     declared = list(targets) if target in targets else list(KNOWN)
     place = declared.index(target) if target in declared else capability(target)
@@ -109,7 +111,7 @@ def _part(targets: TargetSet, target: str) -> tuple[int, int]:
 
 
 def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
-    """Whether asm cannot be parsed here: names that a second copy declares again then show in compiled rows alone."""
+    """Whether asm cannot be parsed here: then only compiled rows show names that a second copy declares again."""
     from harness.ptx import PtxError
     from harness.ptx.text.parser import parse_asm
 
@@ -126,9 +128,9 @@ def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
 def _shared_items(
     case: Case, case_name: str, variant: AsmVariant, packs: Sequence[int], effort: str
 ) -> Iterator[WorkItem]:
-    """Asm that writes an output before its last read of an input, where the two may share a register.
+    """Runs with shared registers, of asm that writes an output before its last read of an input.
 
-    Only the emulator can force that. Asm without such a pair is proved right by its text and needs no run.
+    Only the emulator can force the two into one register. Asm without such a pair cannot fail here, and needs no run.
     """
     for pack in packs:
         if may_share(case, variant, pack):
@@ -138,12 +140,17 @@ def _shared_items(
                     yield WorkItem(setup, inputs.name)
 
 
-SAMPLED = 1 << 30  # random inputs of a sweep on a GPU, where there are too many to try all
+SAMPLED = 1 << 30  # random inputs of a sweep on a GPU if there are too many inputs to try all
 
 
-def sets_of(case: Case, case_name: str, backend: str, effort: str) -> list[InputSet]:
-    """The input sets of an elementwise case; on a GPU, exhaustive effort samples what it cannot exhaust."""
+def sets_of(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None = None) -> list[InputSet]:
+    """The input sets of an elementwise case, with the one from a variant's constants.
+
+    On a GPU, exhaustive effort samples what it cannot exhaust.
+    """
     sets = input_sets(case, case_name, effort)
+    if variant is not None and (own := constant_set(case, case_name, effort, variant)) is not None:
+        sets.append(own)
     sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
     if sampled and not any(s.name.startswith("exhaustive") for s in sets):
         sets.append(stratified(case, case_name, SAMPLED))
@@ -151,7 +158,7 @@ def sets_of(case: Case, case_name: str, backend: str, effort: str) -> list[Input
 
 
 def _edge_like(sets: Sequence[str]) -> str | None:
-    """The set that is crossed with every axis: the edges, or a sample of everything."""
+    """The set that is combined with every axis: the edges, or else a sample of all inputs."""
     for prefix in ("edges", "exhaustive", "hard", "ties", "random"):
         for name in sets:
             if name.startswith(prefix):
@@ -167,7 +174,7 @@ def _unique(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
-    loops = policies(case, variant).carry and not isinstance(variant, LaunchedVariant)  # its loops are its own
+    loops = policies(case, variant).carry and not isinstance(variant, LaunchedVariant)  # they loop themselves
     return ("straight", "loop") if loops else ("straight",)
 
 
@@ -176,12 +183,12 @@ def _num_warps(variant: Variant) -> tuple[int, ...]:
 
 
 def _shapes(variant: Variant) -> tuple[str, ...]:
-    """The shapes. In two dimensions there are gaps between rows, which a kernel of the case does not expect."""
+    """The shapes. In two dimensions there are gaps between rows, for which a kernel of the case is not written."""
     return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, LaunchedVariant))
 
 
 def _setup(values: dict[str, Any]) -> Setup:
-    """A row of the axes' values as a setup."""
+    """The setup for one row of values of the axes."""
     block = block_of(values["pack"])
     steps = LOOP_STEPS if values["context"] == "loop" else 1
     return Setup(**{**values, "shape": _SHAPES[values["shape"]](block)}, block=block, steps=steps)
@@ -192,7 +199,7 @@ def _fusions(variant: Variant) -> tuple[bool, ...]:
 
 
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
-    """The values of each axis; the first is the plain one. Padding can be chosen only where asm is emulated alone."""
+    """The values of each axis, the plain one first. Padding can be chosen only if the asm is emulated alone."""
     return {
         "pack": packs,
         "shape": _shapes(variant),
@@ -206,7 +213,7 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
 
 
 def _emulated_alone(variant: Variant, backend: str) -> bool:
-    """Whether setups may run the asm text without a kernel around it, so without pointers and warps."""
+    """Whether setups may run the asm without a kernel around it, so without pointers and warps."""
     return backend == "emulator" and isinstance(variant, AsmVariant)
 
 
@@ -231,14 +238,14 @@ def _crossed(
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
         if _emulated_alone(variant, backend) and (values["context"] == "loop" or values["padding"] is not None):
-            values |= {"alignment": 16, "num_warps": _num_warps(variant)[0]}  # nothing there to vary
+            values |= {"alignment": 16, "num_warps": _num_warps(variant)[0]}  # asm alone has no pointers and no warps
         yield _setup(values), shuffled
 
 
 def _placed(case: Case, variant: Variant, packs: Sequence[int], target: str) -> Iterator[tuple[Setup, int | None]]:
-    """What every target runs at every pack: shuffled inputs, chosen padding of a partial pack, and a loop.
+    """The setups that every target runs at every pack: shuffled inputs, chosen padding of a partial pack, and a loop.
 
-    Asm that mixes elements, or loses one that it carries, is wrong on each target by itself. Of a Triton function, the
+    Asm that mixes elements, or loses one that it carries, is wrong on each target alone. For a Triton function, the
     shuffled inputs run with fusion, Triton's default, and with one warp: a thread then has eight elements.
     """
     alone = isinstance(variant, AsmVariant)
@@ -264,15 +271,15 @@ def _contraction_open(case: Case, variant: Variant, pack: int, target: str) -> b
         form = asm_form(case, variant, pack)
         return analyse(form.text, form.constraints, target=target).contraction_open
     except (PtxError, CaseError):
-        return False  # the item ends with what is wrong
+        return False  # the item itself reports why the asm is refused
 
 
 def _compiled(case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]) -> Iterator[Setup]:
-    """A target's part of the setups that Triton compiles, and the assembler with it."""
+    """A target's part of the setups that Triton compiles, and for which the assembler runs too."""
     axes = _axes(case, variant, packs, "assembler")
     for axis in ("context", "shuffled", "padding"):
-        del axes[axis]  # `_placed` has them all
-    if not isinstance(variant, LaunchedVariant):  # its masks are its own
+        del axes[axis]  # `_placed` has all of its values
+    if not isinstance(variant, LaunchedVariant):  # launched variants mask their own tails
         axes["shape"] = ["ragged", "one", "blocks", "rows"]
     rows = share(list(axes.values()), *part)
     if isinstance(variant, AsmVariant) and not variant.derived_packs:
@@ -295,16 +302,16 @@ def _alone(
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
         if values["context"] == "straight":
-            values["padding"] = _PADDING_SEED  # Triton's kernel runs the straight rows without
+            values["padding"] = _PADDING_SEED  # Triton's kernel runs the straight rows without padding
         yield replace(_setup({**values, "num_warps": _num_warps(variant)[0]}), alone=True), shuffled
 
 
 def _assembly_items(
     case: Case, variant: Variant, packs: Sequence[int], effort: str, part: tuple[int, int]
 ) -> Iterator[WorkItem]:
-    """What differs for the compiler: pack, divisibility of the size, alignment, warps, context, fusion.
+    """The setups that differ for a compiler: in pack, divisibility of the size, alignment, warps, context, or fusion.
 
-    At quick effort what the emulator runs on this target, and a loop.
+    At quick effort, those that the emulator compiles on this target, and a loop.
     """
     axes: dict[str, Sequence[object]] = {
         "pack": packs,
@@ -340,14 +347,14 @@ def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: st
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:
-    """The item with its shape filled in where the whole set is run: one dimension of `count`."""
+    """The item with a shape: one dimension of `count` if it has none yet, as in a run of the whole set."""
     if item.setup.shape or item.setup.sizes:
         return item
     return replace(item, setup=replace(item.setup, shape=(count,)))
 
 
 def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem, compiler: str = "") -> Key:
-    """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`.
+    """The record key of a sized item. The input set's name states the placement: `edges/1+shuffled+padded`.
 
     compiler: name and version of another Triton build.
     """

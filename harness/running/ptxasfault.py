@@ -1,10 +1,10 @@
-"""Whether ptxas is at fault: the same PTX by another level or program, with the emulator as the judge.
+"""Whether ptxas is at fault: the same PTX is run by another level or program, and the emulator decides.
 
-Wrong bits are ptxas's when four things hold. The emulator runs the very PTX, and its bits pass. The machine code of
-this assembler gives other bits, twice the same. Another level of it, or another ptxas of the run, gives the emulator's
-bits, all of them. And the PTX leaves nothing open between them: where ptxas may fuse multiplications and additions, or
-the emulator's bits are a model, nothing is said. Machine code that stops the device, by a trap say, is held to the
-same. A crash and a hang of ptxas are its fault whatever the PTX is.
+Wrong bits are blamed on ptxas if four things hold. The emulator runs the same PTX, and its bits pass. The machine code
+of this assembler gives other bits, twice the same. Another level of it, or another ptxas of the run, gives exactly the
+emulator's bits. And the PTX determines all bits: nothing is blamed if ptxas may fuse multiplications and additions, or
+if the emulator's bits are a model. Machine code that stops the device, with a trap for example, must meet the same
+conditions. A crash or a hang of ptxas is its fault, whatever the PTX is.
 """
 
 from __future__ import annotations
@@ -45,22 +45,21 @@ from harness.triton.ptxas import NoAssembler
 from harness.triton.spec import Compilation, Tool
 
 REDUCING = 30.0
-"""Seconds after which the smallest PTX found so far is taken."""
+"""Seconds after which the reduction ends, with the smallest PTX found so far."""
 LEAST_LIMIT, LONGER = 1.0, 4.0
-"""What the emulator is given for less PTX: seconds, and how many times what it took for the last that shows it."""
+"""The emulator's limit on reduced PTX: least seconds, and a multiple of the time of the last PTX with the fault."""
 HANGS_TRIED = 2
-"""Other levels that are tried where one hangs: each may hang too, for as long as ptxas is given."""
+"""How many other levels are tried if one hangs: each may hang too, for as long as ptxas is given."""
 
 
 @dataclass(frozen=True)
 class PtxasBlame:
-    """What is known of a fault of ptxas.
+    """A fault of ptxas.
 
-    kind: "wrong", "stopped" (the device), "crashed" or "hung". faulty, right: the assemblers; right is None where none
-    was found. ptx: the text that shows it. smaller: whether it is less than the variant's own. options: of ptxas, level
-    and files apart. first: the first code that differs, `expected` by the emulator and `got` by the faulty one; differ:
-    how many do.
-    evidence: what the emulator's bits rest on. target: that it is assembled for.
+    kind: "wrong", "stopped" (the device), "crashed" or "hung". faulty, right: the assemblers; right is None if none was
+    found. ptx: the text that shows the fault. smaller: whether the text was reduced from the variant's own. options: of
+    ptxas, without level and files. first: the first code that differs, `expected` by the emulator and `got` by the
+    faulty assembler. differ: how many codes differ. evidence: of the emulator's bits. target: assembled for.
     """
 
     kind: str
@@ -74,13 +73,13 @@ class PtxasBlame:
     differ: int = 0
     evidence: str = ""
     of_smaller: Offender | None = None
-    """The same of the smaller text, on the same inputs."""
+    """The first code that differs with the smaller text, on the same inputs."""
     launch: tuple[str, ...] = ()
-    """How the kernel is launched, in words: blocks and threads, and what each parameter is."""
+    """The launch of the kernel, in words: blocks and threads, and what each parameter is."""
 
 
 class _PtxOnly:
-    """The emulator on a job's compiled kernel, whatever the job: it runs the PTX that ptxas was given."""
+    """An emulator that always runs a job's compiled kernel, so exactly the PTX that ptxas was given."""
 
     name = "emulator"
 
@@ -94,20 +93,20 @@ class _PtxOnly:
 
 
 Passes = Callable[[Job, Outcome], bool]
-"""Whether an outcome of a straight run passes."""
+"""Whether the outcome of a straight run passes."""
 
 
 def blamed(
     job: Job, outcome: Outcome, backend: object, others: Sequence[Chosen], passes: Passes, *, smallest: bool = True
 ) -> PtxasBlame | None:
-    """Why ptxas is at fault for a job's wrong bits on a device, or for its lack of any; None where that is not proved.
+    """The fault of ptxas that explains a job's wrong bits on a device, or missing ones; None if it is not proved.
 
-    others: further assemblers of the run. smallest: whether to look for less PTX that shows it.
+    others: further assemblers of the run. smallest: whether to reduce the PTX that shows the fault.
     """
     launched = bool(outcome.outputs) or (outcome.status == "error" and bool(outcome.artifacts.ptx))
     if not isinstance(backend, MachineCodeBackend) or not launched or outcome.contraction_open:
         return None
-    if not set(job.case.inputs) <= set(job.inputs):  # a sweep that did not end: the device made its inputs
+    if not set(job.case.inputs) <= set(job.inputs):  # a sweep that did not end: its inputs stayed on the device
         return None
     if any("differ between two runs" in finding for finding in outcome.findings):
         return None
@@ -118,19 +117,19 @@ def blamed(
         return None
     if meant is None or (outcome.status == "ran" and same_bits(meant.outputs, outcome.outputs)):
         return None
-    # By the same way as all others, and for the second time: Triton's own launch may use other options.
-    again = backend.run(by(job, own))
+    # Repeated as the others will be run: Triton's own launch may use other options.
+    again = backend.run(with_assembler(job, own))
     if again.status != outcome.status or not same_bits(again.outputs, outcome.outputs):
         return None
     for other in candidates(own, others, job):
-        found = backend.run(by(job, other))
+        found = backend.run(with_assembler(job, other))
         if found.status == "ran" and not found.findings and same_bits(found.outputs, meant.outputs):
             return _blame(job, outcome, meant, backend, (own, other), smallest)
     return None
 
 
 def _meant(job: Job, passes: Passes) -> Outcome | None:
-    """What the PTX means: the emulator's outcome, where it is one to go by and the case accepts it."""
+    """The emulator's outcome on the compiled PTX, if it is certain and the case accepts it; else None."""
     emulator = _PtxOnly()
     if job.setup.context == "loop":
         _, outcome, judgement = run_loop(emulator, job, policies(job.case, job.variant).carry)
@@ -143,15 +142,15 @@ def _meant(job: Job, passes: Passes) -> Outcome | None:
 
 
 def filled(job: Job) -> Job:
-    """A job whose inputs have its shape: of a sweep one pack is known, and is repeated."""
+    """A job whose inputs have its shape: a sweep keeps one pack, which is repeated."""
     if not job.setup.shape or all(np.size(units) == math.prod(job.setup.shape) for units in job.inputs.values()):
         return job
     size = math.prod(job.setup.shape)
     return replace(job, inputs={n: np.resize(u, size).reshape(job.setup.shape) for n, u in job.inputs.items()})
 
 
-def by(job: Job, assembler: PtxasChoice) -> Job:
-    """A job, by another assembler."""
+def with_assembler(job: Job, assembler: PtxasChoice) -> Job:
+    """The job with another assembler."""
     return replace(job, setup=replace(job.setup, assembler=assembler))
 
 
@@ -190,7 +189,7 @@ def _blame(
     if compilation is None:
         return None
     launch = _launched(job, compilation)
-    if outcome.status == "error":  # its outputs are nobody's; each step of a reduction would cost a process
+    if outcome.status == "error":  # its outputs are undefined, and each step of a reduction would cost a process
         options = _options(compilation, pair[0])
         return PtxasBlame(
             "stopped", *pair, compilation.ptx, options, job.target, evidence=meant.evidence, launch=launch
@@ -213,7 +212,7 @@ def _blame(
 
 
 def _launched(job: Job, compilation: Compilation) -> tuple[str, ...]:
-    """How a kernel is launched, for someone who has its PTX alone."""
+    """How a kernel is launched, for a reader who has only its PTX."""
     made = placed(job, CompiledKernel(launch_of(job), compilation), fuse=False)
     grid, block = ("x".join(map(str, s)) for s in (made.grid, made.block))
     shared = f", {made.shared} bytes of dynamic shared memory" if made.shared else ""
@@ -229,7 +228,7 @@ def _parameter(given: Any) -> str:
 
 
 def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBlame | None:
-    """The blame for a crash or a hang of ptxas, with a level or program that assembles the same PTX."""
+    """The fault behind a crash or a hang of ptxas, with a level or program that assembles the same PTX, if any does."""
     try:
         own = job.setup.assembler or tritons_own(job.target, compiler_of(job.case, job.variant))
         compilation = _compilation(job)
@@ -268,9 +267,9 @@ def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
 
 @dataclass
 class _Showing:
-    """Whether other PTX shows the fault of a job's kernel too, on the same inputs.
+    """A test whether other PTX shows the same fault as a job's kernel, on the same inputs.
 
-    limit: seconds that the emulator may run it. Where a loop has lost its end, nothing else ends it.
+    limit: seconds for the emulator. A reduction may remove the end of a loop, so that only the limit ends the run.
     """
 
     job: Job
@@ -280,14 +279,14 @@ class _Showing:
     limit: float = KERNEL_SECONDS
 
     def shows(self, text: str) -> bool:
-        """Whether it does. The kernel itself is asked about first; what takes much longer is not waited for."""
+        """Whether the text shows the fault. Call it with the whole kernel first: its time limits the rest."""
         begun = time.monotonic()
         shown = self.outputs(text) is not None
         self.limit = min(self.limit, max(LEAST_LIMIT, LONGER * (time.monotonic() - begun))) if shown else self.limit
         return shown
 
     def outputs(self, text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-        """The emulator's outputs and those of the faulty assembler; None where the text does not show the fault."""
+        """The emulator's outputs and those of the faulty assembler; None if the text does not show the fault."""
         changed = replace(self.compilation, ptx=text)
         plain = replace(self.job, setup=replace(self.job.setup, assembler=None, padding=None))
         meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed), limit=self.limit)
@@ -303,14 +302,14 @@ class _Showing:
         made = assemble(compilation)
         if not isinstance(made, Assembly):
             return None
-        outcome = self.backend.run_built(by(self.job, one), Built(compilation, made))
+        outcome = self.backend.run_built(with_assembler(self.job, one), Built(compilation, made))
         return outcome.outputs if outcome.status == "ran" else None
 
 
 def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
-    """The blame with the smallest PTX found in which the fault shows; the variant's own where it cannot be taken apart.
+    """The fault with the smallest PTX found that shows it; with the variant's own PTX if that cannot be parsed.
 
-    Of code with calls, and what else `taken_apart` does not know, nothing is taken.
+    Code that `taken_apart` does not parse, such as calls, is not reduced.
     """
     try:
         apart = taken_apart(found.ptx)

@@ -1,4 +1,4 @@
-"""A fault of ptxas in words, for someone who has never heard of one: what it is, whom to tell, and what to do."""
+"""A fault of ptxas in words, for a reader who has never met one: what it is, where to report it, and what to do."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _EVIDENCE = {
 }
 _WHAT = {
     "wrong": "makes machine code that gives other bits than this PTX means",
-    "stopped": "makes machine code that stops the device, where this PTX does nothing of the kind",
-    "crashed": "crashes on this PTX, where it should assemble it or say what is wrong with it",
-    "hung": "does not come to an end on this PTX",
+    "stopped": "makes machine code that stops the device, where this PTX does not stop it",
+    "crashed": "crashes on this PTX, instead of assembling it or reporting an error",
+    "hung": "does not end on this PTX",
 }
 _TITLES = {
     "wrong": "gives wrong results", "stopped": "makes code that stops the GPU", "crashed": "crashes", "hung": "hangs",
@@ -36,8 +36,8 @@ def in_brief(blame: PtxasBlame) -> str:
     return f"{blame.faulty.name} is at fault" + (f", {blame.right.name} {ends}" if blame.right else "")
 
 
-def told(blame: PtxasBlame, attachment: str) -> list[str]:
-    """The lines of a message. attachment: where the PTX is, or how one gets it."""
+def message_lines(blame: PtxasBlame, attachment: str) -> list[str]:
+    """The lines of a message. attachment: where the PTX is, or how to get it."""
     lines = [f"  diagnosis ptxas: the assembler is at fault, not this case: {blame.faulty.name} {_WHAT[blame.kind]}"]
     for name, text in _rows(blame, attachment):
         lines.append(f"    {name:<{WIDTH}}{text}".rstrip())
@@ -64,7 +64,7 @@ def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
         rows.append(("", words))
     rows += [("title", title(blame)), ("attach", attachment)]
     if blame.smaller:
-        rows.append(("", "it is cut down to what shows the fault, and takes the kernel's own arguments"))
+        rows.append(("", "it is reduced to the part that shows the fault, and takes the kernel's own arguments"))
     rows.append(("say also", "your GPU and driver (nvidia-smi shows both), and where ptxas comes from"))
     rows.append(("by hand", command(blame, blame.faulty, "wrong")))
     if blame.right is not None:
@@ -75,7 +75,7 @@ def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
 
 
 def _known_by(blame: PtxasBlame) -> list[tuple[str, str]]:
-    """Why it is ptxas, for someone who doubts it."""
+    """Why ptxas is to blame, for a reader who doubts it."""
     if blame.right is None or blame.kind not in _LAUNCHED:
         return []
     own = blame.faulty.name
@@ -93,7 +93,7 @@ def title(blame: PtxasBlame) -> str:
 
 
 def _values(blame: PtxasBlame) -> list[tuple[str, str]]:
-    """The first code that differs: its inputs, and what each gives."""
+    """The first code that differs: its inputs, and the result of each assembler and of the emulator."""
     if blame.first is None:
         return []
     rows = [(f"input {n}", f"{b.bits}  {b.value}") for n, b in blame.first.inputs.items()]
@@ -115,7 +115,7 @@ def command(blame: PtxasBlame, by: PtxasChoice, name: str) -> str:
 
 
 def work_round(blame: PtxasBlame) -> list[str]:
-    """What a user can do until ptxas is repaired, what is known to help first."""
+    """What a user can do until ptxas is repaired; first the level or program that is known to be right."""
     lines = []
     right = blame.right
     if right is not None and right.digest == blame.faulty.digest:
@@ -139,9 +139,9 @@ def work_round(blame: PtxasBlame) -> list[str]:
 
 
 def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
-    """Write the PTX to a folder, and say where it is; without a folder, how one gets it."""
+    """Write the PTX to a folder, and return where it is; without a folder, how to get it."""
     if folder is None:
-        return "the PTX: repeat this with --ptx-dump=DIR (the command behind 'repeat'), which writes it to that folder"
+        return "the PTX: run the command behind 'repeat' with --ptx-dump=DIR, which writes it to that folder"
     path = folder / file_name(key).replace(".npz", ".ptx")
     try:
         path.write_text(_commented(blame), encoding="utf-8")
@@ -151,10 +151,10 @@ def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
 
 
 def _commented(blame: PtxasBlame) -> str:
-    """The PTX with what it shows in comments before it."""
+    """The PTX, with comments at its head that say what it shows."""
     words: Sequence[str] = [title(blame), f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame), *blame.launch]
     if blame.smaller:
-        words = [*words, "cut down to what shows the fault; parameters and launch are the kernel's own"]
+        words = [*words, "reduced to the part that shows the fault; parameters and launch are the kernel's own"]
     rows = [f"{name}: {text}" for name, text in _values(replace(blame, first=blame.of_smaller or blame.first)) if name]
     by_hand = [command(blame, by, name) for by, name in ((blame.faulty, "wrong"), (blame.right, "right")) if by]
     return "".join(f"// {line}\n" for line in (*words, *rows, *by_hand)) + blame.ptx

@@ -1,4 +1,4 @@
-"""Writes a run's records as its reports come in, and says at the end what ran. Lives in xdist's controller only."""
+"""Writes a run's records as its reports come in, and sums them up at the end. It lives in xdist's controller only."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from harness.processes.gpus import gpu_visible
 from harness.records import (
+    UNPROVED,
     VERDICTS,
     CaseInfo,
     Disagreement,
@@ -52,7 +53,7 @@ DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-r
 
 
 class Recorder:
-    """Receives every report that carries records; writes them where --ptx-records says."""
+    """Receives every report that carries records, and writes them to the file that --ptx-records names."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -61,16 +62,16 @@ class Recorder:
         self.verdicts: Counter[str] = Counter()
         self.evidence: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
-        self.reusable = False  # whether anything of the run may be reused
+        self.reusable = False  # whether this run stored something that a later run may reuse
         self.timings: list[Timing] = []
         self.results: list[Result] = []
         self.assembled: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
-        self.remarks: dict[str, None] = {}  # of a replay, each once
+        self.remarks: dict[str, None] = {}  # of a replay, and what passes leave open, each once
         self.fault = ""
         self.progress = Progress()
-        self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
+        self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.lock = FileLock(self.path) if self.path else None
         try:
@@ -80,14 +81,14 @@ class Recorder:
             raise
 
     def _go_on(self) -> None:
-        """Take up what the file holds already, where the run is resumed."""
+        """Continue a resumed run: take over what its file holds."""
         config = self.config
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
         if self.resumed:
             assert self.path is not None
             earlier = resumable(self.path)
             if earlier.run.effort != config.option.ptx_effort:
-                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
+                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; use the same effort")
             if changed := other_environment(earlier.run.environment, self._head().environment):
                 raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)
@@ -107,14 +108,14 @@ class Recorder:
         node.workerinput["ptxdiff_run"] = self.run_id
 
     def pytest_unconfigure(self) -> None:
-        """Let others write the file."""
+        """Release the file's lock."""
         if self.lock is not None:
             self.lock.release()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write what the report carries."""
+        """Write the records that the report carries."""
         self.progress.reported(report)
-        found: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report to the end
+        found: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report
         came = unpacked(found) if isinstance(found, str) else found
         if report.failed:
             came = _with_failure(report, came, self.known)
@@ -131,49 +132,51 @@ class Recorder:
         self.evidence += evidence_of_passes(results)
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
+            opened = (n for n in r.notes if n.startswith(UNPROVED))
+            self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:
                 named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
                 self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
-            if r.outputs_digest:  # of each result as much as it takes to compare it with others
+            if r.outputs_digest:  # of each result, only what the comparison of outputs needs
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
                 self.results.append(Result(**{name: getattr(r, name) for name in kept}))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
-        """An item that took its pytest-xdist worker with it: an error, to be tried again when the run is resumed."""
+        """Report the item whose pytest-xdist worker died as an error; a resumed run runs it again."""
         if _item(crashitem):
             report.longrepr = DIED
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what is to run."""
+        """Note the items that are to run."""
         self.progress.planned(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Note what is to run, where the workers of pytest-xdist collect."""
+        """Note the items that are to run, if the workers of pytest-xdist collect them."""
         self.progress.planned(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that could not be collected: its items are unknown."""
+        """Note a file that could not be collected, so that its items are unknown."""
         if report.failed:
             self.progress.uncollected.append(report.nodeid or "the session")
 
     def pytest_internalerror(self) -> None:
-        """Note that pytest, or a plugin, broke down."""
+        """Note that pytest, or a plugin, raised an internal error."""
         self.progress.broken = True
 
     def _write(self, records: Iterable[Sent]) -> None:
-        """Write; where that fails, end the run in one line: running on would make results that nobody keeps."""
+        """Write records. If that fails, end the run with one line: its further results could not be kept."""
         try:
             self._open().write(*records)
         except WriteError as e:
             if self.writer is not None:
                 self.writer.close()
             self.writer = None
-            words = f"records: {e}; what was written before can be read, and --ptx-resume goes on with it"
+            words = f"records: {e}; the file can be read up to there, and --ptx-resume continues it"
             pytest.exit(words, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
     def _open(self) -> Writer:
@@ -209,7 +212,7 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Find where outputs of targets or variants differ, and close the file. A run in which nothing ran fails.
 
-        A run that did not come to its end gets no `end` record, whatever the exit status is.
+        A run that was cut short gets no `end` record, whatever the exit status is.
         """
         parted = splits(self.results)
         missing = self.progress.missing
@@ -218,14 +221,14 @@ class Recorder:
         if found and self.path is not None:
             self._write(map(sent, found))
         if missing and (self.writer is not None or self.resumed):
-            self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
+            self.fault = f"{self.path} (cut short: {missing}; --ptx-resume continues it)"
             self._leave_open()
         elif self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
             try:
                 self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
             except WriteError as e:
-                self.fault = f"{e}: the last line, that the run was finished, is missing"
+                self.fault = f"{e}: the file lacks its last line, which says that the run has finished"
                 session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
         if self.reusable:
@@ -236,7 +239,7 @@ class Recorder:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def _leave_open(self) -> None:
-        """Close the file without an end. A resumed one that got no record loses the end that it had, and its errors."""
+        """Close the file without an `end` record. A resumed file without new records loses its old `end`."""
         try:
             if self.writer is None and self.progress.collected:
                 self._open()
@@ -266,13 +269,13 @@ class Recorder:
         return bool(self.verdicts) and set(self.verdicts) <= {"not run", "unsupported"}
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """One line of verdicts, and where the records are."""
+        """Print the counts of verdicts, and where the records are."""
         if not self.verdicts and not self.timings:
             return
         terminalreporter.section("ptxdiff")
-        told = {"pass": beside(self.evidence)}
+        evidence = {"pass": beside(self.evidence)}
         verdicts = [v for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
-        words = [f"{self.verdicts[v]} {v}{told.get(v, '')}" for v in verdicts]
+        words = [f"{self.verdicts[v]} {v}{evidence.get(v, '')}" for v in verdicts]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
         if count := self.reused.total():
@@ -295,14 +298,14 @@ class Recorder:
 
 
 class Progress:
-    """Whether everything that was to run has run: `pytest -x`, Ctrl-C, `pytest.exit` and a broken plugin stop early."""
+    """Whether every planned item has run. `pytest -x`, Ctrl-C, `pytest.exit` and a broken plugin stop a run early."""
 
     def __init__(self) -> None:
         self.uncollected: list[str] = []
         self.broken = False
         self._planned: set[str] | None = None
         self._reported: set[str] = set()
-        self._earlier: set[str] = set()  # what earlier starts of a resumed run were to run, and what they have
+        self._earlier: set[str] = set()  # the items that earlier starts of a resumed run had planned
         self._known: set[str] = set()
 
     def resumed(self, earlier: RunRecords) -> None:
@@ -312,27 +315,27 @@ class Progress:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """All items of the run, in order of name, those of earlier starts included."""
+        """All items of the run, sorted by name, with those of earlier starts."""
         return tuple(sorted(self._earlier.union(self._planned or ())))
 
     def planned(self, nodeids: Iterable[str]) -> None:
-        """Note items that are to run. Every worker of pytest-xdist names all of them."""
+        """Note items that are to run. Every worker of pytest-xdist lists all of them."""
         self._planned = (self._planned or set()).union(_label(item) for n in nodeids if (item := _item(n)))
 
     def reported(self, report: pytest.TestReport) -> None:
-        """An item that was set up has no result yet."""
+        """Note the report on an item. After its set-up alone, an item has no result yet."""
         if report.when != "setup" or not report.passed:
             item = _item(report.nodeid)
             self._reported |= {_label(item)} if item else set()
 
     @property
     def collected(self) -> bool:
-        """Whether it is known what is to run."""
+        """Whether the items to run are known."""
         return self._planned is not None
 
     @property
     def missing(self) -> str:
-        """What the run lacks, in words; empty where it lacks nothing."""
+        """What the run lacks, in words; "" if it is complete."""
         if self.uncollected:
             more = f" and {len(self.uncollected) - 1} more" if len(self.uncollected) > 1 else ""
             return f"{self.uncollected[0]}{more} could not be collected"
@@ -348,9 +351,9 @@ class Progress:
 
 
 def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collection[tuple[str, ...]]) -> list[Sent]:
-    """The records of an item that failed, with an error where neither they nor the resumed file say so.
+    """The records of an item. If it failed and neither they nor the resumed file have a failure, an error is added.
 
-    Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
+    Without that error the records would lack a failure in pytest itself, and the report would call the run passed.
     """
     results = [r for r, _ in records if isinstance(r, Result)]
     item = _item(report.nodeid)
@@ -363,7 +366,7 @@ def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collect
 
 
 def _item(nodeid: str) -> tuple[str, str, str, str] | None:
-    """See `collection.item_of`, which is imported only for what looks like one of our items."""
+    """See `collection.item_of`, which is imported only for ids that look like ptxdiff's."""
     if not any(f"-{backend}]" in nodeid for backend in BACKENDS):
         return None
     from harness.running.collection import item_of
@@ -380,27 +383,27 @@ def _label(item: Sequence[str]) -> str:
 def _words(report: pytest.TestReport) -> str:
     """Why an item failed, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    # The text as a whole may begin with a line on the worker.
+    # Without a crash entry, the first line may name the worker.
     text = crash.message if crash is not None else str(report.longrepr or "")
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest says no more")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest gives no reason")
 
 
 def _parting(found: Sequence[Split]) -> str:
-    """How often targets or variants give different bits for the same inputs, and the first time."""
+    """The number of splits (targets or variants with different bits for the same inputs), and the first one."""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"targets or variants that part: {found[0]}{more}"
+    return f"targets or variants with different bits: {found[0]}{more}"
 
 
 def _timed(timings: Sequence[Timing]) -> str:
-    """The number of timings, the A/A noise, and how many of them are noisy or were taken under held-down clocks."""
+    """The number of timings, the A/A noise, and how many timings were noisy or taken under reduced clocks."""
     noise = [100 * t.noise for t in timings]
     words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
     noted = sum(bool(t.notes) for t in timings)
-    return words + (f", {noted} noisier than 1% or under held-down clocks" if noted else "")
+    return words + (f", {noted} noisier than 1% or under reduced clocks" if noted else "")
 
 
 def records_path(argument: str) -> Path:
-    """The file to write: the argument itself where it ends in .jsonl, else a new file in that folder, named by time.
+    """The file to write: the argument itself if it ends in .jsonl, else a new file in that folder, named by the time.
 
     Raises RecordError for a file of another kind.
     """
@@ -408,7 +411,7 @@ def records_path(argument: str) -> Path:
     if path.suffix == ".jsonl":
         return path
     if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml"):
-        raise RecordError(f"{path}: records are written to a file that ends in .jsonl, or to a folder")
+        raise RecordError(f"{path}: name a file that ends in .jsonl, or a folder, for the records")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     files = (path / f"{stamp}{f'-{n}' * bool(n)}.jsonl" for n in range(10_000))
     return next(p for p in files if not p.exists() and not lock_of(p).exists())

@@ -1,14 +1,14 @@
-"""Replay tokens: one pack of inputs and everything about how it was run, as a word for the command line.
+"""Replay tokens: one pack of inputs and the setup in which it was run, as one word for the command line.
 
     identity=0c51-f0...,pack=4,place=2,shape=1009,align=16,warps=4,context=straight,fusion=0,x=3f800000:00000001:...
 
-The inputs of the whole pack are there because Triton's contract leaves open which elements share an invocation: a
-fault may need its neighbours. A replay fills the shape by repeating the pack, so that every element of the failing
-place holds the failing input again. Whole kernels name their input set instead, which is the same everywhere.
+A token holds the inputs of the whole pack, because Triton may let any elements share an invocation, and a fault may
+depend on the neighbours. A replay repeats the pack to fill the shape, so that the failing input is at its place in
+every pack. For a whole kernel the token names the input set instead, which is the same on every machine.
 
-`identity` stands for what the token was made from: the definition of the variant, the PTX that ran, and a kernel's
-inputs. A replay runs the case as it is when it is replayed, so it says what has changed: somebody who repairs a variant
-replays on purpose, and somebody who repeats a colleague's token must not take another result for theirs.
+`identity` holds digests of the variant's definition, of the PTX that ran, and of a kernel's inputs. A replay runs the
+case as it is now, and reports what has changed since: somebody who repairs a variant replays it on purpose, and
+somebody who repeats a colleague's token must not take another result for theirs.
 """
 
 from __future__ import annotations
@@ -49,22 +49,21 @@ _SETUP_WORDS = (
 MARK = "--ptx-replay:"
 AS_IT_IS = "the replay runs the case as it is now"
 UNKNOWN_ORIGIN = (
-    f"{MARK} this token does not say what it was made from, so nothing tells whether the case has changed since; "
-    f"{AS_IT_IS}"
+    f"{MARK} this token does not identify the case's definition, so the case may have changed since; {AS_IT_IS}"
 )
 
 
 class TokenError(ValueError):
-    """A replay token that cannot be read, or belongs to another case; the message says which part."""
+    """A replay token that cannot be read, or belongs to another case. The message names the part at fault."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a token was made from, in digests cut short.
+    """Digests of what a token was made from, shortened.
 
-    definition: of all parts of the variant's definition, which decides whether anything has changed. parts: one of each
-    part, in the order of their names, which tell what has. body: the PTX that ran. inputs: those of a whole kernel. The
-    last two are empty where there are none.
+    definition: of all parts of the variant's definition; it decides whether anything has changed. parts: one for each
+    part, in the order of their names, so that a change can be named. body: of the PTX that ran. inputs: of a whole
+    kernel's inputs. The last two may be empty.
     """
 
     definition: str
@@ -81,9 +80,9 @@ class Origin:
 
     @classmethod
     def read(cls, word: str) -> Origin:
-        """The origin that a token's word stands for. Raises ValueError."""
+        """The origin that a token contains. Raises ValueError."""
         if not re.fullmatch(r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?", word):
-            raise ValueError(f"identity={word} is none; copy the token whole")
+            raise ValueError(f"identity={word} is incomplete; copy the whole token")
         definition, parts, body, inputs = word.split("-")
         return cls(definition, tuple(re.findall("..", parts)), body, inputs)
 
@@ -91,7 +90,7 @@ class Origin:
         return "-".join((self.definition, "".join(self.parts), self.body, self.inputs))
 
     def changed(self, definition: Mapping[str, str]) -> tuple[str, ...]:
-        """The names of the parts that differ in a definition of today; empty where it is the same."""
+        """The names of the parts whose digests differ from a present definition; empty if all are the same."""
         today = Origin.of(definition)
         if today.definition == self.definition:
             return ()
@@ -104,9 +103,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Replay:
-    """A token's meaning. inputs: for each input the units of one pack, none for whole kernels, which have a set.
+    """A token's meaning. inputs: for each input the units of one pack; none for whole kernels, which use input_set.
 
-    origin: what the token was made from; None for a token that does not say.
+    origin: what the token was made from; None if the token does not contain it.
     """
 
     setup: Setup
@@ -116,7 +115,7 @@ class Replay:
     origin: Origin | None = None
 
     def fill(self, case: Case) -> dict[str, NDArray[np.generic]]:
-        """Inputs of the setup's shape in which the pack repeats."""
+        """Inputs of the setup's shape, in which the pack repeats."""
         size = int(np.prod(self.setup.shape))
         return {n: np.resize(self.inputs[n], size).reshape(self.setup.shape) for n in case.inputs}
 
@@ -127,22 +126,22 @@ def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = ""
         return ()
     if replay.origin is None:
         return (UNKNOWN_ORIGIN,)
-    found = [name for name in replay.origin.changed(definition) if name != "inputs"]  # in the token, or compared
+    found = [name for name in replay.origin.changed(definition) if name != "inputs"]  # checked apart
     if found:
         return (f"{MARK} the case has changed since this token was made: {', '.join(found)}; {AS_IT_IS}",)
     if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
-        return (f"{MARK} whether the {', '.join(strange)} has changed since this token was made cannot be told",)
+        return (f"{MARK} cannot tell whether the {', '.join(strange)} has changed since this token was made",)
     if body and replay.origin.body and not body.startswith(replay.origin.body):
-        why = "by another Triton, or from a part of the case that no digest covers"
-        return (f"{MARK} the case was compiled to other code than when this token was made, {why}; {AS_IT_IS}",)
+        why = "because of another Triton, or of a part of the case that no digest covers"
+        return (f"{MARK} the case compiles to other code than when this token was made, {why}; {AS_IT_IS}",)
     return ()
 
 
 def check_formats(replay: Replay, definition: Mapping[str, str]) -> None:
-    """Raise CaseError where the bits in a token mean something else by now."""
+    """Raise CaseError if formats have changed, so that the bits in a token have another meaning."""
     if replay.origin is not None and "formats" in replay.origin.changed(definition):
         raise CaseError(
-            f"{MARK} the formats of the case have changed since this token was made, so its bits mean something else; "
+            f"{MARK} the formats of the case have changed since this token was made, so its bits have another meaning; "
             "run it without --ptx-replay"
         )
 
@@ -171,7 +170,7 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origi
     words = []
     for name, units in inputs.items():
         flat = np.asarray(units).reshape(-1)
-        # A pack that the end of the data cuts off is completed from the beginning, as the replay's repeats will be.
+        # A pack that the end of the data cuts off is filled from the beginning, as the replay repeats it.
         chosen = np.take(flat, range(first, first + setup.pack), mode="wrap")
         width = 2 * flat.dtype.itemsize
         words.append(f"{_word(name)}=" + ":".join(f"{int(u) & ((1 << 4 * width) - 1):0{width}x}" for u in chosen))
@@ -179,16 +178,16 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origi
 
 
 def _word(name: str) -> str:
-    """An input's name in a token, told from the words for the setup."""
+    """An input's name in a token; renamed if it is a word of the setup."""
     return f"input.{name}" if name in _SETUP_WORDS else name
 
 
 def parse(text: str, case: Case) -> Replay:
-    """The meaning of a token for a case. Raises TokenError."""
+    """The replay that a token describes, for a case. Raises TokenError."""
     try:
         words = dict(word.split("=", 1) for word in text.split(","))
     except ValueError:
-        raise TokenError(f"{text!r} is no replay token: it consists of name=value, separated by commas") from None
+        raise TokenError(f"{text!r} is no replay token: expected name=value pairs, separated by commas") from None
     try:
         origin = Origin.read(words.pop("identity")) if "identity" in words else None
         pack = int(words.pop("pack"))
@@ -214,7 +213,7 @@ def parse(text: str, case: Case) -> Replay:
     except ValueError as e:
         raise TokenError(f"replay token {text!r}: {e}") from None
     if min(pack, setup.steps, *(setup.shape or (1,))) < 1:
-        raise TokenError(f"replay token {text!r}: pack, steps and shape are at least 1")
+        raise TokenError(f"replay token {text!r}: pack, steps and shape must be at least 1")
     words = {name.removeprefix("input."): word for name, word in words.items()}
     unknown = set(words) - set(case.inputs)
     missing = set(case.inputs) - set(words)

@@ -1,8 +1,8 @@
-"""Where outputs of targets and variants differ: at the end of a run, one pair of each split is run again and compared.
+"""Explains splits at the end of a run: one pair of setups of each split is run again, and their outputs are compared.
 
-`harness.records.agreement` finds from digests that bits differ. Which input is the first, and by which lines of PTX the
-two kernels differ, takes the outputs themselves; running two setups again is cheaper than keeping the outputs of all,
-and gives the same whoever ran what, in whatever order.
+`harness.records.agreement` finds from digests that bits differ. The first input at which they differ, and the lines of
+PTX that differ, need the outputs themselves. Running two setups again costs less than keeping the outputs of all, and
+the result does not depend on which process ran what, or in which order.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from harness.running.run import run_again
 
 LINES_SHOWN = 12
 PAIRS_LOOKED_AT = 24
-"""Splits of a run that are looked into; the others stay known by their digests."""
+"""The most splits of a run that are explained; the others are reported from their digests alone."""
 
 
 class Agreement:
-    """Runs a pair of each split of a run again and compares the outputs.
+    """Runs a pair of setups of each split again and compares the outputs.
 
-    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. assemblers:
-    those that run an item. settings: what else decides the outputs; what is found out is then kept for the next run,
-    as results are. None: nothing is kept.
+    root: the folder that the cases' paths are relative to, or one below it. backend: makes a backend by name.
+    assemblers: those that run an item. settings: whatever else decides the outputs; disagreements are then stored for
+    the next run, as results are. None: nothing is stored.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Agreement:
         self._blocks: dict[Key, tuple[Block, ...]] = {}
 
     def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
-        """What is found out about the pairs of the results' first splits; one that cannot be run again is left out."""
+        """One disagreement for each of the first splits; a split that cannot be run again is left out."""
         blocks = self._blocks = {r.key: r.outputs_digest for r in results}
         self._made_of = {r.key: r.fingerprint for r in results}
         found = []
@@ -73,7 +73,7 @@ class Agreement:
             if asked is not None and (known := reuse.find_disagreement(items, asked)) is not None:
                 return known
             (job, first), (_, second) = self._again(items[0], one, block), self._again(items[1], other, block)
-        except (LookupError, CaseError):  # the file is gone, or was changed while the run went on
+        except (LookupError, CaseError):  # the file was deleted or edited during the run
             return None
         if not first.outputs or not second.outputs:
             return None
@@ -87,7 +87,7 @@ class Agreement:
         return found
 
     def _asked(self, one: Key, other: Key, block: tuple[int, int]) -> tuple[Any, ...] | None:
-        """What decides a disagreement, apart from the items: the bits that were found to differ belong to it."""
+        """The key of a stored disagreement, apart from the items; it contains the bits that differ."""
         if self.settings is None:
             return None
         return one, other, block, self._blocks[one], self._blocks[other], self.effort, *self.settings
@@ -99,7 +99,7 @@ class Agreement:
                 self._loaded |= {c.name: c for c in loader.load(file)}
         item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
         if fingerprint_of(item) != self._made_of.get(key):
-            raise LookupError(f"{key}: the case is not the one that was run")
+            raise LookupError(f"{key}: the case has changed since it was run")
         return item
 
     def _again(self, item: Item, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
@@ -107,7 +107,7 @@ class Agreement:
 
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:
-    """The lines by which two PTX texts differ, `-` and `+` before them; headers, comments and declarations apart."""
+    """The lines by which two PTX texts differ, marked `-` and `+`, without headers, comments and declarations."""
     from harness.triton.ptxtext import body
 
     if not before or not after or before == after:

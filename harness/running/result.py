@@ -1,4 +1,4 @@
-"""From a work item's outcome and judgement to its record."""
+"""Makes the record of a work item from its outcome and judgement."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from harness.triton.builds import build_called, label
 
 
 class Recording:
-    """The results of one item, each made from what its work item gave."""
+    """The results of one item, each made from the outcome of one work item."""
 
     def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
         self.item, self.backend, self.effort = item, backend, effort
-        self.approximate: str = getattr(backend, "approximate", HOPPER)  # the emulator's
+        self.approximate: str = getattr(backend, "approximate", HOPPER)  # of the emulator
         self.case, self.variant = item.loaded.case, item.variant
         self.policy = policies(self.case, self.variant)
         self.node = node or f"{item.loaded.path}::{item.label}"
@@ -42,10 +42,10 @@ class Recording:
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
         self.replay: Replay | None = None
-        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
-        self.needed: dict[str, dict[str, Mapping[str, tuple[int, int]]]] = {}  # likewise, by shape and input set
+        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, for straight runs
+        self.needed: dict[str, dict[str, Mapping[str, tuple[int, int]]]] = {}  # by shape and input set
         self.assemblers: tuple[Chosen, ...] = (None,)
-        self.reduced = False  # whether less PTX was looked for that shows a fault of ptxas
+        self.reduced = False  # whether the PTX of a fault of ptxas has been reduced
         self._tritons: dict[tuple[str, str, str], str] = {}
 
     def _key(self, item: WorkItem) -> Key:
@@ -53,14 +53,15 @@ class Recording:
         return planning.key_of(*place, item, label(self.item.compiler))
 
     def _ptxas(self, item: WorkItem) -> str:
-        """Who assembled, as records name it; "" on a backend that runs no machine code."""
+        """The assembler, as records name it; "" on a backend that runs no machine code."""
         place = self.backend.name, self.item.target, self.item.compiler
         if place not in self._tritons:
             self._tritons[place] = label_of(None, *place)
         return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
     def _set(self, name: str) -> InputSet:
-        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
+        place = self.item.loaded.name, self.backend.name, self.effort
+        sets = planning.sets_of(self.case, *place, self.variant)
         return next(s for s in sets if s.name == name)
 
     def _against(self, item: WorkItem) -> str:
@@ -78,7 +79,7 @@ class Recording:
         return " ".join(words)
 
     def _builds(self) -> list[str]:
-        """The options by which another run knows the Triton build that compiled the variant."""
+        """The options that name the Triton build which compiled the variant, for another run."""
         if not (name := self.item.compiler):
             return []
         words = [f"--ptx-compiler={shlex.quote(f'{name}={build_called(name).python}')}"]
@@ -142,7 +143,7 @@ class Recording:
         )
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
-        """The input element behind a code of the first offender's output."""
+        """The input element that belongs to a code of the first offender's output."""
         name = judgement.offenders[0].output.partition(" ")[0]
         return code_index // format_of(self.case.outputs[name]).codes_per_unit
 
@@ -158,7 +159,7 @@ class Recording:
         return form.text if form else self.variant.texts[min(self.variant.texts)].text
 
     def _form(self, item: WorkItem) -> AsmForm | None:
-        """The asm that an item runs; None for a variant without, or where none can be derived."""
+        """The asm of an item; None for a variant without asm, or if none can be derived."""
         if not isinstance(self.variant, AsmVariant):
             return None
         try:

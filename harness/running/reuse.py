@@ -1,14 +1,14 @@
-"""Results of earlier runs, reused where nothing has changed that could change them.
+"""Results of earlier runs, reused if nothing that decides them has changed.
 
-What is looked up is one test item of the emulator or the assembler. Its key holds the definitions of the variant and of
-the whole case (the case's reference decides the inputs), the text of the case file, the place of the item, effort and
-limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
-of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded equals no part of another
-process, so that nothing is reused.
+Each entry is one test item of the emulator or the assembler. Its key has the definitions of the variant and of the
+whole case (whose reference decides the inputs), the text of the case file, the place of the item, effort and limits,
+the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file of
+Triton, or of the Triton build that compiles the variant. A part that cannot be encoded equals no part of another
+process, so nothing is reused.
 
-A process keeps nothing where the harness was edited after it began: it may still run the old text.
-Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
-file or a clock when it is called is no function of its inputs; `--ptx-fresh` is for that.
+A process stores nothing if the harness was edited after the process began: it may still run the old text. Only items
+with repeatable verdicts are stored: no errors, and nothing that was not run. A reference that reads a file or a clock
+when it is called does not depend on its inputs alone; `--ptx-fresh` is for such references.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _pairs = DiskCache("pairs")
 
 
 def find(item: Item, *settings: Any) -> ItemResults | None:
-    """The results of an earlier run, which say so; None where there are none for this very item.
+    """The results of an earlier run, marked as reused; None if none has this item's key.
 
     settings: what else decides the results, such as the effort.
     """
     try:
         stored = _kept.get(*_key(item, settings))
-    except NoBuild:  # what compiled it is not here
+    except NoBuild:  # the build that compiled it is not installed
         return None
     if stored is None:
         return None
@@ -77,20 +77,20 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
 
 
 def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
-    """Keep an item's results. run: the id of the run that made them."""
+    """Store an item's results. run: the id of the run that made them."""
     if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
         return
     if _edited_meanwhile():
-        return  # what this process runs is not what lies on the disk, and so not what the key names
+        return  # this process may run other code than lies on disk, which is what the key describes
     head = json.dumps({"run": run, "files": _files(found.texts.values())}).encode()
     lines = [head, *(text for _, text in found.sent)]
     _kept.put(zlib.compress(b"\n".join(lines), 1), *_key(item, settings))
 
 
 def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | None:
-    """Who assembles an item's kernels, each with its level and a digest of the program: a part of the settings.
+    """The assemblers of an item's kernels, each with its level and its program's digest: a part of the settings.
 
-    None where that says too little for results to be kept: a script may call any program.
+    None if a label does not determine the program, so that results must not be stored: a script may call any program.
     """
     if item.backend != "assembler":
         return ()
@@ -100,12 +100,12 @@ def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | 
         return None
     if any(a.script for a in own):
         return None
-    keys = ("" if chosen is None else chosen.label for chosen in assemblers)  # as the results' keys hold them
+    keys = ("" if chosen is None else chosen.label for chosen in assemblers)  # in the spelling of the results' keys
     return tuple(f"{key}: {a.label}" for key, a in zip(keys, own, strict=True))
 
 
 def find_disagreement(items: Sequence[Item], asked: tuple[Any, ...]) -> Disagreement | None:
-    """What an earlier run found out about a pair of results of these very items; None where it is not known.
+    """The disagreement that an earlier run found between results of exactly these items; None if there is none.
 
     asked: which results of the items, and what else decides their outputs.
     """
@@ -120,7 +120,7 @@ def find_disagreement(items: Sequence[Item], asked: tuple[Any, ...]) -> Disagree
 
 
 def keep_disagreement(items: Sequence[Item], found: Disagreement, asked: tuple[Any, ...]) -> None:
-    """Keep what was found out about a pair of results."""
+    """Store a disagreement between results of these items. asked: see `find_disagreement`."""
     if all(i.backend in BACKENDS for i in items) and not _edited_meanwhile():
         _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, asked))
 
@@ -130,12 +130,12 @@ def _pair(items: Sequence[Item], asked: tuple[Any, ...]) -> tuple[bytes, ...]:
 
 
 def key_of(item: Item, *settings: Any) -> str | None:
-    """A digest of all that decides an item's results; None where this process may run other code than lies on disk."""
+    """A digest of all that decides an item's results; None if this process may run other code than lies on disk."""
     if _edited_meanwhile():
         return None
     try:
         return digest(_key(item, settings))
-    except NoBuild:  # what compiles it is not here
+    except NoBuild:  # the build that compiles it is not installed
         return None
 
 
@@ -152,14 +152,14 @@ def _case(item: Item) -> str:
     known = _cases.get((id(case), id(variant)))
     if known is None:
         path = item.loaded.path.resolve()
-        beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # they may patch anything
+        beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # a conftest.py may patch anything
         made = digest((definition(case, variant, exact=True), _whole(case), file_text(str(path)), beside))
         known = _cases[id(case), id(variant)] = (case, variant, made)
     return known[2]
 
 
 def _whole(case: Case) -> str:
-    """The digest of a case with all its variants, which all of them share."""
+    """The digest of a case with all its variants. It is computed once for all of them."""
     if id(case) not in _wholes:
         _wholes[id(case)] = (case, digest_with_code(case, exact=True))
     return _wholes[id(case)][1]
@@ -169,7 +169,7 @@ _wholes: dict[int, tuple[Case, str]] = {}
 
 
 _cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
-"""By the ids of case and variant, which are kept alive, so that no other object gets them; `_wholes` likewise."""
+"""By the ids of case and variant, which are kept alive, so that no other object gets their ids; so in `_wholes`."""
 
 
 def _edited_meanwhile() -> bool:
@@ -179,7 +179,7 @@ def _edited_meanwhile() -> bool:
 
 
 def _newest(folder: str) -> float:
-    """When the last of the Python files below a folder was changed. Asked for each item: a tenth of `rglob`'s time."""
+    """When the newest Python file below a folder was changed. Called for each item: `rglob` takes ten times as long."""
     newest = 0.0
     with os.scandir(folder) as found:
         for entry in found:
@@ -194,7 +194,7 @@ _IMPORTED = time.time()
 
 
 def _began() -> float:
-    """When this process began, in seconds since the epoch; when this module was imported where nobody tells."""
+    """When this process began, in seconds since the epoch. On other systems, when this module was imported."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
@@ -204,7 +204,7 @@ def _began() -> float:
 
 @functools.cache
 def _surroundings() -> str:
-    """A digest of what runs the items: the harness, its ledger, what is installed, and settings of Triton."""
+    """A digest of all that runs the items: the harness, its ledger, installed packages, and settings of Triton."""
     from harness.backends.emulator import ASM_ALONE
     from harness.conformance.ledger import PATH
     from harness.triton.installation import NoTriton, installation
@@ -229,7 +229,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def _files(texts: Iterable[Text]) -> dict[str, str]:
-    """The files that the texts of PTX name, with digests of their contents now: PTX holds their lines."""
+    """The source files that the PTX texts name, with digests of their contents now: PTX has their line numbers."""
     from harness.triton.kept import files_named
 
     return {name: made for t in texts if t.kind == "ptx" for name, made in files_named(t.text).items()}

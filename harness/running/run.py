@@ -1,4 +1,4 @@
-"""The runner: one test item (case, variant, target, backend) from its plan to its results."""
+"""The runner: one test item (case, variant, target, backend), from its plan to its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
-from harness.running.assemblers import Chosen, by
+from harness.running.assemblers import Chosen, with_assembler
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
@@ -59,18 +59,17 @@ def run_item(
 ) -> ItemResults:
     """Run an item's whole plan, or one replay instead.
 
-    node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures. stop: leave out
-    what the plan has behind the first failure. assemblers: each runs the whole plan; None is Triton's own.
+    node: pytest's id of the item, for the repeat command. dump: a folder for the arrays of failures. stop: end the plan
+    at the first failure. assemblers: each runs the whole plan; None is Triton's own.
 
-    A compiler's or device's complaint ends the item, for one assembler: what one setup cannot do, the rest would only
-    repeat.
+    An error of a compiler or a device ends the plan for one assembler: the other setups would only repeat the error.
     """
     with digested_once(), references_digested_once():
         return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
 def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:
-    """What the judge says of one job's outcome, as within a run of the item. Raises ReferenceFault or DomainError."""
+    """The judgement on one job's outcome, as in a run of the item. Raises ReferenceFault or DomainError."""
     return _ItemRun(item, backend, "quick", "")._judgement(job, outcome)
 
 
@@ -84,16 +83,16 @@ def run_again(
 ) -> tuple[Job, Outcome]:
     """The job behind one of the item's results, and its outcome now.
 
-    Of a set too large to hold, a block: the number of its first input, and how many. Raises LookupError where the plan
-    has no such key: the case was changed.
+    block: for a set too large to hold, the number of its first input, and how many. Raises LookupError if the plan has
+    no such key, because the case was changed.
     """
     return _ItemRun(item, backend, effort, "").again(key, block, assemblers)
 
 
 def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job | None]]:
-    """What an item's plan runs, in order, each job with its inputs, for callers that want bits rather than results.
+    """The jobs of an item's plan, in order, each with its inputs, for callers that want bits rather than results.
 
-    None in the place of a job whose inputs are too many to hold. Raises CaseError where there is nothing to run.
+    None takes the place of a job whose inputs are too many to hold. Raises CaseError if there is nothing to run.
     """
     yield from _ItemRun(item, backend, effort, "").jobs()
 
@@ -101,7 +100,7 @@ def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job |
 class _ItemRun(PtxasTrial):
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # what compiles, with the inputs made for it
+        self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
 
     def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
@@ -116,7 +115,7 @@ class _ItemRun(PtxasTrial):
             keys: set[Key] = set()
             self.assemblers = tuple(assemblers)
             for assembler in assemblers:
-                plan = by(assembler, work)
+                plan = with_assembler(assembler, work)
                 for place, item in enumerate(plan):
                     if self._faulty(item) or (stop and self._failed()):
                         return self._settled(replay)
@@ -131,7 +130,7 @@ class _ItemRun(PtxasTrial):
         return self._settled(replay)
 
     def _go_on(self, item: WorkItem, replay: Replay | None, keys: set[Key]) -> bool:
-        """Run one work item, unless its key has a result; whether the rest of the plan is worth running."""
+        """Run one work item, unless its key has a result already. Returns whether to run the rest of the plan."""
         if replay is None and self._is_large(item):
             return self._sweep(item)
         item, inputs = self._made(item) if replay is None else (item, self._refilled(item, replay))
@@ -141,7 +140,7 @@ class _ItemRun(PtxasTrial):
         return known or self._one(item, inputs)
 
     def _compile_ahead(self, plan: Sequence[WorkItem]) -> None:
-        """Begin compiling these, the first first: the second compiles while the first one runs and is judged."""
+        """Start compiling these in order: the second compiles while the first one runs and is judged."""
         if not isinstance(self.backend, CompilingBackend):
             return
         for item in plan:
@@ -152,18 +151,18 @@ class _ItemRun(PtxasTrial):
                     continue
                 made = self._filled(item)
                 self.backend.prepare(self._job(*made))
-            except Exception:  # it is met again, and told, when the item runs
+            except Exception:  # the item will raise it again when it runs, and report it then
                 return
             self._ahead.append((item, made))
 
     def _made(self, item: WorkItem) -> tuple[WorkItem, Units]:
-        """The item with its shape, and its inputs, which may have been made ahead."""
+        """The item with its shape and its inputs, made ahead or now."""
         found = [made for known, made in self._ahead if known is item]
         self._ahead = [pair for pair in self._ahead if pair[0] is not item]
         return found[0] if found else self._filled(item)
 
     def _settled(self, replay: Replay | None) -> ItemResults:
-        """The item's results, with what is said of all of them together."""
+        """The item's results, after the checks that concern all of them together."""
         if replay is None:
             settle(self.found.results, self.variant.expected_failure, self.item.label)
             settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
@@ -187,7 +186,7 @@ class _ItemRun(PtxasTrial):
     def again(self, key: Key, block: tuple[int, int], assemblers: Sequence[Chosen]) -> tuple[Job, Outcome]:
         """See `run_again`."""
         planned = self._planned()
-        for item in (item for assembler in assemblers for item in by(assembler, planned)):
+        for item in (item for assembler in assemblers for item in with_assembler(assembler, planned)):
             if self._is_large(item):
                 inputs = self._set(item.input_set)
                 if self._key(planning.sized(item, inputs.count)) != key:
@@ -230,7 +229,7 @@ class _ItemRun(PtxasTrial):
         return inputs
 
     def _fault(self, item: WorkItem, error: Exception) -> None:
-        """A fault of the harness, or of the case file's functions where nothing more is known, kept as an error."""
+        """Record an exception of the harness, or of the case file's functions, as an error."""
         last = traceback.extract_tb(error.__traceback__)[-1]
         words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
         self._record(item, Outcome("error"), "error", 0.0, words)
@@ -257,13 +256,13 @@ class _ItemRun(PtxasTrial):
         )  # fmt: skip
 
     def _is_large(self, item: WorkItem) -> bool:
-        """Whether the item runs all of a set that is too large to hold."""
+        """Whether the item runs the whole of a set that is too large to hold."""
         if not self.case.elementwise or item.setup.shape or item.input_set == "none":
             return False
         return self._set(item.input_set).count > LARGE
 
     def _faulty(self, item: WorkItem) -> bool:
-        """Whether the asm is wrong on every backend, whatever bits come out."""
+        """Whether the asm is wrong on every backend, whatever its outputs are; if so, records the error."""
         form = self._form(item)
         words = None
         if form is not None:
@@ -274,25 +273,25 @@ class _ItemRun(PtxasTrial):
         return True
 
     def _few(self) -> Units:
-        """Inputs of the first set, all of a small one: to check asm whose item has other inputs, or none."""
+        """At most a few inputs of the first set, to check asm whose item has other inputs, or none."""
         sets = planning.sets_of(self.case, self.item.loaded.name, "emulator", "quick")
         return dict(sets[0].take(0, min(sets[0].count, 1 << 16))) if sets else {}
 
     def _sized(self, item: WorkItem) -> WorkItem:
-        """The item with its shape, its inputs left to be made."""
+        """The item with its shape, without making its inputs."""
         if not self.case.elementwise or item.input_set in ("none", "replay"):
             return item
         return planning.sized(item, self._set(item.input_set).count)
 
     def _sweep(self, item: WorkItem) -> bool:
-        """Run and judge a large set piece by piece; whether the rest of the plan is worth running."""
+        """Run and judge a large set piece by piece. Returns whether to run the rest of the plan."""
         started = time.perf_counter()
         inputs = self._set(item.input_set)
         job = self._job(item, {})
         swept = sweep(self.backend, job, self.policy, inputs, self._judgement)
         seconds = time.perf_counter() - started
         item = planning.sized(item, inputs.count)
-        # What a replay repeats: the pack of the first difference, in a shape of the same class.
+        # A replay repeats the pack of the first difference, in a shape of the same class.
         job = replace(job, setup=replace(job.setup, shape=(16 * block_of(job.setup.pack),)), inputs=swept.inputs or {})
         if swept.outcome.status == "ran":
             self._verdict(item, job, swept.outcome, seconds, swept.judgement, swept)
@@ -301,7 +300,7 @@ class _ItemRun(PtxasTrial):
         return False
 
     def _one(self, item: WorkItem, inputs: Units) -> bool:
-        """Run one work item; whether the rest of the plan is worth running."""
+        """Run one work item. Returns whether to run the rest of the plan."""
         started = time.perf_counter()
         job = self._job(item, inputs)
         if job.setup.context == "loop" and inputs:
@@ -310,7 +309,7 @@ class _ItemRun(PtxasTrial):
         return self._finished(item, job, outcome, time.perf_counter() - started)
 
     def _loop(self, item: WorkItem, job: Job) -> bool:
-        """Run one work item of the loop context, each of its steps compared."""
+        """Run one work item of the loop context, and compare each of its steps."""
         started = time.perf_counter()
         try:
             job, outcome, judgement = run_loop(self.backend, job, self.policy.carry)
@@ -323,7 +322,7 @@ class _ItemRun(PtxasTrial):
     def _finished(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
     ) -> bool:
-        """Record what became of a work item; whether the rest of the plan is worth running."""
+        """Record the result of a work item. Returns whether to run the rest of the plan."""
         if outcome.status == "ran":
             self._judged(item, job, outcome, seconds, judgement)
             return True
@@ -336,19 +335,19 @@ class _ItemRun(PtxasTrial):
         return False
 
     def _not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
-        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure: its own."""
+        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas."""
         if outcome.ended:
             self._record(item, outcome, "fail", seconds, outcome.words)
-            self._told(item, ended_badly(job, outcome, self.assemblers))
+            self._blame_ptxas(item, ended_badly(job, outcome, self.assemblers))
             return
         verdict, words = self._refusal(job, outcome)
         blame = self._blamed(job, outcome) if outcome.status == "error" else None
         self._record(item, outcome, "fail" if blame else verdict, seconds, words)
         if blame is not None:
-            self._told(item, blame)
+            self._blame_ptxas(item, blame)
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
-        """The verdict on a job that did not run: `unsupported` is accepted where the case declares it."""
+        """The verdict on a job that did not run: `unsupported` if the case declares it, else a failure or an error."""
         if outcome.status != "unsupported":
             return ("not run" if outcome.status == "not run" else "error"), outcome.words
         if self.item.target not in self.policy.targets:
@@ -397,7 +396,7 @@ class _ItemRun(PtxasTrial):
         against = self._against(item)
         outcome = replace(outcome, findings=outcome.findings + held_exactly(self.policy, outcome.approximate))
         if (outcome.outputs or swept) and job.setup.context == "straight":
-            # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
+            # The first run of a set has all its inputs; further runs of the edges in other shapes do not count.
             self.judged.setdefault(item.input_set, judgement.judged)
             self.needed.setdefault(job.setup.shape_text, {}).setdefault(item.input_set, judgement.needed)
         passed = judgement.passed and not outcome.findings
@@ -420,7 +419,7 @@ class _ItemRun(PtxasTrial):
         self.found.results.append(result)
 
     def _settle_promises(self) -> None:
-        """What judges next to nothing, or needs nothing written, would pass whatever the variant did: an error."""
+        """Record an error if almost nothing was judged, or no output had to be written: then anything would pass."""
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
             return
         written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
@@ -429,9 +428,9 @@ class _ItemRun(PtxasTrial):
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:
-    """Whether any other target on which the variant is declared to work accepts it, by the assembler's word.
+    """Whether the assembler accepts it for any other target on which the variant is declared to work.
 
-    None where the assembler cannot be asked.
+    None if no such target can be assembled for here.
     """
     from harness.backends.assembler import AssemblerBackend
 

@@ -1,11 +1,11 @@
-"""Under pytest-xdist: items whose results are known are settled by the controller, and workers get the others alone.
+"""Under pytest-xdist, the controller settles items whose results are known, and workers get only the others.
 
-A worker imports torch, Triton and all case files, and collects every item again, before it reuses the first result.
-So the controller collects, looks up results as any process does (`running/reuse`), and starts no more workers than the
-rest has variants; they collect the files of the rest alone. Where less than two variants are left, they run here.
+A worker imports torch, Triton and all case files, and collects every item again, before it reuses the first result. So
+the controller collects, and looks up results as any process does (`running/reuse`). It starts at most one worker for
+each variant that remains, and workers collect only the files of these variants. If one variant remains, it runs here.
 
-This is for runs of case files of which an earlier run with the same harness left something to reuse. In any other run
-the controller would only delay the workers. What no worker reports, though it was handed out, is a failure.
+This applies to runs of case files if an earlier run with the same harness left something to reuse. Any other run would
+only be delayed. An item that was given to the workers and that none of them reports is a failure.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from harness.processes.gpus import gpus
 from harness.running.collection import VariantItem, known_as
 
 ONLY = "ptxdiff_only"
-"""Under this name workers are told which items are theirs, by the names that the controller knows them by."""
+"""The key in a worker's input for its items, by their names in the controller."""
 
 FILES = "ptxdiff_files"
-"""Likewise, the files that hold those items: all that workers collect."""
+"""The key in a worker's input for the files that hold those items; it collects no others."""
 
 _SPREAD = ("load", "loadscope", "loadfile", "loadgroup", "worksteal")
 _runs = DiskCache("runs")
 
 
 def settles(config: pytest.Config) -> bool:
-    """Whether the controller is to settle what it can: where something may be reused, and an earlier run left it."""
+    """Whether the controller is to settle items: something may be reused, and an earlier run left it."""
     option = config.option
     if option.dist not in _SPREAD or any(spec != "popen" for spec in option.tx) or option.collectonly:
         return False
@@ -49,7 +49,7 @@ def settles(config: pytest.Config) -> bool:
 
 
 def remember(config: pytest.Config) -> None:
-    """Note that this run left something to reuse. It decides nothing but where the next run looks for it first."""
+    """Note that this run left something to reuse. This decides only whether the next run's controller looks for it."""
     _runs.put(b"", *_run(config))
 
 
@@ -59,14 +59,14 @@ def _run(config: pytest.Config) -> tuple[bytes, ...]:
 
 
 def take_over(config: pytest.Config) -> None:
-    """Let the session begin without workers."""
+    """Start the session without workers."""
     option = config.option
     config.pluginmanager.register(Settling(option.dist, list(option.tx)), "ptxdiff-settling")
     option.dist, option.tx = "no", []
 
 
 class Settling:
-    """The plugin of the controller. dist, tx: how pytest-xdist was to spread items, and over what."""
+    """The plugin of the controller. dist, tx: pytest-xdist's options as they were given."""
 
     def __init__(self, dist: str, tx: list[str]) -> None:
         self.dist, self.tx = dist, tx
@@ -75,11 +75,11 @@ class Settling:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Settle what is known, and have the rest run. Leaves the loop to pytest where a file was not collected."""
+        """Settle known items, and run the rest in workers. Leaves the loop to pytest if a file was not collected."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None
-        gc.freeze()  # torch and Triton have a million objects, which every collection would walk through again
-        atexit.register(gc.unfreeze)  # else Triton's binding takes what is left for leaked, and says so
+        gc.freeze()  # torch and Triton have a million objects, which every garbage collection would visit again
+        atexit.register(gc.unfreeze)  # else Triton's binding reports the frozen objects as leaks
         self.rest = {known_as(item.nodeid): item for item in session.items if not _known(item)}
         known = [item for item in session.items if known_as(item.nodeid) not in self.rest]
         workers = min(len(self.tx), len({_group(item) for item in self.rest.values()}))
@@ -102,7 +102,7 @@ class Settling:
         config.option.dist, config.option.tx = self.dist, self.tx[:workers]
 
         class Rest(DSession):  # type: ignore[misc]
-            """pytest-xdist's session, in which the settled items count as collected."""
+            """pytest-xdist's session, which counts the settled items as collected."""
 
             def worker_collectionfinish(self, node: Any, ids: Any) -> None:
                 super().worker_collectionfinish(node, ids)
@@ -120,7 +120,7 @@ class Settling:
         node.workerinput[FILES] = list(dict.fromkeys(str(item.path) for item in self.rest.values()))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what was reported."""
+        """Note the items that were reported."""
         if report.when != "setup" or not report.passed:
             self.reported.add(known_as(report.nodeid))
 
@@ -144,7 +144,7 @@ def run_here(session: pytest.Session, items: Iterable[pytest.Item]) -> None:
 
 
 def stop_if_asked(session: pytest.Session) -> None:
-    """End the loop where `-x`, or a plugin, asks for it."""
+    """End the loop if `-x`, or a plugin, asks for it."""
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
@@ -152,13 +152,13 @@ def stop_if_asked(session: pytest.Session) -> None:
 
 
 def _lost(item: pytest.Item) -> None:
-    """Fail an item that workers collected otherwise: without a report it would look like one that nobody asked for."""
+    """Fail an item that no worker ran. Without a report it would look as if nobody had chosen it."""
     words = "no worker of pytest-xdist ran it: they collected other items than the controller"
     report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
     item.config.hook.pytest_runtest_logreport(report=report)
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: keep the items that were handed out."""
+    """In a worker, keep only the items that it was given."""
     only = set(config.workerinput[ONLY])  # type: ignore[attr-defined]
     items[:] = [item for item in items if known_as(item.nodeid) in only]

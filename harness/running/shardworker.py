@@ -1,4 +1,4 @@
-"""What the process of a sweep does: one shard of one variant, run and judged."""
+"""The worker of a sweep: runs and judges one shard of one variant."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from harness.sweep.dispatch import sweep
 from harness.sweep.shards import ShardResult, Task, one_shard, process_for
 
 ENDS = 64
-"""Inputs at either end of a shard that its digest holds."""
+"""Inputs at either end of a shard that its digest includes."""
 
 
 def item_of(path: Path, names: list[str], backend: str, target: str) -> Item:
-    """The item called by `[CASE, VARIANT]` or `[VARIANT]` in a case file. Raises CaseError naming what there is."""
+    """The item that `[CASE, VARIANT]` or `[VARIANT]` names in a case file. Raises CaseError, listing what there is."""
     found = [
         Item(loaded, variant, target, backend)
         for loaded in loader.load(path)
@@ -49,7 +49,7 @@ def item_of(path: Path, names: list[str], backend: str, target: str) -> Item:
 
 
 def bits_of(item: Item) -> int:
-    """Bits of all inputs together. Raises CaseError where they cannot be counted up."""
+    """The bits of all inputs together. Raises CaseError if the inputs cannot be enumerated."""
     case = item.loaded.case
     bits = sum(format_of(a).unit_bits for a in case.inputs.values())
     if not case.elementwise or not case.inputs or case.where is not None or bits > 62:
@@ -71,7 +71,7 @@ def shard_of(item: Item, task: Task, shard: int) -> InputSet:
 
 
 def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResult:
-    """Sweep one shard; what went wrong is its verdict."""
+    """Sweep one shard. An exception becomes its verdict."""
     started = time.monotonic()
     case, variant = item.loaded.case, item.variant
     policy = policies(case, variant)
@@ -100,24 +100,24 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         [asdict(o) for o in found.offenders],
         replay if failed else "",
         {n: asdict(share) for n, share in found.judged.items()},
-        given_to(item, task, inputs),
+        shard_digest(item, task, inputs),
     )
 
 
-def given_to(item: Item, task: Task, inputs: InputSet) -> str:
-    """A digest of what a shard is: the variant's definition, how it runs, which inputs, the first and last of them."""
-    told = [fingerprint_of(item), item.loaded.attribute, item.variant_name, item.target, item.backend, task.pack]
-    digest = hashlib.sha256(json.dumps([*told, inputs.first, inputs.count], sort_keys=True).encode())
+def shard_digest(item: Item, task: Task, inputs: InputSet) -> str:
+    """A digest of a shard: the variant's definition, its setup, its range of inputs, and the first and last of them."""
+    parts = [fingerprint_of(item), item.loaded.attribute, item.variant_name, item.target, item.backend, task.pack]
+    digest = hashlib.sha256(json.dumps([*parts, inputs.first, inputs.count], sort_keys=True).encode())
     for first in (0, max(0, inputs.count - ENDS)):
         for name, units in inputs.take(first, ENDS).items():
             digest.update(f"{name} {units.dtype}\0".encode() + units.tobytes())
     return digest.hexdigest()[:32]
 
 
-def giver(task: Task) -> Callable[[int], str]:
-    """What `given_to` has to be for a shard, by its number. Raises CaseError."""
+def shard_digests(task: Task) -> Callable[[int], str]:
+    """A function that gives `shard_digest`'s digest of a shard, by its number. Raises CaseError."""
     item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
-    return lambda shard: given_to(item, task, shard_of(item, task, shard))
+    return lambda shard: shard_digest(item, task, shard_of(item, task, shard))
 
 
 def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
@@ -145,7 +145,7 @@ _loaded: _Loaded | None = None
 
 
 def run_here(task: Task, shard: int) -> ShardResult:
-    """Sweep a shard in this process, which keeps the case and the backend for the next. Raises CaseError."""
+    """Sweep a shard in this process, which keeps the case and the backend for the next one. Raises CaseError."""
     global _loaded
     if _loaded is None or _loaded.task != task:
         item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
@@ -156,7 +156,7 @@ def run_here(task: Task, shard: int) -> ShardResult:
     return run_shard(_loaded.item, _loaded.backend, task, shard)
 
 
-# ---- On a node of a cluster, in the process that Ray started there ------------------------------------------------
+# ---- on a node of a cluster, in the process that Ray started there ------------------------------------------------
 
 
 _process: tuple[str, Process] | None = None
@@ -165,7 +165,7 @@ _process: tuple[str, Process] | None = None
 def on_node(task: Task, shards: Sequence[int], timeout: float) -> Iterator[ShardResult]:
     """Sweep shards on this node, in a watched process. task.path: relative to the project, which is the working folder.
 
-    Raises RuntimeError where Ray gave this task no GPU of the target.
+    Raises RuntimeError if Ray gave this task no GPU of the target.
     """
     here = replace(task, path=str(Path.cwd() / task.path))
     process = _process_for(task)
@@ -174,7 +174,7 @@ def on_node(task: Task, shards: Sequence[int], timeout: float) -> Iterator[Shard
 
 
 def _process_for(task: Task) -> Process:
-    """The process for the GPU that Ray gave to this task; it is kept for the next task that gets the same one."""
+    """The process for the GPU that Ray gave to this task. It is kept for the next task with the same GPU."""
     global _process
     gpu = given_gpu(task.target) if task.backend == "gpu" else None
     name = gpu.visible if gpu else ""

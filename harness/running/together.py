@@ -1,7 +1,7 @@
-"""What the items of a case file make together, before the first of them runs.
+"""Disassembles the variants of a case file together.
 
-nvdisasm takes a quarter of a second to start, and reads several kernels in hardly more. So the first item that wants
-SASS has its file's other variants compiled and assembled for the target too, and all of them disassembled at once.
+nvdisasm takes a quarter of a second to start, and hardly more for several kernels. So the first item that needs SASS
+also has its file's other variants compiled and assembled for the target, and all of them are disassembled at once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from harness.running.run import jobs
 
 
 class Together:
-    """Files and targets whose kernels were made together in this process."""
+    """The files and targets whose kernels were disassembled together in this process."""
 
     def __init__(self) -> None:
         self._made: set[tuple[Path, str]] = set()
 
     def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
-        """Make at once what `item` and those of its file among `items` will ask for; none of them fails by it."""
+        """Prepare `item`, and the items of its file among `items`, at once. A fault here fails none of them."""
         place = item.loaded.path, item.target
         if not isinstance(backend, DisassemblingBackend) or place in self._made:
             return
@@ -32,7 +32,7 @@ class Together:
 
 
 def _first(item: Item, backend: Backend, effort: str) -> Job | None:
-    """The first job of an item's plan; None where there is none. Why not is told when the item runs."""
+    """The first job of an item's plan; None if there is none. The item itself reports why."""
     with contextlib.suppress(Exception):
         return next((job for _, job in jobs(item, backend, effort)), None)
     return None

@@ -1,1 +1,1 @@
-"""Whole Python files of Triton, run on the CPU as they are: kernels by the emulator, the host's questions answered."""
+"""Runs whole Python files of Triton on the CPU, unchanged: the emulator runs kernels, stand-ins replace the GPU."""

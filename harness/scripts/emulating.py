@@ -1,7 +1,7 @@
-"""`with emulating("sm_90a"):` run Python code of Triton as it is, its kernels in the emulator.
+"""`with emulating("sm_90a"):` runs unchanged Python code of Triton, with its kernels in the emulator.
 
-`kernel[grid](...)` runs on the CPU as the target would, through `harness.emulated`. Host code finds a GPU of the
-target: Triton's driver and `torch.cuda` tell its properties, and tensors asked for on "cuda" are made on the CPU.
+`kernel[grid](...)` runs on the CPU as on the target, through `harness.emulated`. Host code finds a GPU of the target:
+Triton's driver and `torch.cuda` report its properties, and tensors on "cuda" are made on the CPU.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ def emulating(
     approximate: str = HOPPER,
     processors: int | None = None,
 ) -> Iterator[None]:
-    """Run every Triton kernel launched within it on the CPU as `target` would: whole files, such as tutorials, as is.
+    """Run every Triton kernel that is launched within it on the CPU as `target` would: whole, unchanged files.
 
         with emulating("sm_90a"):
             runpy.run_path("python/tutorials/09-persistent-matmul.py")
 
-    races, limit, approximate: for each launch, as `emulated` has them. processors: how many multiprocessors host code
-    is told of, which persistent kernels take for their grid (None: those of the generation's large product).
+    races, limit, approximate: for each launch, as in `emulated`. processors: the number of multiprocessors that host
+    code gets, which persistent kernels use as their grid (None: that of the generation's large product).
 
-    A kernel under `@triton.autotune` runs with the first configuration that the target can hold, as nothing has a time
-    here: `do_bench` calls its function once and gives NaN, and a `perf_report` does not run. `data_ptr()` gives
-    addresses that the emulator's kernels may find in memory, and that are none of this process. cuBLAS is not there.
+    A kernel under `@triton.autotune` runs with the first configuration that the target can hold, because nothing can
+    be timed: `do_bench` calls its function once and returns NaN, a `perf_report` does not run, and Proton makes no
+    profile; each says so on stderr. `data_ptr()` returns addresses that the emulator's kernels may read from memory;
+    they are not valid in this process. cuBLAS is not available.
 
-    Not for several threads at once, nor within itself. Raises LaunchError and PtxError where a launch does, and
+    It must not be used by several threads at once, nor nested. Raises LaunchError and PtxError as launches do, and
     ImportError without torch or triton.
     """
     import torch
@@ -55,10 +56,10 @@ def emulating(
     from harness.scripts.hosttorch import OnTheCpu, answers
 
     target = normal(target)
-    emulated(None, target, approximate=approximate)  # refuses a wrong choice before anything is stood in for
+    emulated(None, target, approximate=approximate)  # raises for a wrong choice, before anything is replaced
     driver = triton.runtime.driver
     if isinstance(driver._active, StandInDriver):
-        raise LaunchError("emulating() within emulating(): leave the first one before the second begins")
+        raise LaunchError("emulating() within emulating(): leave the first before you enter the second")
     pointers, choices = Pointers(), Choices()
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -67,7 +68,7 @@ def emulating(
         for hook in kernel.pre_run_hooks:
             hook(*args, **kwargs)
         launch = Emulated(kernel, target, races, limit, approximate, pointers, here=True)
-        with torch._C.DisableTorchFunction():  # the harness wants addresses of this process
+        with torch._C.DisableTorchFunction():  # the harness needs addresses of this process
             return launch[grid](*args, **kwargs)
 
     def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,8 +78,7 @@ def emulating(
         stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(target)))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(mock.patch.object(Autotuner, "run", tuned))
-        stack.enter_context(mock.patch.multiple(triton.testing, do_bench=_untimed, do_bench_cudagraph=_untimed))
-        stack.enter_context(mock.patch.object(triton.testing.Mark, "run", _no_report))
+        _without_times(stack)
         for name, answer in answers(target, processors or multiprocessors(target)).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         _without_libraries(stack)
@@ -86,19 +86,41 @@ def emulating(
         yield
 
 
-def _untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
-    """One call, and no time."""
-    function()
-    return math.nan if quantiles is None else [math.nan] * len(quantiles)
+def _without_times(stack: contextlib.ExitStack) -> None:
+    """Replace Triton's benchmarks and profiles by a line on stderr, once each: scripts call them in loops."""
+    from triton import testing
 
+    told: set[str] = set()
 
-def _no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
-    name = getattr(mark.fn, "__name__", "a benchmark")
-    print(f"{name}: not run, as the emulator has no times", file=sys.stderr)
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            print(f"{text}, as the emulator has no times", file=sys.stderr)
+
+    def untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
+        tell("do_bench: called its function once, and gave NaN")
+        function()
+        return math.nan if quantiles is None else [math.nan] * len(quantiles)
+
+    def no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
+        tell(f"{getattr(mark.fn, '__name__', 'a benchmark')}: not run")
+
+    def no_profile(name: str | None = None, *args: Any, **kwargs: Any) -> None:
+        tell(f"the profile {name or 'of Proton'}: not made")
+
+    stack.enter_context(mock.patch.multiple(testing, do_bench=untimed, do_bench_cudagraph=untimed))
+    stack.enter_context(mock.patch.object(testing.Mark, "run", no_report))
+    with contextlib.suppress(ImportError):  # a build of Triton without Proton
+        import triton.profiler
+
+        for module in (triton.profiler, sys.modules["triton.profiler.profile"]):
+            stack.enter_context(mock.patch.object(module, "start", no_profile))
+            for name in ("activate", "deactivate", "finalize"):
+                stack.enter_context(mock.patch.object(module, name, return_value=None))
 
 
 def _without_libraries(stack: contextlib.ExitStack) -> None:
-    """Triton's ways to cuBLAS give None, for which host code of its tutorials looks."""
+    """Make Triton's access to cuBLAS None, which the host code of its tutorials checks."""
     from triton._C.libtriton import nvidia
 
     if hasattr(nvidia, "cublas"):

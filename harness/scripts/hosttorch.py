@@ -1,4 +1,4 @@
-"""What stands in for torch's side of a GPU: tensors asked for on it lie on the CPU, and its properties are told."""
+"""Stand-ins for torch's GPU: tensors on "cuda" are made on the CPU, and the GPU's properties are the target's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.scripts.pointers import Pointers
 
 
 class OnTheCpu(TorchFunctionMode):
-    """Within it torch makes tensors on the CPU where "cuda" is asked for, and tells addresses of the emulator's."""
+    """Within it torch makes tensors for "cuda" on the CPU, and `data_ptr()` returns addresses of the emulator."""
 
     def __init__(self, pointers: Pointers) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def _device(value: Any) -> Any:
 
 
 def answers(target: str, multiprocessors: int) -> dict[str, Callable[..., Any]]:
-    """What functions of `torch.cuda` say of the GPU, by their names."""
+    """The functions of `torch.cuda` that describe the GPU, by name."""
     major, minor = divmod(capability(target), 10)
     properties = SimpleNamespace(
         name=f"ptxdiff's emulator of {target}",

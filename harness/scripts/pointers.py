@@ -1,7 +1,7 @@
-"""Addresses that host code is told, for kernels that find pointers in memory, such as a table of matrices.
+"""Addresses for host code, for kernels that read pointers from memory, such as a table of matrices.
 
-They are the emulator's, as far apart as those of arguments, so that an access beyond a tensor is an error here too.
-Nothing else may be done with them: they are no addresses of this process.
+They are addresses of the emulator, as far apart as those of arguments, so that an access beyond a tensor is an error.
+They are not valid in this process, so host code can only pass them on.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from harness.ptx.kernel.memory import pointed_address
 
 
 class Pointers:
-    """The storages whose addresses were asked for, as long as they live."""
+    """The storages whose addresses host code has asked for, while they live."""
 
     def __init__(self) -> None:
         self._storages: list[Any] = []
         self._slots: dict[int, int] = {}
 
     def address(self, tensor: Any) -> int:
-        """What `tensor.data_ptr()` gives: views of one storage keep their distance. Raises LaunchError for too many."""
+        """The result of `tensor.data_ptr()`. Views of one storage keep their distance. Raises LaunchError."""
         from torch.multiprocessing import reductions
 
         storage = tensor.untyped_storage()
         key = storage._cdata
         slot = self._slots.get(key)
-        # A weak reference keeps the number of its storage from being given to another one.
+        # A weak reference, so that no other storage gets the same number.
         if slot is None:
             slot = self._slots[key] = len(self._storages)
             self._storages.append(reductions.StorageWeakRef(storage))  # type: ignore[no-untyped-call]
@@ -39,7 +39,7 @@ class Pointers:
         return pointed_address(slot, start) + int(tensor.data_ptr()) - start
 
     def memory(self, slot: int) -> NDArray[np.uint8] | None:
-        """The bytes of a storage; None for one that is gone, and where there is none."""
+        """The bytes of a storage; None if it has been freed, or if the slot was never used."""
         import torch
 
         if slot >= len(self._storages):

@@ -1,4 +1,4 @@
-"""What stands in for Triton's autotuner: the first configuration that the GPU can run, as nothing has a time here."""
+"""A stand-in for Triton's autotuner: it takes the first configuration that the GPU can run, as nothing is timed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from harness.ptx.errors import TooLarge
 
 
 class Choices:
-    """The configurations chosen so far, by autotuner and by what it tells launches apart by."""
+    """The configurations chosen so far, by autotuner and by the key with which it distinguishes launches."""
 
     def __init__(self) -> None:
         self._chosen: dict[tuple[Any, ...], Any] = {}
 
     def run(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Launch with the configuration chosen before, or with the first one that runs, in the order of the tuner's.
+        """Launch with the configuration chosen before for this key, or else with the first one that runs, in the
+        tuner's order.
 
-        Skipped are those that Triton's own autotuner gives an infinite time: where a `static_assert` fails, and where a
-        block needs more shared memory than the target has. All other errors are raised. The rules of Triton's
-        `Autotuner.run` hold for pruning, keys and hooks. Raises LaunchError where no configuration is left.
+        A configuration is skipped if Triton's own autotuner would give it an infinite time: a `static_assert` fails, or
+        a block needs more shared memory than the target has. All other errors are raised. Pruning, keys and hooks
+        follow Triton's `Autotuner.run`. Raises LaunchError if no configuration is left.
         """
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         try:
@@ -46,7 +47,7 @@ class Choices:
 
     def _launch(self, tuner: Any, config: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if conflicts := sorted(kwargs.keys() & config.kwargs.keys()):
-            raise LaunchError(f"{', '.join(conflicts)}: given in the launch, and by the autotuner")
+            raise LaunchError(f"{', '.join(conflicts)}: given both in the launch and by the autotuner")
         if config.pre_hook is not None:
             config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
         return tuner.fn.run(*args, **kwargs, **config.all_kwargs())

@@ -24,6 +24,12 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
     return found
 
 
+def identical(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
+    """Whether int64 codes need no policy to agree; the others count as unchecked where the policy does not apply."""
+    found: Tensor = Pairs(fmt, match, nan, expected, got).identical
+    return found
+
+
 def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
     """The `Difference` of each pair of int64 codes, as uint8, without regard to the domain."""
     found: Tensor = classes(Pairs(fmt, match, nan, expected, got), torch.where)

@@ -23,8 +23,10 @@ from harness.jobs import Job
 from harness.judging.judge import Judgement, add_counts
 from harness.model.policies import Policies
 from harness.sweep.devicetime import stopwatch
-from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, shares_of_sample
+from harness.sweep.distances import PLACES, by_bin
+from harness.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample
 from harness.sweep.fused.tools import plain_tools, tools_of
+from harness.sweep.kernels import PIECE
 from harness.sweep.near import Near
 from harness.sweep.oracle import Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
@@ -32,8 +34,6 @@ from harness.sweep.sample import Sampler
 from harness.sweep.windows import Windows
 from harness.triton.guarded import PATTERNS, Layout
 from harness.triton.launch import TensorLayout as Argument
-
-CHUNK_BYTES = 1 << 30
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 
@@ -64,14 +64,6 @@ class ChunkTensor:
     def guards_hold(self) -> bool:
         """Whether the guard zones are unchanged."""
         return all(bool((zone == PATTERNS[0]).all()) for zone in self._outside)
-
-
-def chunk_size(count: int, unit_bytes: int, *, compiled: bool) -> int:
-    """Inputs of a chunk: a power of two, at least one row; fewer if eager operations do all the work."""
-    size = ROW
-    while size * 2 <= count and size * 2 * unit_bytes <= CHUNK_BYTES and (compiled or size * 2 <= PIECE):
-        size *= 2
-    return size
 
 
 class DeviceSweep:
@@ -213,17 +205,19 @@ class DeviceSweep:
         windows = Windows(self.examiner, self.judge_numbers, self.job.setup.pack)
         rows = self.chunk // ROW
         interesting = (flagged > 0) | near.far
+        far = torch.zeros((len(self.oracle.floats), PLACES), dtype=torch.int64, device=self.device)
         for k in np.unique(np.flatnonzero(interesting) // rows):
             self._chunk(starts[int(k)])
             mine = slice(int(k) * rows, int(k) * rows + rows)
             self._flagged(starts[int(k)], flagged[mine], total, windows)
-            self._far_rows(starts[int(k)], np.flatnonzero(near.far[mine]), total)
+            far = far + self._distances(starts[int(k)], np.flatnonzero(near.far[mine]))
+        add_counts(total.ulps, by_bin(far.sum(0).tolist()))
         worst = near.worst_row
         if total.farthest[0] < near.worst and worst >= 0:
             self._chunk(starts[worst // rows])
-            self._far_rows(starts[worst // rows], np.array([worst % rows]), total, histogram=False)
+            self._farthest(starts[worst // rows], worst % rows, total)
         self.found.notes += windows.notes(total)
-        self._judgement(near, total, windows)
+        self._judgement(columns, near, total, windows)
 
     def _pieces(self, start: int, places: Tensor) -> Any:
         for first in range(0, places.numel(), PIECE):
@@ -259,26 +253,34 @@ class DeviceSweep:
             found.append(torch.nonzero(mask).reshape(-1) + row * ROW)
         return torch.cat(found)
 
-    def _far_rows(self, start: int, rows: NDArray[Any], total: Details, *, histogram: bool = True) -> None:
-        """Add the distances of all unflagged results of some rows; those of flagged results are already counted."""
-        for group in np.array_split(rows, -(-len(rows) // (PIECE // ROW))) if len(rows) else ():
-            row = torch.arange(ROW, device=self.device)
-            places = torch.cat([row + r * ROW for r in group.tolist()])
-            units = {n: u[places] for n, u in self.outputs().items()}
-            flags, _ = self.oracle.flags(self.oracle.codes(places + start), self.oracle.codes_of_outputs(units))
-            keep = ~flags
-            details = self.examiner.look(places[keep] + start, {n: u[keep] for n, u in units.items()})
-            if not histogram:
-                details.ulps = {}
-            total.take_up(Details(ulps=details.ulps, farthest=details.farthest))
+    def _distances(self, start: int, rows: NDArray[Any]) -> Tensor | int:
+        """Counts of the distances of all unflagged results of some rows, as in `Oracle.histogram`.
+
+        Those of flagged results are counted where they are examined.
+        """
+        if not rows.size:
+            return 0
+        chosen = torch.from_numpy(rows).to(self.device)
+        return self.tools.histogram(self.number(start), chosen, *self.outputs().values())
+
+    def _farthest(self, start: int, row: int, total: Details) -> None:
+        """Find the greatest distance of the unflagged results of a row."""
+        part = slice(row * ROW, (row + 1) * ROW)
+        units = {n: u[part] for n, u in self.outputs().items()}
+        number = numbers(self.number(start + row * ROW), next(iter(units.values())))
+        keep = ~self.oracle.flags(self.oracle.codes(number), self.oracle.codes_of_outputs(units)).flagged
+        total.take_up(
+            Details(farthest=self.examiner.look(number[keep], {n: u[keep] for n, u in units.items()}).farthest)
+        )
 
     # ---- The result of the sweep ----------------------------------------------------------------------------
 
-    def _judgement(self, near: Near, total: Details, windows: Windows) -> None:
+    def _judgement(self, columns: Mapping[str, NDArray[Any]], near: Near, total: Details, windows: Windows) -> None:
         j = self.found.judgement
         j.total = self.count * sum(f.codes_per_unit for f in self.oracle.outputs.values())
         plain, device = windows.plain, windows.device
-        j.different, j.unchecked = total.different, total.unchecked
+        unchecked = sum(int(columns[f"{n}:unchecked"].sum()) for n in self.oracle.open_outputs)
+        j.different, j.unchecked = total.different, total.unchecked + unchecked
         j.classes, j.ulps = dict(total.classes), near.histogram()
         add_counts(j.ulps, total.ulps)
         j.ranges = near.ranges(self.first, *self.examiner.extremes())

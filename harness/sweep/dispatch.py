@@ -16,7 +16,9 @@ from harness.judging.judge import Judgement
 from harness.model.policies import Policies, policies
 from harness.model.reference import runs_on_host
 from harness.sweep.chunks import sweep_in_chunks
+from harness.sweep.kernels import built_ahead
 from harness.sweep.result import Swept
+from harness.triton.build import Built
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,14 @@ def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: Input
     if reason := backend.unavailable(job.target):
         return Swept(Outcome("not run", reason), Judgement())
     named = SetRef(inputs.name, inputs.count, inputs.seed, inputs.generator, inputs.first)
-    outcome, swept = backend.on_device(f"{__name__}:sweep_here", job, named)
+    outcome, swept = backend.on_device(f"{__name__}:sweep_here", job, named, built_ahead(job, inputs))
     assert swept is None or isinstance(swept, Swept)
     return replace(swept, outcome=outcome) if swept else Swept(outcome, Judgement())
 
 
-def sweep_here(job: Job, named: SetRef) -> tuple[Outcome, Swept]:
-    """Sweep in the process that owns the device."""
+def sweep_here(job: Job, named: SetRef, made: Built | None = None) -> tuple[Outcome, Swept]:
+    """Sweep in the process that owns the device. made: see `harness.sweep.launched.run`."""
     from harness.sweep.launched import run
 
-    swept = run(job, policies(job.case, job.variant), named.input_set())
+    swept = run(job, policies(job.case, job.variant), named.input_set(), made)
     return swept.outcome, swept

@@ -1,6 +1,6 @@
 """Examine single inputs of a sweep: classify flagged results, and judge some of them with the plain judge.
 
-It runs eagerly, on the device that holds the outputs, on at most `PIECE` inputs at a time.
+It runs eagerly, on the device that holds the outputs, on at most `harness.sweep.kernels.PIECE` inputs at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.judging.differences import Difference, step_bin
+from harness.judging.differences import Difference
 from harness.judging.failingmap import axes_of
 from harness.judging.judge import Judgement, add_counts, judge
 from harness.judging.promise import shares
@@ -22,15 +22,12 @@ from harness.model.case import Case
 from harness.model.match import Domain
 from harness.model.policies import Policies
 from harness.records import Offender, Share
-from harness.sweep.agree import classify, doubtful
-from harness.sweep.onarrays import holds_on_tensors
+from harness.sweep.agree import classify, doubtful, identical
+from harness.sweep.distances import apart_of, binned
+from harness.sweep.onarrays import float_values, holds_on_tensors
 from harness.sweep.oracle import Oracle, ReferenceCheck
 from harness.sweep.result import ROW
-from references.formats import Format, as_codes, is_finite, is_nan, ordinal, to_float64, unpack
-from references.rounding import bit_length
-
-PIECE = 1 << 22
-"""Inputs examined at a time: int64 temporaries of 32 MiB each."""
+from references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
 
 _UNCHECKED = int(Difference.UNCHECKED)
 
@@ -112,34 +109,33 @@ class Examiner:
         best: dict[str, Tensor] = {}
         unsure: dict[str, Tensor] = {}
         for answer in self.oracle.answers(comparison, codes):
-            for name, fmt in self.oracle.outputs.items():
-                difference = self._classes(comparison, name, codes, answer[name], got[name])
+            for name in self.oracle.outputs:
+                difference, doubt = self._classes(comparison, name, codes, answer[name], got[name])
                 if name in best:
                     difference = torch.where(difference == 0, 0, best[name])
                 best[name] = difference
-                doubt = doubtful(fmt, comparison.match[name], answer[name], got[name])
                 unsure[name] = unsure[name] | doubt if name in unsure else doubt
         return best, unsure
 
     def _classes(
         self, comparison: ReferenceCheck, name: str, codes: Mapping[str, Tensor], expected: Tensor, got: Tensor
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        """The `Difference` of each code under the policy that applies to its input, and where that is in doubt."""
         fmt, match, nan = self.oracle.outputs[name], comparison.match[name], self.policy.nan
-        difference = classify(fmt, match, nan, expected, got)
-        meets = self.policy.meets
-        domain = match.on if comparison.own or meets is None else meets.on
-        if domain is None:
-            return difference
-        inside = self._holds(domain, codes).repeat_interleave(fmt.codes_per_unit)
-        if match.outside is not None and comparison.own:
-            beyond = classify(fmt, match.outside, nan, expected, got)
+        found = classify(fmt, match, nan, expected, got), doubtful(fmt, match, expected, got)
+        if match.on is None:
+            return found
+        inside = self._holds(match.on, codes).repeat_interleave(fmt.codes_per_unit)
+        if match.outside is not None:
+            beyond = classify(fmt, match.outside, nan, expected, got), doubtful(fmt, match.outside, expected, got)
         else:
             # Outside the domain of `meets` only the variant's own reference applies, which has been checked.
-            beyond = torch.where(expected != got, _UNCHECKED if comparison.own else 0, 0).to(torch.uint8)
-        return torch.where(inside, difference, beyond)
+            unchecked = ~identical(fmt, match, nan, expected, got) if comparison.own else torch.zeros_like(inside)
+            beyond = unchecked.to(torch.uint8) * _UNCHECKED, torch.zeros_like(inside)
+        return torch.where(inside, found[0], beyond[0]), torch.where(inside, found[1], beyond[1])
 
     def _holds(self, domain: Domain, codes: Mapping[str, Tensor]) -> Tensor:
-        values = {n: _values(f, codes[n]) for n, f in self.oracle.inputs.items()}
+        values = {n: float_values(f, codes[n]) for n, f in self.oracle.inputs.items()}
         return holds_on_tensors(domain, values)
 
     def _distances(
@@ -150,14 +146,14 @@ class Examiner:
             if not fmt.is_float:
                 continue
             finite = is_finite(fmt, expected[name]) & is_finite(fmt, got[name]) & ~is_nan(fmt, got[name])
-            steps = _saturating(ordinal(fmt, got[name]), ordinal(fmt, expected[name]))[finite]
+            steps = apart_of(ordinal(fmt, got[name]), ordinal(fmt, expected[name]))[finite]
             if not steps.numel():
                 continue
             owners = number.repeat_interleave(fmt.codes_per_unit)[finite]
             rows = (owners - self._first) // ROW
             self._low.scatter_reduce_(0, rows, steps, "amin")
             self._high.scatter_reduce_(0, rows, steps, "amax")
-            add_counts(details.ulps, _binned(steps))
+            add_counts(details.ulps, binned(steps))
             size, place = steps.abs().max(0)
             if int(size) > details.farthest[0]:
                 details.farthest = (int(size), int(owners[place]))
@@ -174,38 +170,6 @@ def _count(difference: Tensor, details: Details) -> None:
 
 def _by_unit(codes: Tensor, fmt: Format) -> Tensor:
     return codes.reshape(-1, fmt.codes_per_unit).any(-1) if fmt.codes_per_unit > 1 else codes
-
-
-def _values(fmt: Format, codes: Tensor) -> Tensor:
-    if not fmt.is_float and fmt.code_bits == 64:
-        unsigned = codes.double() + (codes < 0) * 2.0**64
-        return codes.double() if fmt.has_sign else unsigned
-    values: Tensor = to_float64(fmt, codes)
-    return values
-
-
-def _saturating(a: Tensor, b: Tensor) -> Tensor:
-    difference = a - b
-    overflow = ((a ^ b) & (a ^ difference)) < 0
-    return torch.where(overflow, torch.where(a < 0, -(2**63) + 1, 2**63 - 1), difference)
-
-
-def _binned(steps: Tensor) -> dict[str, int]:
-    """`harness.judging.differences.step_histogram` for distances on a device: one bin for each up to 16, above by
-    powers of two."""
-    size = steps.abs()
-    near = size <= 16
-    counts = torch.bincount(steps[near] + 16, minlength=33).tolist()
-    found = {str(k - 16): c for k, c in enumerate(counts) if c}
-    far = steps[~near]
-    if far.numel():
-        length = bit_length(size[~near] - 1)
-        for sign in (-1, 1):
-            for bits, count in enumerate(torch.bincount(length[far.sign() == sign], minlength=64).tolist()):
-                if count:
-                    name = step_bin(sign * ((1 << (bits - 1)) + 1))
-                    found[name] = found.get(name, 0) + count
-    return found
 
 
 def judged_plainly(

@@ -9,26 +9,29 @@ from typing import Any
 from harness.backends import gpu
 from harness.backends.assembler import artifacts, refused
 from harness.inputs import InputSet
-from harness.jobs import FILLING_BLOCK, Job, Outcome
+from harness.jobs import Job, Outcome
 from harness.judging.judge import Judgement
-from harness.model.arguments import format_of
 from harness.model.policies import Policies
 from harness.sweep import OracleFault, Swept
-from harness.sweep.device import DeviceSweep, chunk_size
+from harness.sweep.device import DeviceSweep
 from harness.sweep.devicetime import copy_floor
 from harness.sweep.fused.writer import NotFused
+from harness.sweep.kernels import chunk_job, unit_bytes
 from harness.sweep.result import blocks_of
+from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
 
 
-def run(job: Job, policy: Policies, inputs: InputSet) -> Swept:
+def run(job: Job, policy: Policies, inputs: InputSet, made: Built | None = None) -> Swept:
     """Sweep a set that has a generator. Raises OracleFault if the fast judge and the plain one disagree.
+
+    made: the kernel under test, if another process has built it (`harness.sweep.kernels.built_ahead`).
 
     The judge is one kernel if one can be made of the reference; otherwise it runs as eager operations.
     """
     try:
-        return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu")
+        return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu", made=made)
     except NotFused as error:
         swept = _run(job, policy, inputs, compiled=False)
         words = f"no kernel can be made of the reference, which ran as eager operations, slower: {_line(error)}"
@@ -39,13 +42,13 @@ def _line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swept:
+def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: Built | None = None) -> Swept:
     assert inputs.generator is not None
-    unit_bytes = sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
-    size = chunk_size(inputs.count, unit_bytes, compiled=compiled)
-    job = replace(job, setup=replace(job.setup, shape=(size,), block=max(FILLING_BLOCK, job.setup.block)))
+    job = chunk_job(job, inputs, compiled=compiled)
     try:
         launch = launch_of(job)
+        if made is not None and gpu.is_of(launch, job.target, made):
+            launch = replace(launch, made=made)
         built = launch.build(job.target)
     except (ValueError, TypeError) as error:
         return Swept(Outcome("error", str(error)), Judgement())
@@ -61,7 +64,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swe
             job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
         ).run()  # fmt: skip
-        floor = copy_floor(inputs.count * unit_bytes // 2, gpu.DEVICE)
+        floor = copy_floor(inputs.count * unit_bytes(job) // 2, gpu.DEVICE)
     except (OracleFault, NotFused):
         raise
     except Exception as error:

@@ -7,8 +7,8 @@ outputs and writes the tallies. If no kernel can be made, torch runs the operati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,10 +18,12 @@ from harness.inputs.generated import Generator
 from harness.judging.evaluate import accepted
 from harness.model.arguments import format_of
 from harness.model.case import Case
-from harness.model.match import FtzPolicy, Match
+from harness.model.match import Domain, FtzPolicy, Match
 from harness.model.policies import Policies
 from harness.model.variants import Reference, alternatives
-from harness.sweep.agree import agrees
+from harness.sweep.agree import agrees, identical
+from harness.sweep.distances import DROPPED, PLACES, apart_of, place_of
+from harness.sweep.onarrays import float_values, in_kernel, traceable
 from harness.sweep.result import ROW, hashed
 from references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
 
@@ -47,6 +49,20 @@ class ReferenceCheck:
         return self.policy.match
 
 
+@dataclass
+class Flags:
+    """What a comparison of results found.
+
+    flagged: whether a unit does not agree with every policy. first: by output, the first answer of the variant's own
+    reference. unchecked: by output of `Oracle.open_outputs`, whether a code outside the domain differs from all
+    answers.
+    """
+
+    flagged: Tensor = field(init=False)
+    first: dict[str, Tensor] = field(default_factory=dict)
+    unchecked: dict[str, Tensor] = field(default_factory=dict)
+
+
 class Oracle:
     """A case's references and policies on tensors of one device."""
 
@@ -54,21 +70,44 @@ class Oracle:
         self.case, self.policy, self.generator = case, policy, generator
         self.inputs = {n: format_of(a) for n, a in case.inputs.items()}
         self.outputs = {n: format_of(a) for n, a in case.outputs.items()}
-        self.always_equal = _always_equal(policy.match.values())
+        self.domains = self._evaluable()
+        self.always_equal = _always_equal(policy.match.values()) and not self.open_outputs
         self.comparisons = [ReferenceCheck(policy, True)]
         if policy.meets is not None:
-            promised = dict.fromkeys(case.outputs, policy.meets.match)
+            promised = dict.fromkeys(case.outputs, replace(policy.meets.match, on=policy.meets.on, outside=None))
             never: dict[str, FtzPolicy] = dict.fromkeys(policy.ftz, "never")
             self.comparisons.append(
                 ReferenceCheck(replace(policy, reference=case.reference, match=promised, ftz=never), False)
             )
 
+    def _evaluable(self) -> set[Domain]:
+        """The domains that are evaluated with the reference, so that results outside them are not flagged for the bound
+        inside.
+
+        The other domains count as everywhere: what they excuse is flagged, and then examined by itself.
+        """
+        if any(f.codes_per_unit > 1 for f in self.inputs.values()):
+            return set()
+        several = len(alternatives(self.policy.reference)) > 1  # they need not agree on what is unchecked
+        domains = {m.on for m in self.policy.match.values() if m.on is not None and (m.outside or not several)}
+        if self.policy.meets is not None:
+            domains.add(self.policy.meets.on)
+        return {d for d in domains if traceable(d, self.inputs)}
+
+    @property
+    def open_outputs(self) -> list[str]:
+        """The outputs that the policy leaves unchecked outside an evaluated domain."""
+        return [n for n, m in self.policy.match.items() if m.on in self.domains and m.outside is None]
+
     @property
     def names(self) -> list[str]:
-        """The names of the columns of `tally`: flagged, hash, and for each float output its finite pairs and
-        distances."""
+        """The names of the columns of `tally`: flagged, hash, for each of `open_outputs` its unchecked differences, and
+        for each float output its finite pairs and distances."""
         distances = ("finite", "low", "high", *map(str, NEAR))
-        return ["flagged", "hash", *(f"{o}:{d}" for o, f in self.outputs.items() if f.is_float for d in distances)]
+        return [
+            "flagged", "hash", *(f"{o}:unchecked" for o in self.open_outputs),
+            *(f"{o}:{d}" for o in self.floats for d in distances),
+        ]  # fmt: skip
 
     def codes(self, number: Tensor) -> dict[str, Tensor]:
         """The input codes for inputs' numbers."""
@@ -82,24 +121,32 @@ class Oracle:
         """Every accepted answer, in the order of `harness.judging.evaluate.accepted`."""
         return list(accepted(self.case, comparison.policy, codes, _applied))
 
-    def flags(self, codes: Codes, got: Codes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Which units are flagged because they do not agree with every policy; and the first answer of the variant's
-        own reference."""
-        flagged: Tensor | None = None
-        first: dict[str, Tensor] = {}
-        for comparison in self.comparisons:
-            refused = ~self._accepted(comparison, codes, got, first)
-            flagged = refused if flagged is None else flagged | refused
-        assert flagged is not None
-        return flagged, first
+    def flags(self, codes: Codes, got: Codes) -> Flags:
+        """Compare results with every policy."""
+        inside = self._inside(codes)
+        own, *others = self.comparisons
+        found = Flags()
+        found.flagged = ~self._accepted(own, codes, got, inside, found)
+        for comparison in others:
+            found.flagged = found.flagged | ~self._accepted(comparison, codes, got, inside, found)
+        return found
 
-    def _accepted(self, comparison: ReferenceCheck, codes: Codes, got: Codes, first: dict[str, Tensor]) -> Tensor:
+    def _inside(self, codes: Codes) -> dict[Domain, Tensor]:
+        """Where each of `domains` holds, by input."""
+        if not self.domains:
+            return {}
+        values = {n: float_values(f, codes[n]) for n, f in self.inputs.items()}
+        return {d: in_kernel(d, values) for d in self.domains}
+
+    def _accepted(
+        self, comparison: ReferenceCheck, codes: Codes, got: Codes, inside: Mapping[Domain, Tensor], into: Flags
+    ) -> Tensor:
         """Which units agree in all outputs with the answers of one reference, inside its domain and outside."""
         found: Tensor | None = None
         for reference in alternatives(comparison.policy.reference):
             alone = replace(comparison, policy=replace(comparison.policy, reference=reference))
             whole: Tensor | None = None
-            for name, ok in self._agreeing(alone, self.answers(alone, codes), got, first).items():
+            for name, ok in self._agreeing(alone, self.answers(alone, codes), got, inside, into).items():
                 per = self.outputs[name].codes_per_unit
                 good = ok.reshape(-1, per).all(-1) if per > 1 else ok
                 whole = good if whole is None else whole & good
@@ -109,29 +156,51 @@ class Oracle:
         return found
 
     def _agreeing(
-        self, comparison: ReferenceCheck, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
+        self,
+        comparison: ReferenceCheck,
+        answers: list[dict[str, Tensor]],
+        got: Codes,
+        inside: Mapping[Domain, Tensor],
+        into: Flags,
     ) -> dict[str, Tensor]:
-        """By output, where an answer agrees under the policy, and where one agrees under the policy outside its
-        domain."""
-        inside: dict[str, Tensor] = {}
-        outside: dict[str, Tensor] = {}
+        """By output, where an answer agrees under the policy that applies to the input.
+
+        Without an evaluated domain, where one agrees under the policy and one under the policy outside the domain.
+        """
+        within: dict[str, Tensor] = {}
+        beyond: dict[str, Tensor] = {}
+        same: dict[str, Tensor] = {}
         for answer in answers:
             for name, fmt in self.outputs.items():
                 match = comparison.match[name]
                 if comparison.own:
-                    first.setdefault(name, answer[name])
-                _either(inside, name, agrees(fmt, match, self.policy.nan, answer[name], got[name]))
+                    into.first.setdefault(name, answer[name])
+                    if name in self.open_outputs:
+                        _either(same, name, identical(fmt, match, self.policy.nan, answer[name], got[name]))
+                _either(within, name, agrees(fmt, match, self.policy.nan, answer[name], got[name]))
                 if match.outside is not None:
-                    _either(outside, name, agrees(fmt, match.outside, self.policy.nan, answer[name], got[name]))
-        return {n: ok & outside[n] if n in outside else ok for n, ok in inside.items()}
+                    _either(beyond, name, agrees(fmt, match.outside, self.policy.nan, answer[name], got[name]))
+        for name, ok in within.items():
+            domain = comparison.match[name].on
+            if domain is None or domain not in inside:
+                within[name] = ok & beyond[name] if name in beyond else ok
+                continue
+            holds = _for_codes(inside[domain], self.outputs[name].codes_per_unit)
+            within[name] = torch.where(holds, ok, beyond[name]) if name in beyond else ok | ~holds
+            if name in same:
+                into.unchecked[name] = ~holds & ~same[name]
+        return within
 
     def tally(self, first: Tensor, *units: Tensor) -> Tensor:
         """Tallies of consecutive inputs from number `first` on: int64 [len(names), rows].
 
         units: the outputs' storage units, a multiple of `ROW` of them.
         """
-        flagged, digest, *pairs = self.point(numbers(first, units[0]), *units)
+        flagged, digest, *rest = self.point(numbers(first, units[0]), *units)
         columns = [_rows(flagged).sum(1, dtype=torch.int32), _rows(digest.to(torch.int64)).sum(1)]
+        for name in self.open_outputs:
+            columns.append(_rows(rest.pop(0), self.outputs[name].codes_per_unit).sum(1, dtype=torch.int32))
+        pairs = rest
         for fmt, (keep, steps) in zip(self.floats.values(), zip(pairs[::2], pairs[1::2], strict=True), strict=True):
             per = fmt.codes_per_unit
             columns.append(_rows(keep, per).sum(1, dtype=torch.int32))
@@ -140,50 +209,83 @@ class Oracle:
         return torch.stack([c.to(torch.int64) for c in columns])
 
     def point(self, number: Tensor, *units: Tensor) -> list[Tensor]:
-        """The tallied values of each input: whether it is flagged, its hash, and two more for each float output.
+        """The tallied values of each input: whether it is flagged, its hash, for each of `open_outputs` whether the
+        code is unchecked and differs, and two values for each float output.
 
         These are whether the code is unflagged and both it and the reference are finite, and if so the signed distance
-        (int32, else 0). number: int64. units: the outputs' storage units.
+        (else 0). number: int64. units: the outputs' storage units.
         """
-        codes = self.codes(number)
-        raw = {n: as_codes(units[k]) for k, n in enumerate(self.outputs)}
-        got = self.codes_of_outputs(raw)
-        flagged, expected = self.flags(codes, got)
+        raw, found, got = self._compared(number, units)
         digest: Any = 0
         for k, (name, fmt) in enumerate(self.outputs.items()):
             digest = hashed(raw[name], number, bits=fmt.unit_bits, output=k).to(torch.int64) + digest
-        found = [flagged, digest]
-        for name, fmt in self.floats.items():
-            found += self._distance(fmt, self.policy.match[name], expected[name], got[name], flagged)
-        return found
+        values = [found.flagged, digest]
+        for name in self.open_outputs:
+            values.append(found.unchecked[name] & ~_for_codes(found.flagged, self.outputs[name].codes_per_unit))
+        for name in self.floats:
+            values += self._distance(name, found, got)
+        return values
+
+    def places(self, number: Tensor, *units: Tensor) -> list[Tensor]:
+        """For each float output the place of every code's distance in a histogram; `DROPPED` for codes without one.
+
+        See `harness.sweep.distances`. number: int64. units: the outputs' storage units.
+        """
+        _, found, got = self._compared(number, units)
+        kept = (self._distance(name, found, got) for name in self.floats)
+        return [torch.where(keep, place_of(steps.to(torch.int64)), DROPPED) for keep, steps in kept]
+
+    def histogram(self, first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:
+        """Counts of the distances in some rows: int64 [floats, PLACES].
+
+        first: the number of the first input of row 0. rows: int64. units: the outputs' storage units.
+        """
+        counts = torch.zeros((len(self.floats), PLACES), dtype=torch.int64, device=first.device)
+        for row in rows.tolist():
+            part = [u[row * ROW : (row + 1) * ROW] for u in units]
+            for k, places in enumerate(self.places(numbers(first + row * ROW, part[0]), *part)):
+                counts[k] += torch.bincount(places, minlength=PLACES)
+        return counts
+
+    def _compared(self, number: Tensor, units: Sequence[Tensor]) -> tuple[dict[str, Tensor], Flags, dict[str, Tensor]]:
+        codes = self.codes(number)
+        raw = {n: as_codes(units[k]) for k, n in enumerate(self.outputs)}
+        got = self.codes_of_outputs(raw)
+        return raw, self.flags(codes, got), got
 
     @property
     def floats(self) -> dict[str, Format]:
         """The outputs that have distances."""
         return {n: f for n, f in self.outputs.items() if f.is_float}
 
-    def _distance(self, fmt: Format, match: Match, expected: Tensor, got: Tensor, flagged: Tensor) -> list[Tensor]:
-        per = fmt.codes_per_unit
-        if fmt.code_bits <= 32:
-            expected, got = expected.to(torch.int32), got.to(torch.int32)
-        keep = ~(flagged.repeat_interleave(per) if per > 1 else flagged)
-        keep = keep & is_finite(fmt, expected) & is_finite(fmt, got)
+    def _distance(self, name: str, found: Flags, got: Codes) -> list[Tensor]:
+        fmt, match, per = self.outputs[name], self.policy.match[name], self.outputs[name].codes_per_unit
+        expected, result, flagged = found.first[name], got[name], found.flagged
+        small = fmt.code_bits <= 32
+        if small and (self.always_equal or self._one_sign(name, match)):
+            expected, result = expected.to(torch.int32), result.to(torch.int32)
+        keep = ~_for_codes(flagged, per)
+        keep = keep & is_finite(fmt, expected) & is_finite(fmt, result)
         if self.always_equal:
             # Unflagged codes are equal, or zeros of the other sign, so their distance is 0.
             return [keep, keep.to(torch.int32) * 0]
-        if fmt.code_bits <= 32 and _one_sign(match):
-            apart = magnitude(fmt, got) - magnitude(fmt, expected)
+        if small and self._one_sign(name, match):
+            apart = magnitude(fmt, result) - magnitude(fmt, expected)
             steps = torch.where(sign(fmt, expected) == 1, -apart, apart)
         else:
-            # Agreeing finite codes are less than 2^31 apart, unless an absolute bound spans many binades.
-            wide = ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64)
-            steps = wide.clamp(-_FAR, _FAR).to(torch.int32)
+            steps = apart_of(ordinal(fmt, result).to(torch.int64), ordinal(fmt, expected).to(torch.int64), small=small)
         return [keep, torch.where(keep, steps, 0)]
+
+    def _one_sign(self, name: str, match: Match) -> bool:
+        """Whether all finite pairs that are not flagged have one sign, or are both zero."""
+        policies = [m for m in (match, match.outside) if m is not None]
+        checked = name not in self.open_outputs
+        return checked and all(m.kind in ("exact", "ulp") and not m.underflow for m in policies)
 
     def mask(self, first: Tensor, *units: Tensor) -> Tensor:
         """Which of consecutive inputs are flagged: bool, one for each."""
         got = self.codes_of_outputs({n: units[k] for k, n in enumerate(self.outputs)})
-        return self.flags(self.codes(numbers(first, units[0])), got)[0]
+        return self.flags(self.codes(numbers(first, units[0])), got).flagged
 
 
 def numbers(first: Tensor, like: Tensor) -> Tensor:
@@ -191,17 +293,13 @@ def numbers(first: Tensor, like: Tensor) -> Tensor:
     return first + torch.arange(like.numel(), dtype=torch.int64, device=like.device)
 
 
-_FAR = (1 << 31) - 1
-
-
 def _always_equal(matches: Any) -> bool:
     return all(m.kind == "exact" and (m.outside is None or m.outside.kind == "exact") for m in matches)
 
 
-def _one_sign(match: Match) -> bool:
-    """Whether all finite pairs that agree have one sign, or are both zero."""
-    policies = [m for m in (match, match.outside) if m is not None]
-    return all(m.kind in ("exact", "ulp") and not m.underflow for m in policies)
+def _for_codes(units: Tensor, per: int) -> Tensor:
+    """Values of storage units, for each of their codes."""
+    return units.unsqueeze(-1).expand(-1, per).reshape(-1) if per > 1 else units
 
 
 def _rows(values: Tensor, per: int = 1) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is timed of a case at one size: its variants and what stands beside them, all on one set of buffers."""
+"""The arms of a timing: a case's variants at one size, and the launches beside them, on one set of buffers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from harness.triton.ptxas import label_of_tool
 from references.formats import Format, Scalar
 
 INPUT_SET = "timing/1"
-PERIOD = 1 << 20  # units of an input that are made; a larger tensor repeats them
-BINADES = 8  # floats lie within so many on either side of 1: ordinary numbers, on no instruction's slow path
+PERIOD = 1 << 20  # units of an input that are generated; a larger tensor repeats them
+BINADES = 8  # floats lie within this many binades of 1, on either side: no instruction takes a slow path there
 
 
 @dataclass(frozen=True)
 class Arms:
-    """launches: what is timed, by name. setups: of the variants among them. notes: of what could not be.
+    """launches: the arms, by name. setups: of the variants among them. notes: on variants that could not be built.
 
-    ptxas: who assembled each variant, as records name it.
+    ptxas: the assembler of each variant, as records name it.
     """
 
     launches: Mapping[str, TimedCall]
@@ -50,9 +50,9 @@ class Arms:
 def arms_of(
     loaded: LoadedCase, target: str, size: Size, variants: Sequence[str] = (), assembler: PtxasChoice | None = None
 ) -> Arms:
-    """A case's arms at a size; variants: those to take, all if none is named. assembler: None for Triton's own.
+    """A case's arms at a size. variants: those to take; all if none is named. assembler: None for Triton's own.
 
-    Raises ValueError where none can be built here, with the compiler's words.
+    Raises ValueError, with the compiler's words, if none can be built here.
     """
     case = loaded.case
     scalars, tensors = inputs_of(case, loaded.name, size)
@@ -84,7 +84,7 @@ def arms_of(
     if not launches:
         raise ValueError("; ".join(notes))
     first = next(iter(launches.values()))
-    if case.pytorch is not None and not variants and assembler is None:  # it has no PTX for another ptxas
+    if case.pytorch is not None and not variants and assembler is None:  # it is not compiled by another ptxas
         try:
             launches[PYTORCH] = _compiled(case, tensors)
             setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)
@@ -95,9 +95,9 @@ def arms_of(
 
 
 def _restoring(launch: TimedCall, case: Case, before: Mapping[str, Any], changed: Mapping[str, Any]) -> TimedCall:
-    """A launch on tensors that it changes, with what puts their values back; the launch alone where there are none.
+    """A launch that changes tensors, with a function that restores them; the launch alone if it changes none.
 
-    before, changed: tensors by name. Without this the second launch would quantise what the first one made, and a sum
+    before, changed: tensors by name. Without this the second launch would quantise the result of the first, and a sum
     would grow from launch to launch until it is infinite.
     """
     if not case.in_place:
@@ -131,7 +131,7 @@ def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[s
 
 
 def typical(fmt: Format, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Units as programs meet them: floats of ordinary size and either sign, uniform bits of the rest."""
+    """Units as programs use them: floats of ordinary size and either sign, uniform bits for other formats."""
     codes = rng.integers(0, 1 << min(fmt.code_bits, 63), (fmt.codes_per_unit, count), dtype=np.int64)
     if fmt.is_float and fmt.code_bits > 8:
         fraction = fmt.mantissa_bits + fmt.ignored_bits
@@ -148,7 +148,7 @@ def typical(fmt: Format, count: int, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def _few(size: Size) -> dict[str, int]:
-    """A whole kernel's sizes, the first dimension so small that the largest tensor has PERIOD units or few more."""
+    """A whole kernel's sizes with a smaller first dimension, so that the largest tensor has about PERIOD units."""
     first = next(iter(size.sizes))
     return {**size.sizes, first: max(1, size.sizes[first] * PERIOD // max(PERIOD, size.elements))}
 
@@ -158,14 +158,14 @@ def _tensor(fmt: Format, extent: int) -> Any:
 
 
 def _copy(size: int) -> TimedCall:
-    """A copy that reads and writes `size` bytes in all."""
+    """A copy that reads and writes `size` bytes in total."""
     source = torch.zeros(max(1, size // 2), dtype=torch.uint8, device=gpu.DEVICE).random_()
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
 
 def _compiled(case: Case, tensors: Mapping[str, Any]) -> TimedCall:
-    """The case's expression in PyTorch after torch.compile, on tensors of the types whose values they hold."""
+    """The case's expression in PyTorch after torch.compile, on tensors whose types hold the formats' values."""
     assert case.pytorch is not None
     arguments, copies = [], {}
     for name, argument in case.inputs.items():
@@ -174,8 +174,8 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> TimedCall:
         mine = copies[name] = tensors[name].clone()  # it may write to its arguments, which the variants read
         arguments.append(mine.view(natural) if natural is not None else mine)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors
-        torch._dynamo.reset()  # it keeps a few compilations of one function, and all of torch's own count as one
+        warnings.simplefilter("ignore")  # warnings of the compiler, which pytest may be told to turn into errors
+        torch._dynamo.reset()  # it keeps few compilations of one function, and counts torch's own as one
         fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
         fused(*arguments)
 

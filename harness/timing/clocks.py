@@ -1,4 +1,4 @@
-"""The device's clocks while it is timed, and whether something held them down. Through NVML, or nvidia-smi."""
+"""The device's clocks during a timing, and reasons why they were reduced, from NVML or nvidia-smi."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-# nvml.h, nvmlClocksEventReason*. Those left out are no limits: idle, a clock that somebody set, another GPU's.
+# nvml.h, nvmlClocksEventReason*. Others are not limits: idle, a clock that a user set, another GPU's.
 LIMITS = {
     0x04: "power cap", 0x08: "hardware slowdown", 0x20: "thermal (software)", 0x40: "thermal (hardware)",
     0x80: "power brake",
@@ -19,7 +19,7 @@ _SM, _MEMORY = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 @dataclass(frozen=True)
 class Reading:
-    """The clocks at one moment in MHz, and the reasons that hold them down."""
+    """The clocks at one moment in MHz, and the reasons why they are reduced."""
 
     sm: int
     memory: int
@@ -28,7 +28,7 @@ class Reading:
 
 @dataclass
 class Clocks:
-    """The clocks of one device; nothing is known of them where neither NVML nor nvidia-smi answers.
+    """The clocks of one device; unknown if neither NVML nor nvidia-smi works.
 
     uuid: as NVML names it, `GPU-...`.
     """
@@ -40,14 +40,14 @@ class Clocks:
         self._nvml = _nvml(self.uuid)
 
     def read(self) -> None:
-        """Take a reading, while the device is busy or has just been."""
+        """Take a reading while the device is busy or shortly after."""
         found = _by_nvml(*self._nvml) if self._nvml else _by_command(self.uuid) if len(self.readings) < 2 else None
         if found is not None:
             self.readings.append(found)
 
     @property
     def summary(self) -> dict[str, int]:
-        """Lowest and highest SM clock and the memory's, MHz; empty where nothing is known."""
+        """Lowest and highest SM clock, and the memory's clock, in MHz; empty if unknown."""
         if not self.readings:
             return {}
         sm = [r.sm for r in self.readings]
@@ -55,7 +55,7 @@ class Clocks:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What held the clocks down at any reading."""
+        """The reasons why the clocks were reduced at any reading."""
         seen = 0
         for reading in self.readings:
             seen |= reading.reasons
@@ -64,8 +64,8 @@ class Clocks:
 
 def _nvml(uuid: str) -> tuple[Any, Any] | None:
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an old package of that name announces its end
-        pynvml = importlib.import_module("pynvml")  # installed or not, and without type information
+        warnings.simplefilter("ignore")  # an old package of that name warns that it is deprecated
+        pynvml = importlib.import_module("pynvml")  # may be missing, and has no type information
         pynvml.nvmlInit()
         return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
     return None
@@ -83,7 +83,7 @@ def _by_nvml(nvml: Any, handle: Any) -> Reading | None:
 
 def _by_command(uuid: str) -> Reading | None:
     fields = "clocks.sm,clocks.mem,clocks_event_reasons.active"
-    for query in (fields, fields.replace("event", "throttle")):  # the older name
+    for query in (fields, fields.replace("event", "throttle")):  # the second spelling is the older name
         words = ["nvidia-smi", "-i", uuid, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
         with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
             done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)

@@ -1,6 +1,6 @@
-"""Whether a timed loop holds the instruction that a variant's asm tests, where ptxas has a single one for it.
+"""Checks that a timed loop has the instruction that a variant's asm tests, if ptxas has a single opcode for it.
 
-Counting instructions does not show that ptxas dropped the one that matters and kept what stands around it.
+The count of instructions alone does not show that ptxas dropped that instruction and kept those around it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PAIRS = frozenset({"e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2"})
-# Opcode, modifiers of which the instruction has one (none asked for where empty), and the machine code's opcodes of
-# which the loop has one. Read from the loops of the catalogue's asm: for sm_90a all of these; popc and dp4a for sm_80
-# (ptxas 12.9) and sm_100a (ptxas 13.4) too, and for sm_100a the conversions and tanh.
+# Opcode; modifiers, one of which the instruction must have (none required if empty); and the opcodes of machine code,
+# one of which the loop must have. Read from the loops of the catalogue's asm: all of these for sm_90a; popc and dp4a
+# also for sm_80 (ptxas 12.9) and sm_100a (ptxas 13.4); conversions and tanh also for sm_100a.
 HOLDS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
     *((name, frozenset({"approx", "full"}), ("MUFU",)) for name in ("rcp", "rsqrt", "sqrt", "div", "ex2", "lg2")),
     *((name, frozenset({"approx"}), ("MUFU",)) for name in ("sin", "cos", "tanh")),
@@ -27,11 +27,11 @@ HOLDS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
 
 
 class Lacks(ValueError):
-    """A loop without an instruction that the asm has; the message names both."""
+    """A loop lacks an instruction that the asm has. The message names both."""
 
 
 def held_in(text: str, opcodes: Mapping[str, float]) -> None:
-    """Check a loop's opcodes, by count of an application, against asm. Raises Lacks."""
+    """Check a loop's opcodes, by count for each application, against asm. Raises Lacks."""
     for spelling in _spellings(text):
         name, *modifiers = spelling.split(".")
         for opcode, one_of, machine in HOLDS:
@@ -39,7 +39,7 @@ def held_in(text: str, opcodes: Mapping[str, float]) -> None:
                 continue
             if not any(count > 0 and found.startswith(machine) for found, count in opcodes.items()):
                 there = ", ".join(opcodes) or "nothing"
-                raise Lacks(f"the asm has {spelling}, and the loop no {' or '.join(machine)}: it holds {there}")
+                raise Lacks(f"the asm has {spelling}, but the loop has no {' or '.join(machine)}: it holds {there}")
 
 
 def _spellings(text: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Elementwise variants timed in registers: clocks per application in a chain, results per clock and SM in a loop.
+"""Elementwise variants timed in registers: clocks for each application in a chain, results per clock and SM in a loop.
 
-Variants that wait for memory tie; what an instruction costs shows where arithmetic is the limit. Each variant is
-repeated inside one kernel (`harness.triton.registers`), whose machine code is checked before anything is timed. A
-sample is the difference of two launches, the second with twice as many steps, by the SM's own clock: what stands before
-and after the loop cancels, and the frequency does not matter. All arms are launched in rounds, each round in another
-random order; the first variant is there twice (the A/A run).
+Variants that wait for memory take equally long. The cost of an instruction shows only where arithmetic is the limit. So
+each variant is repeated inside one kernel (`harness.triton.registers`), whose machine code is checked before it is
+timed. A sample is the difference of two launches, the second with twice as many steps, by the SM's own clock: code
+before and after the loop cancels, and the clock's frequency does not matter. All arms are launched in rounds, each
+round in another random order; the first variant is launched twice (the A/A run).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from harness.triton.registers import NotALoop, Repeated, assembled, per_applicat
 
 TWIN = "(the first again)"
 WARPS = {"throughput": 16, "latency": 1}
-CHAINS = 8  # results of a thread that do not depend on each other, for throughput
+CHAINS = 8  # independent results of a thread, for throughput
 UNROLL = {"throughput": 2, "latency": 8}
-CLOCKS = 150_000  # that the shorter launch of a sample takes, about
+CLOCKS = 150_000  # of the shorter launch of a sample, about
 ROUNDS = 61
 
 
@@ -61,7 +61,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class LoopSamples:
-    """An arm's samples: clocks of one application by the whole block, and what the A/A run differed by."""
+    """An arm's samples: clocks of one application by the whole block. noise: the A/A run's difference."""
 
     name: str
     mode: Mode
@@ -84,9 +84,9 @@ class Untimed:
 def arms(
     loaded: LoadedCase, target: str, nvdisasm: str, variants: Sequence[str] = ()
 ) -> tuple[list[Arm], list[Untimed]]:
-    """The loops of a case's variants in both modes, and what could not be made.
+    """The loops of a case's variants in both modes, and the loops that could not be made.
 
-    Raises CannotTime for a case whose variants are not repeated in registers at all.
+    Raises CannotTime for a case whose variants cannot be repeated in registers.
     """
     case = loaded.case
     if not case.elementwise or not case.inputs:
@@ -99,10 +99,11 @@ def arms(
     if carries(loaded):
         found, notes = _all(loaded, names, target, nvdisasm, held=False)
     if not found or notes or any(opcode.startswith(BRANCHES) for arm in found for opcode in arm.opcodes):
-        # ptxas takes the reciprocal of a reciprocal for the number itself and drops that loop; held inputs keep it.
-        held, told = _all(loaded, names, target, nvdisasm, held=True)
+        # ptxas replaces the reciprocal of a reciprocal by the number itself and drops that loop; held inputs prevent
+        # this.
+        held, refused = _all(loaded, names, target, nvdisasm, held=True)
         if len({a.name for a in held} - {ALONE}) >= len({a.name for a in found}):
-            found, notes = held, told
+            found, notes = held, refused
     return found, notes
 
 
@@ -110,9 +111,9 @@ BRANCHES = ("CALL", "BRA", "BSSY")
 
 
 def carries(loaded: LoadedCase) -> bool:
-    """Whether results can become the next inputs: formats are the same, one for one.
+    """Whether results can become the next inputs: the case has as many outputs as inputs, in the same formats.
 
-    They cannot where a variant has a slow path, because the numbers would reach it after some steps.
+    False if a variant has a slow path, because the numbers would reach it after some steps.
     """
     ins, outs = ([format_of(a) for a in side.values()] for side in (loaded.case.inputs, loaded.case.outputs))
     return outs == ins[: len(outs)]
@@ -128,7 +129,7 @@ def _all(
         if made and held and all(format_of(a).unit_bits == 32 for a in loaded.case.inputs.values()):
             alone = list(_of(loaded, made[0].name, mode, target, nvdisasm, [], held=True, bare=True))
             empty = [a for a in made if alone and a.opcodes == alone[0].opcodes]
-            notes += (Untimed(a.name, mode, "the loop holds what feeds results back, and nothing else") for a in empty)
+            notes += (Untimed(a.name, mode, "the loop holds only code that feeds results back") for a in empty)
             made = [a for a in made if a not in empty] + alone
         found += made
     return found, list(dict.fromkeys(notes))
@@ -160,7 +161,7 @@ def _of(
     setup = Setup(pack=pack, shape=(block,), fusion=bool(variant.fusion))
     job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
     words = ""
-    for unroll in (UNROLL[mode], 2 * UNROLL[mode], 4 * UNROLL[mode]):  # LLVM unrolls a small loop and leaves a rest
+    for unroll in (UNROLL[mode], 2 * UNROLL[mode], 4 * UNROLL[mode]):  # LLVM unrolls a small loop, with a remainder
         try:
             made = _loop(job, mode, unroll, each // pack if mode == "latency" else each, nvdisasm, held, bare)
             if not bare and not isinstance(made, Refusal) and isinstance(variant, AsmVariant):
@@ -177,7 +178,7 @@ def _of(
 
 
 def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: bool, bare: bool) -> Arm | Refusal:
-    """A job's loop. each: results, or for latency applications, of a thread in one application. Raises NotALoop."""
+    """A job's loop. each: results of a thread in one application; for latency, its applications. Raises NotALoop."""
     kernel, block = launch_of(job).elementwise, job.setup.shape[0]
     assert kernel is not None
     loops = []
@@ -198,11 +199,11 @@ def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: boo
 
 
 Clocked = Callable[[Arm, int], float]
-"""Clocks that a launch of an arm takes between its two readings, with so many steps of its loop."""
+"""Clocks between the two readings of an arm's launch, for a number of steps of its loop."""
 
 
 def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: int = 0) -> list[LoopSamples]:
-    """Each arm's samples, those of both modes apart. Raises CannotTime where steps cost no clocks."""
+    """Each arm's samples. The two modes are sampled apart. Raises CannotTime if more steps take no more clocks."""
     found: list[LoopSamples] = []
     for mode in MODES:
         group = [a for a in made if a.mode == mode]
@@ -223,7 +224,7 @@ def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.
             shorter, longer = clocked(arm, count), clocked(arm, 2 * count)
             samples[name].append((longer - shorter) / (count * arm.unroll))
     if slow := [name for name, found in samples.items() if min(found) <= 0]:
-        raise CannotTime(f"{slow[0]}: twice as many steps of the loop took no longer, in one round or more")
+        raise CannotTime(f"{slow[0]}: twice as many steps of the loop took no longer in at least one round")
     noise = statistics.noise_of(*([CLOCK * s for s in samples[n]] for n in (group[0].name, TWIN)))
     return [LoopSamples(name, arm.mode, tuple(samples[name]), noise) for name, arm in named.items() if name != TWIN]
 
@@ -233,17 +234,17 @@ def _steps(arm: Arm, clocked: Clocked) -> int:
     clocked(arm, few)  # the first launch loads the code
     each = (clocked(arm, 5 * few) - clocked(arm, few)) / (4 * few)
     if each <= 0:
-        raise CannotTime(f"{arm.name}: {4 * few} more steps of the loop cost no clocks")
+        raise CannotTime(f"{arm.name}: {4 * few} more steps of the loop took no more clocks")
     return max(few, round(CLOCKS / each))
 
 
 def time_in_registers(
     loaded: LoadedCase, target: str, variants: Sequence[str] = (), limit: float | None = None
 ) -> tuple[InRegisters, ...]:
-    """Time a case's variants in the process that has the GPU, nobody else's work on it meanwhile.
+    """Time a case's variants in the process that owns the GPU, which no other ptxdiff process uses meanwhile.
 
-    A loop that could not be made has a record with the reason. limit: seconds until the device's part is given up.
-    Raises CannotTime for a case that is not elementwise, and DeviceFault where the process has no answer.
+    A loop that could not be made has a record with the reason. limit: seconds allowed on the device. Raises CannotTime
+    for a case that is not elementwise, and DeviceFault if the process does not answer.
     """
     import numpy as np
 
@@ -268,7 +269,7 @@ def time_in_registers(
 
 
 def records_of(loaded: LoadedCase, target: str, made: Sequence[Arm], found: Measurements) -> Iterator[InRegisters]:
-    """What was measured of arms, as records."""
+    """The measurements of arms, as records."""
     case = loaded.case
     size = sum(format_of(a).unit_bits for a in (*case.inputs.values(), *case.outputs.values())) / 8
     known = {(a.name, a.mode): a for a in made}
@@ -303,12 +304,12 @@ def _key(loaded: LoadedCase, target: str, name: str, mode: Mode, pack: int, warp
     return Key(loaded.name, name, target, "gpu", pack, mode, num_warps=warps, context=way)
 
 
-# ---- What runs in the GPU's process ------------------------------------------------------------------------------
+# ---- in the GPU's process ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured on a device. bytes_per_clock: of a large copy, read and written, for each SM and clock."""
+    """Measurements on a device. bytes_per_clock: read and written by a large copy, for each SM and clock."""
 
     device: str
     bytes_per_clock: float
@@ -348,7 +349,7 @@ def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], 
 
 
 def _memory() -> tuple[str, float, float]:
-    """The GPU's UUID, bytes a second of a copy of 1 GiB, read and written, and the SM's clock in MHz meanwhile."""
+    """The GPU's UUID, bytes per second that a copy of 1 GiB reads and writes, and the SM's clock in MHz meanwhile."""
     import torch
 
     from harness.timing.clocks import Clocks

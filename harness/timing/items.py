@@ -26,16 +26,16 @@ SIZES = ("small", "L2", "large")
 
 
 class TimingFailure(Exception):
-    """Timing that broke down; the text is the whole message."""
+    """A timing that raised an exception; the text is the whole message."""
 
 
 class TimingItem(OwnWords, pytest.Item):
-    """All variants of a case on the device here, at every size. target: None where there is no device.
+    """All variants of a case on the device here, at every size. target: None if there is no device.
 
     assemblers: of the machine code that is timed; None is Triton's own.
     """
 
-    told = TimingFailure
+    own_error = TimingFailure
 
     def __init__(
         self, *, loaded: LoadedCase, target: str | None, assemblers: Sequence[Chosen] = (None,), **kwargs: Any
@@ -47,15 +47,15 @@ class TimingItem(OwnWords, pytest.Item):
         self.add_marker("gpu")
 
     def runtest(self) -> None:
-        """Time the case; what cannot be timed here is skipped, in words."""
+        """Time the case. If it cannot be timed here, skip with the reason."""
         if not (left := untimed(self)):
             return
         self.session_of_case = timed(self.config, self.loaded, self.target, left)
-        if None in left:  # loops in registers are Triton's own
+        if None in left:  # loops in registers are timed with Triton's own ptxas alone
             self.in_registers = timed_in_registers(self.config, self.loaded, self.target)
 
     def ptxdiff_records(self) -> list[Sent]:
-        """The item's records, for the report that carries them."""
+        """The item's records, for its report."""
         if self.session_of_case is None:
             return []
         root = Path(os.path.commonpath([self.config.rootpath, self.path]))
@@ -64,7 +64,7 @@ class TimingItem(OwnWords, pytest.Item):
         return [sent(r) for r in records]
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the item comes from."""
+        """The item's file, and its id within the file, as pytest prints them."""
         return self.path, None, self.name
 
 
@@ -73,7 +73,7 @@ def timing_item(
 ) -> TimingItem:
     """The item that times a case."""
     name = f"timing[{target or 'device'}-gpu]"
-    # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
+    # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
     nodeid = f"{parent.nodeid}::{name}"
     what = {"loaded": loaded, "target": target, "assemblers": assemblers}
     made: TimingItem = TimingItem.from_parent(parent, name=name, nodeid=nodeid, **what)
@@ -84,7 +84,7 @@ _BEFORE = pytest.StashKey[set[tuple[str, str, str]]]()
 
 
 def _timed_before(config: pytest.Config) -> set[tuple[str, str, str]]:
-    """The cases that a resumed run's file has timings of, each with its target and the assembler that was chosen."""
+    """The timings that the resumed records have: case, target, and the assembler that was chosen."""
     if _BEFORE not in config.stash:
         path = Path(config.option.ptx_records or "")
         before = resumable(path).timings if config.option.ptx_resume and path.is_file() else []
@@ -93,12 +93,12 @@ def _timed_before(config: pytest.Config) -> set[tuple[str, str, str]]:
 
 
 def is_timed(item: TimingItem) -> bool:
-    """Whether the file of a resumed run holds the item's timings, by every assembler that is asked for."""
+    """Whether the resumed records have the item's timings by every assembler that was chosen."""
     return not untimed(item)
 
 
 def untimed(item: TimingItem) -> tuple[Chosen, ...]:
-    """The assemblers by which the file of a resumed run has no timings of the item's case."""
+    """The assemblers by which the resumed records have no timings of the item's case."""
     before, case = _timed_before(item.config), (item.loaded.name, item.target or "")
     return tuple(a for a in item.assemblers if (*case, a.label if a else "") not in before)
 
@@ -106,10 +106,10 @@ def untimed(item: TimingItem) -> tuple[Chosen, ...]:
 def timed(
     config: pytest.Config, loaded: LoadedCase, target: str | None, assemblers: Sequence[Chosen], *words: Any
 ) -> Session:
-    """A timing session with the device to itself. Skips, or under --ptx-require-gpu fails, where there is none."""
+    """A timing session alone on the device. Without a device it skips, or fails under --ptx-require-gpu."""
     if target is None:
         if config.option.ptx_require_gpu:
-            raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, and this was not timed: {NO_GPU}")
+            raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, but this was not timed: {NO_GPU}")
         pytest.skip(f"not run: {NO_GPU}")
     limit = config.getoption("ptx_limit", None)
     try:
@@ -118,11 +118,11 @@ def timed(
         pytest.skip(f"not run: {error}")
     except RuntimeError as error:
         first = str(error).strip().partition("\n")[0]
-        raise TimingFailure(f"{loaded.name}: timing broke down: {type(error).__name__}: {first}") from error
+        raise TimingFailure(f"{loaded.name}: timing failed: {type(error).__name__}: {first}") from error
 
 
 def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | None) -> tuple[InRegisters, ...]:
-    """A case's variants timed in registers; none of a case that is not elementwise. Raises TimingFailure."""
+    """A case's variants timed in registers; none for a case that is not elementwise. Raises TimingFailure."""
     from harness.timing.inregisters import time_in_registers
 
     assert target is not None
@@ -134,32 +134,30 @@ def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | 
         raise TimingFailure(f"{loaded.name}: not timed in registers: {error}") from error
     except RuntimeError as error:
         first = str(error).strip().partition("\n")[0]
-        raise TimingFailure(
-            f"{loaded.name}: timing in registers broke down: {type(error).__name__}: {first}"
-        ) from error
+        raise TimingFailure(f"{loaded.name}: timing in registers failed: {type(error).__name__}: {first}") from error
 
 
 # ---- pytest-benchmark ---------------------------------------------------------------------------------------
 
 
 def only_benchmarks(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark was asked to run benchmarks alone."""
+    """Whether pytest-benchmark was told to run only benchmarks."""
     return bool(config.getoption("benchmark_only", False))
 
 
 class DeviceClock:
-    """A clock that shows device time: each launch advances it by what the device took for that launch."""
+    """A clock of device time: each launch advances it by the device's time for that launch."""
 
     def __init__(self) -> None:
         self._launches: Iterator[float] = iter(())
         self._now = 0.0
 
     def load(self, samples: tuple[float, ...]) -> None:
-        """Seconds of the launches to come."""
+        """Set the seconds of the launches that follow."""
         self._launches = iter(samples)
 
     def launch(self) -> None:
-        """The next one."""
+        """Advance by the next launch's time."""
         self._now += next(self._launches)
 
     def device_time(self) -> float:
@@ -170,7 +168,7 @@ class DeviceClock:
 class BenchmarkItem(OwnWords, pytest.Function):
     """One variant at one size, with pytest-benchmark's fixture, options, tables and storage."""
 
-    told = TimingFailure
+    own_error = TimingFailure
 
 
 def benchmark_items(
@@ -186,7 +184,7 @@ def benchmark_items(
                 name=f"{variant}[{size}{words}]",
                 callobj=_benchmark_of(parent.config, loaded, target, (variant, size, assembler), clock),
             )
-            group = f"{loaded.name} {size}{words}"  # those of two assemblers are never in one table
+            group = f"{loaded.name} {size}{words}"  # two assemblers never share a table
             item.add_marker(pytest.mark.benchmark(group=group, timer=clock.device_time))
             item.add_marker("gpu")
             yield item
@@ -195,10 +193,10 @@ def benchmark_items(
 def _benchmark_of(
     config: pytest.Config, loaded: LoadedCase, target: str | None, what: tuple[str, str, Chosen], clock: DeviceClock
 ) -> Any:
-    """The function of a benchmark item. what: the variant, the size, and who assembles it.
+    """The function of a benchmark item. what: the variant, the size, and the assembler.
 
-    The launches are measured first, as ever: the L2 emptied before each, and the device waited for. Then
-    pytest-benchmark counts them by a clock that shows what the device took.
+    The launches are measured first, with the L2 emptied before each and the device awaited. Then pytest-benchmark
+    counts them by a clock that shows device time.
     """
 
     variant, size, assembler = what
@@ -219,7 +217,7 @@ def _benchmark_of(
 
 
 def facts(timing: Timing) -> dict[str, Any]:
-    """What pytest-benchmark's own statistics do not have."""
+    """Facts that pytest-benchmark's own statistics lack."""
     return {
         "elements": timing.elements,
         "bytes": timing.bytes,

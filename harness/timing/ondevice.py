@@ -1,4 +1,4 @@
-"""A timing session in the process that has the GPU, under its watchdog: a kernel that hangs ends the session only."""
+"""A timing session in the process that owns the GPU, under its watchdog: a kernel that hangs ends only the session."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from harness.timing import CannotTime, Session
 
 
 def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
-    """`harness.timing.session.time_case` in the process that has the GPU, nobody else's work on it meanwhile.
+    """`harness.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
+    meanwhile.
 
-    limit: seconds until it is given up; None for those of a sweep. Raises CannotTime, and DeviceFault where the process
-    has no answer.
+    limit: seconds allowed; None for those of a sweep. Raises CannotTime, and DeviceFault if the process does not
+    answer.
     """
     device = of_target(target)
     if device is None:

@@ -1,4 +1,4 @@
-"""Rounds of launches in random order, until every median is known well enough or the budget ends."""
+"""Rounds of launches in random order, until every median is known well enough or the budget is used up."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 
 from harness.records.statistics import Median, median, readings
 
-PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to it, is reported as noisy
+PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to the median, is reported as noisy
 AIM = PRECISION / 2  # the width at which rounds end: the ratio of two medians is then known to a little more than 1%
-LEAST = 32  # rounds before an interval is believed
+LEAST = 32  # rounds before intervals are computed
 BATCH = 16  # rounds at a time
-SPARSER = 1.25  # factor by which the number of rounds grows until the intervals are next computed, which takes time too
+SPARSER = 1.25  # growth of the number of rounds between two computations of the intervals, which take time too
 WARM_UP = 3  # rounds that are not counted
 
-# What is launched beside the variants; no variant can have such a name.
-TWIN = "/twin"  # the first variant once more: the A/A run
+# Launches beside the variants. No variant can have such a name.
+TWIN = "/twin"  # the first variant again: the A/A run
 COPY = "/copy"  # a device copy of as many bytes: the floor
-EMPTY = "/empty"  # a kernel that does nothing: what a launch takes at least
+EMPTY = "/empty"  # a kernel that does nothing: the least that a launch takes
 
 TimedCall = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Restoring:
-    """A launch that changes its inputs, and what puts them back: called before it, and never part of its time."""
+    """A launch that changes its inputs. restore: puts them back; it is called before the launch and not timed."""
 
     launch: TimedCall
     restore: TimedCall
@@ -39,7 +39,7 @@ class Restoring:
 
 
 class Timer(Protocol):
-    """What tells how long launches took."""
+    """Measures how long launches take."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Timer(Protocol):
 
 @dataclass
 class Samples:
-    """What the rounds gave: for each arm the seconds of each launch, in the order taken."""
+    """The samples of the rounds: for each arm the seconds of each launch, in the order taken."""
 
     seconds: dict[str, list[float]]
     wide: dict[str, float] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Samples:
 
     @property
     def rounds(self) -> int:
-        """How many there were."""
+        """The number of rounds."""
         return len(next(iter(self.seconds.values()), []))
 
 
@@ -73,10 +73,10 @@ def measure(
     after_batch: Callable[[], None] = lambda: None,
     judged: Sequence[str] | None = None,
 ) -> Samples:
-    """Launch all arms once a round, each round in another order drawn from `seed`.
+    """Launch all arms once in each round, each round in another order drawn from `seed`.
 
-    budget: seconds of wall time after which no further batch of rounds is begun. least: rounds. judged: the
-    arms whose interval must become narrow, by default all. after_batch: called while the device is still warm.
+    budget: seconds of wall time after which no further batch of rounds starts. least: rounds. judged: the arms whose
+    interval must become narrow, by default all. after_batch: called while the device is still warm.
     """
     rng = np.random.default_rng(seed)
     samples = Samples({name: [] for name in arms})
@@ -99,7 +99,7 @@ def measure(
 
 
 def _times(timer: Timer, launches: Sequence[TimedCall]) -> list[float]:
-    """What the timer says of each launch. What is restored is a launch of its own to it, whose time is left out."""
+    """The timer's seconds of each launch. A restore is passed as a launch of its own, whose time is left out."""
     calls: list[tuple[TimedCall, bool]] = []
     for arm in launches:
         if isinstance(arm, Restoring):
@@ -114,7 +114,7 @@ def _permuted(names: list[str], rng: np.random.Generator) -> list[str]:
 
 
 def _settled(known: Median, seconds: Sequence[float]) -> bool:
-    """Whether more rounds are of no use: an interval as narrow as the clock leaves it gets no narrower."""
+    """Whether more rounds are useless: the interval is as narrow as the clock allows."""
     return known.width <= AIM or bounded_by_clock(known, seconds)
 
 

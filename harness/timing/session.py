@@ -1,4 +1,4 @@
-"""One timing session: a case on the device here, at every size, as records."""
+"""A timing session: one case on the device here, at every size, as records."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def time_case(
     budget: float = BUDGET,
     least: int = LEAST,
 ) -> Session:
-    """Time a case on torch's current CUDA device. All arguments are names, so that any process can be asked.
+    """Time a case on torch's current CUDA device. All arguments are plain values, so that any process can be called.
 
-    path, attribute: the case file and the name that the case is bound to there. target: the device's. assemblers: of
-    the machine code, each timed in rounds of its own, with an A/A run of its own; None is Triton's. variants: those
-    to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",
-    "large") or numbers of elements; by default the three. budget: seconds of rounds at each size. least: rounds.
-    Raises CannotTime.
+    path, attribute: the case file and the case's name in it. target: the device's. assemblers: of the machine code,
+    each timed in rounds of its own, with an A/A run of its own; None is Triton's. variants: those to time, by default
+    all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2", "large") or numbers of
+    elements; by default the three. budget: seconds of rounds at each size. least: rounds. Raises CannotTime.
     """
     if not torch.cuda.is_available():
         raise CannotTime("torch finds no CUDA device")
@@ -58,7 +57,7 @@ def time_case(
     notes = [reason] if reason else []
     for size in _chosen(loaded, l2, sizes):
         free, _ = torch.cuda.mem_get_info()
-        if 2.2 * size.bytes > free:  # the tensors, and the copy's
+        if 2.2 * size.bytes > free:  # the tensors, and those of the copy
             notes.append(f"{size.elements} elements: {size.bytes >> 20} MiB and a copy do not fit into the device")
             continue
         for assembler in assemblers:
@@ -92,7 +91,7 @@ def _warm_up(work: Callable[[], Any]) -> None:
 
 @dataclass
 class _Room:
-    """What the sizes of a session share."""
+    """The parts of a session that all its sizes share."""
 
     loaded: LoadedCase
     target: str
@@ -102,7 +101,7 @@ class _Room:
     least: int
 
     def at(self, size: Size, variants: Sequence[str], assembler: PtxasChoice | None) -> tuple[list[Timing], Arms]:
-        """The case at one size, by one assembler."""
+        """The case at one size, with one assembler."""
         name = self.loaded.name
         try:
             arms = arms_of(self.loaded, self.target, size, variants, assembler)
@@ -133,9 +132,9 @@ class _Room:
 
 @dataclass(frozen=True)
 class Common:
-    """What the timings of one case at one size share. limits: what held the clocks down. device: the GPU's UUID.
+    """The values that all timings of one case at one size share.
 
-    ptxas: who assembled each arm.
+    limits: reasons why clocks were reduced. device: the GPU's UUID. ptxas: the assembler of each arm.
     """
 
     size: Size
@@ -149,7 +148,7 @@ class Common:
 
 
 def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[Timing]:
-    """The records of the arms in `keys`, from all that was sampled beside them."""
+    """The records of the arms in `keys`. samples: of all arms of the session."""
     first = next(iter(keys))
     noise = speed.noise_of(samples.seconds[first], samples.seconds[TWIN])
     copy, empty = (speed.median(samples.seconds[arm]).value for arm in (COPY, EMPTY))
@@ -161,7 +160,7 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
         if arm in samples.wide:
             notes.append(_noisy(known, seconds, common.budget))
         if common.limits:
-            notes.append(f"clocks held down: {', '.join(common.limits)}")
+            notes.append(f"clocks reduced: {', '.join(common.limits)}")
         timing = Timing(
             key, common.size.elements, common.size.bytes, tuple(seconds), known.value, known.low, known.high,
             copy=copy, noise=noise, launch=empty, clocks=dict(common.clocks), throttled=bool(common.limits),
@@ -177,4 +176,4 @@ def _noisy(known: speed.Median, seconds: Sequence[float], budget: float) -> str:
     wide = f"the 95% interval is {100 * known.width:.1f}% wide"
     if bounded_by_clock(known, seconds):
         return f"{wide}, a step of the clock ({1e9 * speed.step(seconds):.0f} ns)"
-    return f"{wide} after {len(seconds)} samples, when {budget:g} s were over"
+    return f"{wide} after {len(seconds)} samples, when the budget of {budget:g} s was used up"

@@ -1,4 +1,4 @@
-"""The sizes at which a case is timed, from the device's L2: small, of the L2's size, and several times it."""
+"""The sizes at which a case is timed, from the device's L2: small, as large as the L2, and several times larger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.model.variants import AsmVariant, LaunchedVariant, Variant
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements
-TIMES_L2 = 4  # tensors of this many times the L2 leave no line of themselves in it
+TIMES_L2 = 4  # tensors of this many times the L2 leave none of their own lines in it
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Size:
 def sizes_of(case: Case, l2: int) -> list[Size]:
     """The three sizes: 2^16 elements; the largest power of two that fits into the L2; the smallest of 4 times the L2.
 
-    A whole kernel's largest `sizes` is grown in its first dimension, by powers of two, so that the others stay as the
-    case has them. l2: bytes.
+    For a whole kernel, the first dimension of its largest `sizes` grows by powers of two; the others stay as the case
+    has them. l2: bytes.
     """
     if not case.elementwise:
         return _kernel_sizes(case, l2)
@@ -46,7 +46,7 @@ def sizes_of(case: Case, l2: int) -> list[Size]:
 
 
 def sized(case: Case, elements: int) -> Size:
-    """The size with as many elements, or as near above it as a whole kernel's first dimension allows."""
+    """The size with this many elements, or the next above it that a whole kernel's first dimension allows."""
     if case.elementwise:
         return Size("", elements, elements * unit_bytes(case))
     return next(s for s in _grown(case) if s.elements >= elements)
@@ -61,7 +61,7 @@ def _kernel_sizes(case: Case, l2: int) -> list[Size]:
 
 
 def _grown(case: Case, limit: int = 1 << 40) -> list[Size]:
-    """The case's largest size, and that with its first dimension doubled until it has `limit` bytes."""
+    """The case's largest size, and larger ones with its first dimension doubled, up to `limit` bytes."""
     largest = max(case.sizes, key=lambda sizes: _measured(case, sizes)[1])
     first = next(iter(largest))
     found: list[Size] = []
@@ -85,7 +85,7 @@ def unit_bytes(case: Case) -> int:
 
 
 def setup_of(case: Case, variant: Variant, size: Size) -> Setup:
-    """How a variant is launched to be timed: its largest pack, blocks of 1024 elements, pointers aligned."""
+    """How a variant is launched for timing: its largest pack, blocks of 1024 elements, aligned pointers."""
     if isinstance(variant, LaunchedVariant):
         shape = () if size.sizes else (size.elements,)
         return Setup(shape=shape, sizes=size.sizes, num_warps=variant.num_warps, fusion=bool(variant.fusion))

@@ -1,4 +1,4 @@
-"""What tells how long a launch took: CUPTI's record of its kernels, or events around it where there is none."""
+"""Timers of launches: CUPTI's record of their kernels, or, without CUPTI, events around them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from harness.timing.rounds import TimedCall, Timer
 from harness.triton.templates import ptxdiff_flush
 
 FLUSH_BLOCK = 4096
-QUEUED = 20  # launches queued at a time by the timer of events
-SLEEP = 2_000_000  # cycles, about a millisecond: time to queue them
+QUEUED = 20  # launches that the timer of events queues at a time
+SLEEP = 2_000_000  # cycles, about a millisecond: enough time to queue them
 
 
 class Flush:
@@ -63,7 +63,7 @@ def _event() -> Any:
 
 
 class CuptiTimer:
-    """CUPTI's record, read through torch.profiler: from the begin of a launch's first kernel to the end of its last."""
+    """CUPTI's record, read through torch.profiler: from the start of a launch's first kernel to the end of its last."""
 
     name = "cupti"
 
@@ -71,7 +71,7 @@ class CuptiTimer:
         self._flush = flush
 
     def times(self, launches: Sequence[TimedCall]) -> list[float]:
-        """See `harness.timing.rounds.Timer`. Raises LostRecords where CUPTI kept no account of a launch."""
+        """See `harness.timing.rounds.Timer`. Raises LostRecords if CUPTI has no record of a launch."""
         with _recording() as recorded:
             for launch in launches:
                 self._flush()
@@ -81,13 +81,14 @@ class CuptiTimer:
 
 
 class LostRecords(RuntimeError):
-    """CUPTI's record does not hold what was launched."""
+    """CUPTI's record lacks a launch."""
 
 
 def spans(activities: Sequence[tuple[str, int, int]], count: int) -> list[float]:
-    """Seconds of each of `count` launches, from (name, begin, end) in nanoseconds; a flush comes before each.
+    """Seconds of each of `count` launches, from (name, begin, end) in integer nanoseconds; a flush precedes each
+    launch.
 
-    The times are since 1970: as floating-point numbers they would be multiples of 256 ns.
+    The times count from 1970: as floating-point numbers they would be multiples of 256 ns.
     """
     found: list[tuple[int, int] | None] = []
     for name, begin, end in sorted(activities, key=lambda a: a[1]):
@@ -107,15 +108,15 @@ def _recording() -> Iterator[Any]:
     from torch.profiler import ProfilerActivity, profile
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its own changes, which concern nobody here
+        warnings.simplefilter("ignore")  # torch.profiler announces changes of its own
         with profile(activities=[ProfilerActivity.CUDA]) as recorded:
             yield recorded
 
 
 def _activities(recorded: Any) -> list[tuple[str, int, int]]:
-    """What ran on the device, in nanoseconds."""
+    """The device's activities: name, begin and end in nanoseconds."""
     cuda = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
-    results = recorded.profiler.kineto_results.events()  # `events()` would build a tree of all this, 50 times slower
+    results = recorded.profiler.kineto_results.events()  # its own `events()` is 50 times slower
     return [
         (e.name(), e.start_ns(), e.start_ns() + e.duration_ns())
         for e in results
@@ -124,7 +125,7 @@ def _activities(recorded: Any) -> list[tuple[str, int, int]]:
 
 
 def timer(l2: int) -> tuple[Timer, str]:
-    """The best timer that works here, and why it is not CUPTI's, if so."""
+    """The best timer that works here, and, if it is not CUPTI's, the reason."""
     flush = Flush(l2)
     cupti = CuptiTimer(flush)
     try:

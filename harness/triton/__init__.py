@@ -1,6 +1,6 @@
-"""Compiling Triton kernels for any target without a GPU, in processes that may die.
+"""Compiles Triton kernels for any target without a GPU, in processes whose crash does no harm.
 
-Importing this package loads neither triton nor torch. `spec` says what is compiled, `compile` compiles it, `kept` keeps
-the PTX, `assemble` calls ptxas, `targets` says which targets the installed Triton serves, `templates` holds the kernels
-that the harness itself launches.
+Importing this package loads neither triton nor torch. `spec` describes a compilation, `compile` compiles, `kept` stores
+PTX between runs, `assemble` calls ptxas, `targets` lists the targets of the installed Triton, and `templates` has the
+kernels that the harness itself launches.
 """

@@ -1,6 +1,6 @@
 """From PTX to machine code: calls ptxas, reads the resources that it reports, and disassembles.
 
-Triton calls ptxas too, but where that fails it prints the whole PTX and hides the reason.
+Triton calls ptxas too, but when ptxas fails, Triton prints the whole PTX and hides the reason.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PTXAS_TIMEOUT = 120.0
 
 @dataclass(frozen=True)
 class Assembly:
-    """What ptxas made of a kernel.
+    """The machine code of a kernel.
 
-    resources: "registers", "spill_stores", "spill_loads", "stack", "shared", "barriers"; bytes but for registers and
-    barriers. warnings: ptxas's, one line each. stated: the version of the PTX ISA that the text was made to state for
-    an older assembler; "" where it was left as it is.
+    resources: "registers", "spill_stores", "spill_loads", "stack", "shared", "barriers"; in bytes, except for registers
+    and barriers, which are counts. warnings: ptxas's, one line each. stated: the PTX ISA version that was written into
+    the text for an older assembler; "" if the text is unchanged.
     """
 
     cubin: bytes = field(repr=False)
@@ -47,7 +47,7 @@ class Assembly:
 
 @dataclass(frozen=True)
 class Disassembly:
-    """SASS as nvdisasm prints it, with the PTX line behind each instruction, and each opcode's count ("MUFU.RCP")."""
+    """SASS as nvdisasm prints it, with each instruction's line of PTX, and the count of each opcode ("MUFU.RCP")."""
 
     text: str
     opcodes: Mapping[str, int]
@@ -58,7 +58,7 @@ _memo: Memo[Assembled] = Memo(1024)
 
 
 def assemble(compilation: Compilation) -> Assembled:
-    """Assemble a compiled kernel for its own target, as Triton would; each kernel once a process."""
+    """Assemble a compiled kernel for its own target, as Triton would. Each kernel is assembled once in a process."""
     key = (compilation.ptx_hash, compilation.spec.target, compilation.ptxas, *options_of(compilation))
     result, first = _memo.claim(key)
     if first:
@@ -74,16 +74,16 @@ _assembled = DiskCache("cubin", 40_000, 1 << 30)
 
 
 def _identity(compilation: Compilation) -> tuple[bytes, ...]:
-    """What decides the machine code and what ptxas says: text, options, the assembler's file, this harness."""
+    """What decides the machine code and ptxas's messages: text, options, the assembler's file, this harness."""
     spec, tool = compilation.spec, compilation.ptxas
     status = os.stat(tool.path)
     file = f"{status.st_ino if tool.chosen else 0} {status.st_size} {status.st_mtime_ns}"
-    told = f"{tool} {file} {spec.target} {options_of(compilation)} {harness()}"
-    return compilation.ptx.encode(), told.encode()
+    parts = f"{tool} {file} {spec.target} {options_of(compilation)} {harness()}"
+    return compilation.ptx.encode(), parts.encode()
 
 
 def _found(compilation: Compilation) -> Assembly | None:
-    """What an earlier run assembled. Refusals are not kept, nor what a script gave."""
+    """The machine code from an earlier run; None if there is none. Refusals are not stored, nor results of scripts."""
     chosen = compilation.ptxas.chosen
     if chosen and chosen.script:
         return None
@@ -100,14 +100,14 @@ def _found(compilation: Compilation) -> Assembly | None:
 
 def _kept_too(compilation: Compilation, made: Assembled) -> Assembled:
     chosen = compilation.ptxas.chosen
-    if isinstance(made, Assembly) and not (chosen and chosen.script):  # a script's program may change, its text stay
+    if isinstance(made, Assembly) and not (chosen and chosen.script):  # a script may call another program later
         entry = {**dataclasses.asdict(made), "cubin": base64.b64encode(made.cubin).decode()}
         _assembled.put(zlib.compress(json.dumps(entry).encode(), 1), *_identity(compilation))
     return made
 
 
 def _assemble(compilation: Compilation) -> Assembled:
-    """Ask ptxas; an assembler that was chosen and is older than the PTX, with the version that it knows."""
+    """Call ptxas. If a chosen assembler is older than the PTX, try again with the version that it knows."""
     made = _asked(compilation, compilation.ptx)
     chosen = compilation.ptxas.chosen
     if chosen is None or not isinstance(made, Refusal) or made.ended:
@@ -120,7 +120,7 @@ def _assemble(compilation: Compilation) -> Assembled:
             return replace(again, stated=older[1])
         if again.ended:
             return again
-        return Refusal("not run", f"{chosen.name} is older than this PTX: {again.words}", again.detail, "ptxas")
+        return Refusal("not run", f"{chosen.name} is too old for this PTX: {again.words}", again.detail, "ptxas")
     if _NO_SUCH_TARGET.search(made.detail):
         return Refusal("not run", f"{chosen.name} does not know {compilation.spec.target}", made.detail, "ptxas")
     return replace(made, words=f"{chosen.name}: {made.words}")
@@ -132,12 +132,12 @@ _NO_SUCH_TARGET = re.compile(r"is not defined for option 'gpu-name'")
 
 
 def _asked(compilation: Compilation, ptx: str) -> Assembled:
-    """What ptxas makes of a text. A crash counts where a second call crashes too."""
+    """Assemble a text. A crash is reported only if a second call crashes too."""
     made = _asked_once(compilation, ptx)
     if isinstance(made, Refusal) and made.ended == "crashed":
         again = _asked_once(compilation, ptx)
         if isinstance(again, Assembly) or again.ended != "crashed":
-            return Refusal("error", f"{made.words}; asked again it did not", made.detail, "ptxas", "died")
+            return Refusal("error", f"{made.words}, but not when it was called again", made.detail, "ptxas", "died")
     return made
 
 
@@ -148,53 +148,53 @@ def _asked_once(compilation: Compilation, ptx: str) -> Assembled:
         source.write_text(ptx)
         command = [tool.path, *options_of(compilation)]
         try:
-            status, said = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
+            status, output = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
         except subprocess.TimeoutExpired:
             words = f"{tool.name} did not finish in {PTXAS_TIMEOUT:g} s"
             return Refusal("error", words, stage="ptxas", ended="hung")
         if status or not cubin.exists():
-            return _refusal(compilation, status, said)
-        warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(said, ("warning",))))
-        return Assembly(cubin.read_bytes(), resources(said), warnings)
+            return _refusal(compilation, status, output)
+        warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(output, ("warning",))))
+        return Assembly(cubin.read_bytes(), resources(output), warnings)
 
 
 def options_of(compilation: Compilation) -> list[str]:
-    """What ptxas is called with, but for the files: as Triton calls it, or a chosen one at its level."""
+    """ptxas's options without files: those that Triton uses, or those of a chosen assembler at its level."""
     spec, tool = compilation.spec, compilation.ptxas
     if compilation.called and tool.chosen is None:
         return [*compilation.called, *([] if "-v" in compilation.called else ["-v"])]
-    # A kernel compiled without contraction must not have it put back by ptxas, whose own default is to contract.
+    # ptxas contracts by default, so a kernel compiled without contraction needs the option against it.
     contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
     level = [f"-O{tool.chosen.level}"] if tool.chosen else []
     return ["-lineinfo", *level, *contraction, *tool.options, "-v", f"--gpu-name={spec.target}"]
 
 
 def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:
-    """A program's exit status, and what it said. Raises TimeoutExpired, and then nothing that it started is left."""
+    """A program's exit status and its output. Raises TimeoutExpired, after ending every process that it started."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", start_new_session=True,
     )  # fmt: skip
     with process:
         try:
-            said, _ = process.communicate(timeout=timeout)
+            output, _ = process.communicate(timeout=timeout)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    return process.returncode, said.strip()
+    return process.returncode, output.strip()
 
 
-def _refusal(compilation: Compilation, status: int, said: str) -> Refusal:
-    complaints = ptxas_complaints(said)
-    crashed = _crashed(status, said)
+def _refusal(compilation: Compilation, status: int, output: str) -> Refusal:
+    complaints = ptxas_complaints(output)
+    crashed = _crashed(status, output)
     if crashed or not complaints:
         words = f"{compilation.ptxas.name} {crashed or _how(status)}"
         ended: Ended = "crashed" if crashed else "died"
-        return Refusal("error", f"{words}: {main_line(said)}" if said else words, said, "ptxas", ended)
-    # Only where every complaint is about the target is the code itself in order; and a mismatch of arguments is often
-    # said of an operand that another complaint names.
+        return Refusal("error", f"{words}: {main_line(output)}" if output else words, output, "ptxas", ended)
+    # The target is to blame only if every complaint is about it. A mismatch of arguments is named last: it often
+    # follows from another complaint about the same operand.
     worst = min(complaints, key=lambda c: (kind_of(c.words), c.words.startswith("Arguments mismatch")))
-    return Refusal(kind_of(worst.words), with_hint(worst.words + _place(compilation.ptx, worst)), said, "ptxas")
+    return Refusal(kind_of(worst.words), with_hint(worst.words + _place(compilation.ptx, worst)), output, "ptxas")
 
 
 def _how(status: int) -> str:
@@ -206,12 +206,12 @@ _ITS_OWN = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal
 _INTERNAL = re.compile(r"internal (?:compiler )?error|Internal Compiler Error|assertion .*failed", re.I)
 
 
-def _crashed(status: int, said: str) -> str:
-    """How ptxas ended, in words, where that is a fault of its own; "" where it is none."""
-    number = -status if status < 0 else status - 128 if 128 < status < 160 else 0  # a shell says 128 more
+def _crashed(status: int, output: str) -> str:
+    """How ptxas crashed, in words; "" if the exit is not a fault of its own."""
+    number = -status if status < 0 else status - 128 if 128 < status < 160 else 0  # a shell adds 128
     if number in _ITS_OWN:
         return f"ended by signal {number} ({signal.Signals(number).name})"
-    return "crashed" if status and _INTERNAL.search(said) else ""
+    return "crashed" if status and _INTERNAL.search(output) else ""
 
 
 def _place(ptx: str, complaint: Complaint) -> str:
@@ -238,14 +238,14 @@ _RESOURCES = {
 }
 
 
-def resources(said: str) -> dict[str, int]:
-    """Resources by name from what `ptxas -v` prints; what it does not mention is zero."""
-    found = {name: re.search(pattern, said) for name, pattern in _RESOURCES.items()}
+def resources(output: str) -> dict[str, int]:
+    """Resources by name, from the output of `ptxas -v`. A resource that it does not mention is zero."""
+    found = {name: re.search(pattern, output) for name, pattern in _RESOURCES.items()}
     return {name: int(m[1]) if m else 0 for name, m in found.items()}
 
 
 def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
-    """Disassemble with the nvdisasm at a path: a quarter of a second, once, as the text is kept between runs."""
+    """Disassemble with the nvdisasm at a path. A call takes a quarter of a second; the text is stored between runs."""
     key = assembly.cubin, _reader(nvdisasm)
     text = _ahead.pop(key, None)
     if text is None and (kept := _kept.get(*key)) is not None:
@@ -260,9 +260,9 @@ def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
 
 
 def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
-    """Have at hand what `disassemble` will be asked for: one call of nvdisasm for all that it can read together.
+    """Disassemble assemblies for later calls of `disassemble`, with one call of nvdisasm for all that fit in one file.
 
-    What it cannot, and what does not come back as it would alone, is left to `disassemble`.
+    Those that do not fit, and those whose text does not have the expected form, are left to `disassemble`.
     """
     reader = _reader(nvdisasm)
     groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
@@ -272,8 +272,8 @@ def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
     for group in groups.values():
         for first in range(0, len(group), MOST):
             part = group[first : first + MOST]
-            said = _disassemble(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else None
-            texts = parted([k for _, k in part], said) if isinstance(said, str) else None
+            output = _disassemble(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else None
+            texts = parted([k for _, k in part], output) if isinstance(output, str) else None
             for (cubin, _), text in zip(part, texts or (), strict=texts is not None):
                 _kept.put(text.encode(), cubin, reader)
                 _ahead[cubin, reader] = text
@@ -282,19 +282,19 @@ def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
 
 
 def _reader(nvdisasm: str) -> bytes:
-    """What decides how machine code reads: the file of nvdisasm, and its options."""
+    """What decides the text of machine code: the file of nvdisasm, and its options."""
     status = os.stat(nvdisasm)
     return f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode()
 
 
-# Code sections only, each instruction with its line of PTX; no analysis of the data flow, which costs a third more.
+# Code sections only, each instruction with its line of PTX. Without the data flow analysis, which adds a third.
 DISASSEMBLE = ("-c", "-gp", "-ndf")
 _kept = DiskCache("sass")
-_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until they are asked for
+_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `disassemble` takes them
 
 
 def making_ahead(path: str) -> contextlib.AbstractContextManager[None]:
-    """While one process disassembles a case file's kernels ahead, others that would do so wait, to find them."""
+    """A lock: one process at a time disassembles a case file's kernels ahead; the others then find its results."""
     return _kept.making(b"ahead", path.encode())
 
 
@@ -316,7 +316,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode
 
 
 def opcodes(sass: str) -> dict[str, int]:
-    """How often each opcode, with its modifiers, stands in SASS; the padding after the last EXIT left out."""
+    """How often each opcode, with its modifiers, occurs in SASS, without the padding after the last EXIT."""
     counted = Counter(m["opcode"] for m in _INSTRUCTION.finditer(sass))
     counted.pop("NOP", None)
     return dict(sorted(counted.items()))

@@ -1,4 +1,4 @@
-"""From a `KernelSpec` to machine code, and whether one target refuses it or all do."""
+"""From a `KernelSpec` to machine code, or to a refusal that says whether every target refuses it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from harness.triton.diagnostics import PIPELINE, Refusal
 from harness.triton.spec import UNASKED, Compilation, KernelSpec, Tool
 from harness.triton.targets import assembler, available
 
-# LLVM knows no instruction of the target for what a kernel asks.
+# LLVM has no instruction of the target for an operation of the kernel.
 _NO_INSTRUCTION = re.compile(r"Cannot select")
 
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel that compiled and assembled."""
+    """A compiled and assembled kernel."""
 
     compilation: Compilation
     assembly: Assembly
 
 
 def build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusal:
-    """Compile and assemble for the spec's target; by the assembler that Triton uses, where none is chosen.
+    """Compile and assemble for the spec's target, with the chosen assembler, or else with Triton's.
 
-    ptxas often says of an instruction that the target lacks what it says of a misspelt one ("Arguments mismatch",
-    "Unknown modifier"), above all the older release that serves the older targets. So code that it calls wrong counts
-    as `unsupported` where it assembles for another target, and as an `error` where no target takes it. The same holds
-    for a kernel on which one of Triton's passes fails or dies.
+    ptxas often gives the same message for an instruction that the target lacks as for a misspelt one ("Arguments
+    mismatch", "Unknown modifier"), above all the older release, which serves older targets. So a kernel that it refuses
+    is `unsupported` if it assembles for another target, and an `error` if no target accepts it. The same holds for a
+    kernel on which one of Triton's passes fails or crashes.
     """
     built = _build(spec, chosen)
     if not isinstance(built, Refusal) or not _could_be_the_targets(built):
@@ -41,7 +41,7 @@ def build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusa
 
 
 def compiled(spec: KernelSpec) -> Compilation | Refusal:
-    """Triton's part of `build`, up to PTX, with the same word on what refuses it: this target or every one."""
+    """Compile to PTX, without assembling. A refusal says, as in `build`, whether every target refuses it."""
     found = compile_kernel(spec)
     if not isinstance(found, Refusal) or not _could_be_the_targets(found):
         return found
@@ -50,7 +50,7 @@ def compiled(spec: KernelSpec) -> Compilation | Refusal:
 
 
 def accepting(spec: KernelSpec, targets: Iterable[str], chosen: PtxasChoice | None = None) -> str | None:
-    """The first of `targets` for which the kernel can be built."""
+    """The first of `targets` for which the kernel can be built; None if there is none."""
     return next((t for t in targets if isinstance(_build(spec.for_target(t), chosen), Built)), None)
 
 
@@ -67,17 +67,17 @@ def _build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refus
 
 
 def _could_be_the_targets(refusal: Refusal) -> bool:
-    """Whether another target might take it: none does where the constraints or the kernel's source are at fault."""
+    """Whether another target might accept it. None does if the constraints or the kernel's source are at fault."""
     if refusal.ended or refusal.kind != "error":
         return False
     return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words)) or PIPELINE in refusal.detail
 
 
 def _of_the_target(refusal: Refusal, taken: str | None) -> Refusal:
-    """The refusal of a target by itself, where another one takes the kernel."""
-    return replace(refusal, kind="unsupported", words=f"{refusal.words}; {taken} takes it") if taken else refusal
+    """The refusal, marked as one of this target alone if another target accepts the kernel."""
+    return replace(refusal, kind="unsupported", words=f"{refusal.words}; {taken} accepts it") if taken else refusal
 
 
 def _others(spec: KernelSpec) -> list[str]:
-    """The targets but the spec's own, the newest first."""
+    """All targets except the spec's own, the newest first."""
     return sorted((t for t in available(spec.compiler) if t != spec.target), key=capability, reverse=True)

@@ -1,7 +1,8 @@
-"""Triton builds by name. "" is the one of this environment; others compile in the Python of theirs.
+"""Triton builds by name. "" is the Triton of this environment; each other one compiles in its own Python environment.
 
 `--ptx-compiler NAME=PATH` names one: PATH is a Python interpreter, or the folder of a virtual environment. Those in
-`MANAGED` are found where make puts them. A build is asked once which Triton it has; nothing of it is imported here.
+`MANAGED` are found where make puts them. A build's interpreter is called once for its version of Triton; nothing of the
+build is imported here.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from harness.ours import ROOT
 from harness.triton.installation import NoTriton, installation_in
 
 MANAGED = {"tlx": (".venv-tlx", "make tlx")}
-"""Environments that make sets up beside the harness: the folder, and the command."""
+"""Environments that make creates beside the harness: the folder, and the command that creates it."""
 
 ASKING = 60.0
 
 
 class NoBuild(NoTriton):
-    """No Triton build of that name is known here, or it cannot compile; the message says what to do."""
+    """No Triton build of that name is known here, or it cannot compile. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class TritonBuild:
     """A Triton in an environment of its own.
 
-    python: its interpreter, whose version is `python_version`. folder: where its `triton` is. version: as that says.
+    python: its interpreter, of version `python_version`. folder: of its package `triton`. version: of that package.
     """
 
     name: str
@@ -48,14 +49,14 @@ class TritonBuild:
 
 
 _given: dict[str, str] = {}
-"""Interpreters by name, as the command line gave them."""
+"""Interpreters by name, from the command line."""
 
 _barred: set[str] = set()
-"""Names of builds that make sets up, and that are not to be used here."""
+"""Names of managed builds that are not to be used here."""
 
 
 def parse(words: str, beside: Path) -> tuple[str, str]:
-    """Name and interpreter of `NAME=PATH`. beside: what a relative path starts from. Raises ValueError."""
+    """Name and interpreter of `NAME=PATH`. beside: the folder that a relative path starts from. Raises ValueError."""
     name, equals, path = words.partition("=")
     if not equals or not COMPILER_NAME.fullmatch(name) or not path:
         raise ValueError(
@@ -66,11 +67,11 @@ def parse(words: str, beside: Path) -> tuple[str, str]:
     python = place / "bin" / "python" if place.is_dir() else place
     if not python.is_file() or not os.access(python, os.X_OK):
         raise ValueError(f"{words}: {python} is no Python interpreter; give one, or the folder of an environment")
-    return name, os.path.abspath(python)  # not resolved: a link in an environment decides which one that is
+    return name, os.path.abspath(python)  # not resolved: the link itself decides which environment the interpreter uses
 
 
 def give(named: Iterable[tuple[str, str]]) -> None:
-    """From now on these names mean these interpreters, and no others are known but the managed ones."""
+    """Set the interpreters by name. Other names are unknown from now on, except for managed builds."""
     given = dict(named)
     if given != _given:
         _given.clear()
@@ -80,18 +81,18 @@ def give(named: Iterable[tuple[str, str]]) -> None:
 
 
 def only(names: Iterable[str]) -> None:
-    """Of the builds that make sets up, use these alone: a node of a cluster has those of its driver."""
+    """Use only these of the managed builds: a node of a cluster uses those of its driver."""
     _barred.clear()
     _barred.update(set(MANAGED) - set(names))
 
 
 def given() -> dict[str, str]:
-    """The interpreters that were given, by name."""
+    """The interpreters that the command line gave, by name."""
     return dict(_given)
 
 
 def known() -> tuple[str, ...]:
-    """The names that mean a build here."""
+    """The names of all builds that are known here."""
     return tuple(dict.fromkeys([*_given, *(n for n in MANAGED if _is_managed(n))]))
 
 
@@ -99,7 +100,7 @@ def build_called(name: str) -> TritonBuild:
     """The build of that name. Raises NoBuild."""
     if name in _given:
         return _found(name, _given[name])
-    hint = f"--ptx-compiler {name}=PATH names its Python, or the folder of its environment"
+    hint = f"--ptx-compiler {name}=PATH names its Python interpreter, or the folder of its environment"
     if name in MANAGED:
         if _is_managed(name):
             return _found(name, str(_managed(name)))
@@ -108,7 +109,7 @@ def build_called(name: str) -> TritonBuild:
 
 
 def label(name: str) -> str:
-    """Name and version of a build, "" for that of this environment; the name alone of one that is not here."""
+    """Name and version of a build; "" for the Triton of this environment; the name alone if the build is not here."""
     if not name:
         return ""
     try:
@@ -135,7 +136,7 @@ def _is_managed(name: str) -> bool:
     return name not in _barred and _managed(name).is_file()
 
 
-# What a build's interpreter prints: where its Triton is, and what of the packages that case files need it lacks.
+# A build's interpreter prints its Python version, the folder and version of its Triton, and missing packages.
 _QUESTION = """
 import importlib.util, json, platform, re, sys
 found = importlib.util.find_spec("triton")

@@ -1,7 +1,7 @@
-"""Compiling: `KernelSpec` in, `Compilation` or `Refusal` out.
+"""Compiles a `KernelSpec` to a `Compilation`, or to a `Refusal`.
 
-Triton's own stages run in a worker process up to the PTX (`harness.triton.lower`); ptxas is called by
-`harness.triton.assemble`. Triton's on-disk cache is neither read nor written.
+Triton's own stages run in a worker process, as far as PTX (`harness.triton.lower`); `harness.triton.assemble` calls
+ptxas. Triton's own cache on disk is neither read nor written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _memo: Memo[Compiled] = Memo(4096)
 
 
 def identity_of(spec: KernelSpec) -> str:
-    """What decides the PTX: the kernel's code with all it calls, types and bits of constants, options, and versions."""
+    """A digest of what decides the PTX: code with all it calls, constants, options, Triton's version and tools."""
     tools = sorted((n, v) for n, v in os.environ.items() if n.startswith("TRITON_") and n.endswith("_PATH"))
     version = builds.installation_of(spec.compiler) if spec.compiler else _triton_version()
     return digest_with_code((spec, version, tools), exact=True)  # constants may be of a user's class
@@ -47,9 +47,9 @@ def _triton_version() -> str:
 def _remembers_targets(version: str) -> bool:
     """Whether a process of this Triton serves one target only.
 
-    Triton 3.6 keeps a static table of the conversions of float8, made for the first target that the process compiles
-    for: sm_80 then gets the instructions of sm_89, or the other way round. 3.9 has none (triton-lang/triton pull
-    request 9364); the versions between were not tried.
+    Triton 3.6 has a static table of float8 conversions, made for the first target that a process compiles for: sm_80
+    then gets the instructions of sm_89, or the reverse. 3.9 has no such table (triton-lang/triton pull request 9364).
+    Versions between them were not tried.
     """
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is None or (int(found[1]), int(found[2])) < (3, 9)
@@ -62,7 +62,7 @@ _swaps: tuple[AsmSwap, ...] = ()
 def swapping(*swaps: AsmSwap) -> Iterator[None]:
     """Compile kernels within this block with other inline asm, which becomes part of their identity.
 
-    For one thread: `submit` reads what is in force. A kernel without the asm that a swap replaces is a `Refusal`.
+    Not thread-safe: `submit` reads a global. A kernel without the asm that a swap replaces is a `Refusal`.
     """
     global _swaps
     before, _swaps = _swaps, swaps
@@ -73,9 +73,9 @@ def swapping(*swaps: AsmSwap) -> Iterator[None]:
 
 
 class Rewriting:
-    """The PTX of kernels as they are compiled: noted, and one text put in the place of another.
+    """A replacement of text in the PTX of compiled kernels, which are recorded.
 
-    found: what was compiled, by its PTX, of which the kernels with the text `before` were handed on with `after`.
+    found: compilations, by their PTX. Those whose PTX has the text `before` are returned with `after` in its place.
     """
 
     def __init__(self, before: str = "", after: str = "") -> None:
@@ -84,11 +84,11 @@ class Rewriting:
 
     @property
     def used(self) -> bool:
-        """Whether a kernel had the text that was to be replaced."""
+        """Whether a kernel had the text that is replaced."""
         return self.before in self.found
 
     def of(self, compiled: Compiled) -> Compiled:
-        """A compiled kernel as it is handed on."""
+        """The compiled kernel with the replacement."""
         if isinstance(compiled, Refusal):
             return compiled
         self.found.setdefault(compiled.ptx, compiled)
@@ -100,9 +100,9 @@ _rewriting: Rewriting | None = None
 
 @contextlib.contextmanager
 def rewriting(one: Rewriting) -> Iterator[Rewriting]:
-    """Hand on kernels of `compile_kernel` within this block as a rewriting has them; nothing of that is kept.
+    """Apply a rewriting to the kernels that `compile_kernel` returns within this block. They are not stored.
 
-    What runs is told apart by its PTX text, so no memo takes one for the other. For one thread.
+    Memos and results are keyed by PTX text, so no rewritten kernel is taken for the original. Not thread-safe.
     """
     global _rewriting
     before, _rewriting = _rewriting, one
@@ -113,17 +113,17 @@ def rewriting(one: Rewriting) -> Iterator[Rewriting]:
 
 
 Held = Mapping[FunctionRef, Any]
-"""Functions that this process has and no other can find."""
+"""Functions that exist in this process alone, so that no worker can load them."""
 
 
 def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
-    """Have a worker compile `spec` to PTX; equal specs are compiled once a process. Raises NoTriton.
+    """Have a worker compile `spec` to PTX. Equal specs are compiled once in a process. Raises NoTriton.
 
-    held: those of the spec's functions that a worker would not find. A fork of this process then compiles, at once, and
-    nothing is kept on disk: patches and settings of this process may have had a part in it.
+    held: those of the spec's functions that a worker could not load. A fork of this process then compiles at once, and
+    nothing is stored on disk, because patches and settings of this process may affect the PTX.
     """
     if spec.compiler and held:
-        raise ValueError(f"compiler {spec.compiler} compiles functions that it finds by name alone")
+        raise ValueError(f"compiler {spec.compiler} can compile only functions that its workers can import by name")
     if _swaps and spec.given is None:
         spec = replace(spec, swaps=_swaps)
     identity = identity_of(spec)
@@ -143,14 +143,14 @@ def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAU
 
 
 def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Compiled:
-    """Compile `spec` to PTX and wait for it. A compiler's complaint, or its death, is a `Refusal`."""
+    """Compile `spec` to PTX and wait for it. An error or a crash of the compiler is a `Refusal`."""
     compiled = submit(spec, held=held, timeout=timeout).result()
     return compiled if _rewriting is None else _rewriting.of(compiled)
 
 
 def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
     from harness.processes.fork import call_in_fork
-    from harness.triton.lower import lower  # before the fork, which would import it every time
+    from harness.triton.lower import lower  # before the fork, so that it is imported once
 
     return call_in_fork(lower, spec, held, timeout=timeout)
 
@@ -166,7 +166,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
         elif error := done.exception():
             result.set_exception(error)
         else:
-            # Mutants are compiled once each, and not kept on disk.
+            # Mutants are compiled once, and not stored on disk.
             result.set_result(_judge(spec, "" if spec.swaps else identity, done.result()))
 
     build = builds.build_called(spec.compiler) if spec.compiler else None
@@ -176,7 +176,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
-    """The compilation, or why the compiler refused. identity: the key to keep it under, or ""."""
+    """The compilation, or the compiler's refusal. identity: the key to store it under; "" stores nothing."""
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
@@ -189,7 +189,7 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
 
 
 def _another(used: str, compiler: str) -> str:
-    """What is wrong with the Triton that a worker of a build used; "" where it is the right one."""
+    """The fault, if a build's worker used another Triton; "" if it used the right one."""
     meant = builds.build_called(compiler).folder
     if os.path.realpath(used) == os.path.realpath(meant):
         return ""
@@ -199,9 +199,9 @@ def _another(used: str, compiler: str) -> str:
 def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Compiled:
     from harness.ptx import written_input
 
-    ours = spec.function.module == TEMPLATES  # a user's own kernel may be right with one copy of a block
+    ours = spec.function.module == TEMPLATES  # users' kernels may run a single copy of a block
     for text, constraints in lowered.asm:
-        called = ours and BEGIN not in text  # a variant's own asm was looked at before: `harness.running.asmfaults`
+        called = ours and BEGIN not in text  # a variant's own asm is checked elsewhere (`asmfaults`)
         if words := written_input(text, constraints) or (called and _no_function(text, constraints)):
             return Refusal("error", f"inline asm, {' '.join(words.split())}")
     return Compilation(
@@ -220,14 +220,14 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
 
 
 def _no_function(text: str, constraints: str) -> str | None:
-    """Why a block called from an elementwise function is none of its elements alone; None where nothing is found.
+    """Why a block of asm called from an elementwise function depends on more than its elements; None if it does not.
 
-    Such a function runs in a few layouts, and says nothing of those that it is used in.
+    Such a function is run in a few layouts only, and another layout could give other results.
     """
     from harness.ptx import repeated_name
 
     if found := _PLACEMENT.search(text):
-        return f"{found[0]} says where Triton has placed an element, which is no input of the function: use kernel(...)"
+        return f"{found[0]} depends on where Triton places an element, which a function is not given: use kernel(...)"
     return repeated_name(text, constraints)
 
 

@@ -1,4 +1,4 @@
-"""The machine code within a cubin, apart from what only debuggers read."""
+"""The sections of a cubin that a GPU loads, without those for debuggers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import struct
 from collections.abc import Mapping
 
 _ALLOCATED = 2
-"""SHF_ALLOC of the ELF format: the section is in memory when the program runs."""
+"""SHF_ALLOC of the ELF format: the section is in memory while the program runs."""
 
 
 def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
-    """The sections that a GPU loads, code and constants, and what the driver reads of them, by name.
+    """The sections that a GPU loads, code and constants, and those that the driver reads for them, by name.
 
-    Lines of debuggers are left out: they name the text that the code was made from. Raises ValueError for what is no
-    64-bit ELF file with code in it.
+    Line tables are left out: they name the file that the code was made from. Raises ValueError if the bytes are not a
+    64-bit ELF file with code.
     """
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("no cubin: not a 64-bit ELF file")

@@ -1,9 +1,9 @@
-"""Several cubins as one file, so that one call of nvdisasm reads them all.
+"""Merges several cubins into one file, so that one call of nvdisasm disassembles them all.
 
-A call takes a quarter of a second before it reads its first instruction, and milliseconds for a kernel. It takes one
-file, and ptxas makes one for each kernel. `merged` puts the machine code of several into one ELF file, under names of
-its own, and `parted` takes nvdisasm's text of it apart again: each part reads, to the byte, as if nvdisasm had been
-given that cubin alone. Cubins with more than one kernel, or whose code waits for addresses, are left to be read alone.
+A call takes a quarter of a second to start, and milliseconds for each kernel. It takes one file, but ptxas makes one
+file for each kernel. `merged` puts the machine code of several into one ELF file, under names of its own. `parted`
+splits nvdisasm's text again: each part equals, to the byte, nvdisasm's text for that cubin alone. Cubins with more than
+one kernel, or whose code has relocations to symbols elsewhere, are disassembled one by one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _RELOCATIONS = {".rela": (4, struct.Struct("<QQq")), ".rel": (9, struct.Struct("
 _PROGBITS, _SYMTAB, _STRTAB, _NOBITS = 1, 2, 3, 8
 _SECTION, _TYPE, _LOCAL = 3, 15, 0  # STT_SECTION, the mask of a symbol's type, STB_LOCAL
 _LINES = ".nv_debug_line_sass"
-_ABOUT = (".note.nv.cuinfo", ".nv.compat")  # what nvdisasm asks of a file before it reads any code
-_INNER = "$__internal_"  # what ptxas calls functions that it puts into a kernel, such as a division's slow path
+_ABOUT = (".note.nv.cuinfo", ".nv.compat")  # nvdisasm reads these before any code
+_INNER = "$__internal_"  # ptxas's prefix for functions that it adds to a kernel, such as a division's slow path
 
-MOST = 256  # kernels of one file, for their names
-_SHORTEST = 4  # letters of a kernel's name, in whose place another one of that length is put
+MOST = 256  # kernels of one file: their numbers must fit into their names
+_SHORTEST = 4  # letters of a kernel's name, which is replaced by one of the same length
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Section:
 
 @dataclass(frozen=True)
 class MachineKernel:
-    """What nvdisasm reads of a cubin with one kernel.
+    """The parts of a cubin with one kernel that nvdisasm reads.
 
-    alike: what all kernels of one file have to share: ELF header, target, symbols that are defined elsewhere.
-    symbol: the function's. inner: those of functions within it. lines, places: its table of PTX lines, and the entries
-    that bind it to the function.
+    alike: what all kernels of one file must share: ELF header, target, symbols that are defined elsewhere. symbol: the
+    function's. inner: symbols of functions within it. lines, places: its table of PTX lines, and the relocations of
+    that table to the function.
     """
 
     name: str
@@ -55,7 +55,7 @@ class MachineKernel:
 
 
 def kernel_of(cubin: bytes) -> MachineKernel | None:
-    """The kernel of a cubin; None where there is more in it than one function, or what is not understood."""
+    """The kernel of a cubin; None if it has several functions, or contains something unknown."""
     try:
         return _kernel(_sections(cubin), cubin)
     except (struct.error, ValueError, IndexError, KeyError):
@@ -106,27 +106,27 @@ def _kernel(sections: list[Section], cubin: bytes) -> MachineKernel | None:
 
 
 def _named(number: int, kernel: MachineKernel) -> str:
-    """A kernel's name in a merged file: as long as its own, so that nvdisasm's columns and rules stay."""
+    """A kernel's name in a merged file, as long as its own name, so that nvdisasm's columns and rules stay the same."""
     return f"K{number:02x}".ljust(len(kernel.name), "_")
 
 
 def _inner(number: int) -> str:
-    """What the names of a kernel's inner functions begin with in a merged file, in the place of `_INNER`."""
+    """The prefix that replaces `_INNER` in the names of a kernel's inner functions in a merged file."""
     return f"$__I{number:02x}".ljust(len(_INNER), "_")
 
 
 def merged(kernels: Sequence[MachineKernel]) -> bytes:
-    """One ELF file with all these kernels, at most `MOST`, which are alike. Only nvdisasm can do anything with it."""
+    """One ELF file with all these kernels, at most `MOST`, whose `alike` is equal. Only nvdisasm can use it."""
     header, flags, kind, elsewhere, about = kernels[0].alike
     if len(kernels) > MOST or any(k.alike != kernels[0].alike for k in kernels):
-        raise ValueError("these kernels cannot be in one file")
+        raise ValueError("these kernels cannot be in one file: they differ in target or symbols, or are too many")
     strings, lines, places = bytearray(b"\0"), bytearray(), bytearray()
 
     def word(text: str) -> int:
         strings.extend(text.encode() + b"\0")
         return len(strings) - len(text) - 1
 
-    first, count = 4, len(kernels)  # sections of code begin behind the null one and three of names and symbols
+    first, count = 4, len(kernels)  # code sections follow the null section and three of names and symbols
     type_, entry = _RELOCATIONS[kind]
     symbols = [_SYMBOL.pack(0, 0, 0, 0, 0, 0)]
     symbols += [
@@ -164,7 +164,7 @@ def merged(kernels: Sequence[MachineKernel]) -> bytes:
 
 
 def _file(header: bytes, flags: bytes, sections: Sequence[Section]) -> bytes:
-    """An ELF file of these sections, behind the null one and the one of their names."""
+    """An ELF file of these sections, after the null section and the section names."""
     names = bytearray(b"\0.shstrtab\0")
     places = [1]
     for s in sections:
@@ -191,11 +191,11 @@ _BYTES = 16  # of an instruction, since Volta
 
 
 def parted(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
-    """What nvdisasm says of each kernel, from what it said of all; None where that does not look as expected."""
+    """nvdisasm's text for each kernel alone, from its text for all; None if that does not have the expected form."""
     head, *parts = _PART.split(text)
     found = {m[1]: part for part in parts if (m := _TITLE.match(part))}
     tail = found.pop("SYMBOLS", "")
-    elsewhere = kernels[0].alike[3]  # which nvdisasm lists behind all code
+    elsewhere = kernels[0].alike[3]  # which nvdisasm lists after all code
     if len(parts) != len(kernels) + bool(tail) or len(found) != len(kernels) or bool(tail) != bool(elsewhere):
         return None
     end = re.search(r"\n*\Z", parts[-1])
@@ -204,10 +204,10 @@ def parted(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
         part = found.get(f".text.{_named(i, k)}", "")
         if len(_INSTRUCTION.findall(part)) * _BYTES != len(k.text.data):
             return None
-        # Labels are numbered through the whole file: first those that code jumps to, then the ends of functions.
+        # Labels are numbered throughout the file: first those that code jumps to, then the ends of functions.
         numbers = {n: str(place) for place, n in enumerate(sorted({int(n) for n in _LABEL.findall(part)}))}
         part = _LABEL.sub(lambda m, numbers=numbers: f".L_x_{numbers[int(m[1])]}", part)
-        if not tail and end:  # nothing behind the last one: no blank lines between it and that
+        if not tail and end:  # the last kernel has no blank lines after it
             part = part.rstrip("\n") + end[0]
         made.append(head + part.replace(_named(i, k), k.name).replace(_inner(i), _INNER) + tail)
     return made

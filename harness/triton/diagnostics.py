@@ -1,4 +1,4 @@
-"""From what compilers say to one readable line."""
+"""Turns the messages of compilers into one readable line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Ended = Literal["", "died", "crashed", "hung"]
 class Refusal:
     """Why there is no code.
 
-    kind: "unsupported" where the target (or the PTX version that goes with it) lacks what the code needs, "not run"
-    where an assembler that was chosen serves neither the target nor this PTX, else "error".
-    words: one readable line. detail: all that the compiler said. stage: whose refusal it is. ended: how ptxas ended
-    where it said nothing of the code: "crashed" and "hung" are faults of its own, "died" may be anybody's.
+    kind: "unsupported" if the target (or its PTX version) lacks what the code needs; "not run" if a chosen assembler
+    serves neither the target nor this PTX; else "error". words: one readable line. detail: the compiler's whole output.
+    stage: which tool refused. ended: how ptxas ended if it gave no message on the code: "crashed" and "hung" are its
+    own faults, "died" may have another cause.
     """
 
     kind: Kind
@@ -29,7 +29,7 @@ class Refusal:
     ended: Ended = ""
 
 
-# ptxas's and Triton's ways to say that the instruction exists and the target has it not.
+# Messages of ptxas and Triton that say: the instruction exists, but the target lacks it.
 _UNSUPPORTED = re.compile(
     r"not supported on \.target"
     r"|requires \.target sm_\w+"
@@ -38,11 +38,11 @@ _UNSUPPORTED = re.compile(
     r"|not supported in this architecture"
     r"|requires NVIDIA SM\d+"
     r"|requires compute capability"
-    # Where tensor cores lack a dot of integers Triton makes multiply-adds of it, and knows those of floats alone.
+    # On targets whose tensor cores have no dot of integers, Triton tries multiply-adds, which it has for floats alone.
     r"|'arith\.extf' op operand #0 must be floating-point-like, but got 'tensor<\w*xi8"
 )
 
-# What LLVM and ptxas say of faults that inline asm is prone to, and what its author can do about them.
+# Messages of LLVM and ptxas on common faults of inline asm, and what its author can do.
 _HINTS = (
     ("number of input constraints does not match", "write one input for each register that Triton passes"),
     ("number of output constraints does not match", "write one output for each register of the results"),
@@ -56,49 +56,49 @@ _HINTS = (
     ("Bad ${} expression", "a dollar sign that stands for itself is written '$$'"),
     ("Bad $ operand number", "a dollar sign that stands for itself is written '$$'"),
     ("cannot cast fp8", "the tensor holds bytes; in a case E4M3.typed[...] or E5M2.typed[...] has Triton's own type"),
-    ("near '.loc'", "a ';' is missing, or an instruction goes on in a new line, and Triton puts .loc between lines"),
+    ("near '.loc'", "a ';' is missing, or an instruction spans several lines, and Triton puts .loc between lines"),
 )
 
 
 def kind_of(text: str) -> Kind:
-    """Whether a complaint is about the target or about the code."""
+    """Whether a message is about the target or about the code."""
     return "unsupported" if _UNSUPPORTED.search(text) else "error"
 
 
 def with_hint(words: str) -> str:
-    """`words`, followed by what to do where we know it."""
-    return next((f"{words} ({hint})" for said, hint in _HINTS if said in words), words)
+    """`words`, followed by a hint if there is one."""
+    return next((f"{words} ({hint})" for phrase, hint in _HINTS if phrase in words), words)
 
 
-# What Triton raises when the reason went to standard error.
+# Triton raises these after it printed the reason to standard error.
 _VAGUE = re.compile(r"error encountered during parsing|PassManager::run failed")
 
 
 def from_outcome(outcome: CallEnd) -> Refusal | None:
-    """The refusal in a worker's outcome; None where it answered and no compiler said anything."""
-    reply, said = outcome.reply, outcome.stderr.strip()
+    """The refusal in a worker's outcome; None if it answered and no compiler printed an error."""
+    reply, output = outcome.reply, outcome.stderr.strip()
     if reply is None:
         words = f"the compiler {outcome.ended}"
-        if said:
-            words = f"{with_hint(main_line(said))}; {words}"
-        return Refusal("error", words, said)
+        if output:
+            words = f"{with_hint(main_line(output))}; {words}"
+        return Refusal("error", words, output)
     if reply.raised:
-        # What the worker found out to be the cause comes as a CompileFailure and speaks for itself.
+        # A CompileFailure has the cause that the worker found, in full.
         words = reply.message if reply.raised == "CompileFailure" else f"{reply.raised}: {reply.message}"
-        if said and _VAGUE.search(words):
-            words = main_line(said)
-        return Refusal(kind_of(words), with_hint(one_line(words)), "\n".join(filter(None, (said, reply.trace))))
-    if said:
-        return Refusal(kind_of(said), with_hint(main_line(said)), said)
+        if output and _VAGUE.search(words):
+            words = main_line(output)
+        return Refusal(kind_of(words), with_hint(one_line(words)), "\n".join(filter(None, (output, reply.trace))))
+    if output:
+        return Refusal(kind_of(output), with_hint(main_line(output)), output)
     return None
 
 
 PIPELINE = "Failures have been detected while processing an MLIR pass pipeline"
-"""What MLIR says of a pass that failed or died, behind the reason if it knows one."""
+"""MLIR's message on a pass that failed or crashed, after the reason if there is one."""
 
 _FIRST = (
     re.compile(r"^LLVM ERROR: (?P<words>.+)"),
-    # An abort in LLVM's cantFail: the reason stands on the line after.
+    # An abort in LLVM's cantFail: the reason is on the next line.
     re.compile(r"^Failure value returned from cantFail wrapped call\n(?P<words>.+)"),
     re.compile(rf"(?:^|: )error: (?P<words>(?!{PIPELINE}).+)"),
     re.compile(r"(?P<words>Assertion [`'].+' failed)"),
@@ -108,22 +108,22 @@ _FIRST = (
 
 
 def main_line(text: str) -> str:
-    """The line of a compiler's output that names the fault; the first one where none is known to."""
+    """The line of a compiler's output that names the fault; the first line if none is recognised."""
     for pattern in _FIRST:
         if found := re.search(pattern.pattern, text, flags=re.MULTILINE):
-            # LLVM quotes the whole asm, lines and all; it is shown where it was written.
+            # LLVM quotes the whole asm here; messages show it elsewhere.
             return one_line(found["words"].partition(" string: '")[0])
     return one_line(text.strip().splitlines()[0]) if text.strip() else ""
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space a single space."""
+    """The text with single spaces in place of all runs of white space."""
     return " ".join(text.split())
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """One message of ptxas: its line in the PTX (None where it names none) and its words."""
+    """One message of ptxas: its line in the PTX (None if it names none) and its words."""
 
     line: int | None
     words: str
@@ -133,7 +133,7 @@ _PTXAS = re.compile(r"^ptxas\S* (?:\S+, line (?P<line>\d+); )?(?P<level>error|fa
 
 
 def ptxas_complaints(text: str, levels: tuple[str, ...] = ("error", "fatal")) -> list[Complaint]:
-    """ptxas's messages of these levels, without repetitions of the closing one."""
+    """ptxas's messages of these levels, without its closing line."""
     return [
         Complaint(int(m["line"]) if m["line"] else None, m["words"].strip())
         for m in _PTXAS.finditer(text)

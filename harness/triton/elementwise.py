@@ -1,6 +1,6 @@
-"""The elementwise kernel of one setup: how it is compiled, and the arguments it is launched with.
+"""The elementwise kernel of one setup: how it is compiled, and with which arguments it is launched.
 
-Compiling and launching take their arguments from the same place, so that what was compiled ahead is what runs.
+Compiling and launching use the same description, so the kernel compiled ahead is the one that runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PlainFunction:
 
 
 def computation_arguments(computation: InlineAsm | PlainFunction, constexpr: Any) -> dict[str, Any]:
-    """The arguments that give a kernel template its computation; `constexpr` marks a compile-time value."""
+    """The arguments that give a kernel template its computation. constexpr: marks a compile-time value."""
     asm = computation if isinstance(computation, InlineAsm) else None
     plain = computation if isinstance(computation, PlainFunction) else None
     return {
@@ -56,11 +56,10 @@ def computation_arguments(computation: InlineAsm | PlainFunction, constexpr: Any
 class Elementwise:
     """One elementwise kernel.
 
-    inputs, outputs: Triton's names of the element types ("fp32", "u8"). shape: one or two dimensions, the same for all.
-    alignment: bytes by which all pointers are aligned; 16 or more lets Triton vectorise.
-    carry: for the loop context, the number of the output that becomes each input in the next step, -1 for none; None
-    for the straight context.
-    block: elements a program; a tile of as many in two dimensions.
+    inputs, outputs: Triton's names of the element types ("fp32", "u8"). shape: one or two dimensions, the same for all
+    tensors. alignment: bytes by which all pointers are aligned; 16 or more lets Triton vectorise. carry: for the loop
+    context, the number of the output that becomes each input in the next step, -1 for none; None for the straight
+    context. block: elements of a program; in two dimensions, of its tile.
     """
 
     computation: InlineAsm | PlainFunction
@@ -92,7 +91,7 @@ class Elementwise:
 
     @property
     def tile(self) -> tuple[int, ...]:
-        """Elements of a program in each dimension."""
+        """The shape of a program's tile."""
         if len(self.shape) == 1:
             return (self.block,)
         columns = min(self.block, 1 << max(0, self.shape[1] - 1).bit_length())
@@ -100,21 +99,21 @@ class Elementwise:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Programs in each dimension."""
+        """The number of programs in each dimension."""
         return tuple(-(-size // tile) for size, tile in zip(self.shape, self.tile, strict=True))
 
     @property
     def row_stride(self) -> int:
-        """Units from one row to the next: the columns and a gap, which shows stores past a row's end.
+        """Units from one row to the next: the columns and a gap, which reveals stores past a row's end.
 
-        Divisible by 16 exactly where the number of columns is.
+        Divisible by 16 if and only if the number of columns is.
         """
         columns = self.shape[-1]
         return columns + (16 if columns % 16 == 0 else 1)
 
     @property
     def extent(self) -> int:
-        """Units from the first element to the last, gaps between rows included."""
+        """Units from the first element to the last, including gaps between rows."""
         if len(self.shape) == 1 or 0 in self.shape:
             return math.prod(self.shape)
         return (self.shape[0] - 1) * self.row_stride + self.shape[1]
@@ -122,7 +121,7 @@ class Elementwise:
     def arguments(self, ins: Any, outs: Any, constexpr: Any) -> dict[str, Any]:
         """All arguments by name, in the template's order.
 
-        ins and outs stand for the tuples of pointers; `constexpr` marks a value inside a tuple as a compile-time one.
+        ins, outs: the tuples of pointers. constexpr: marks a value inside a tuple as a compile-time one.
         """
         common = {"steps": self.steps, **computation_arguments(self.computation, constexpr), "CARRY": self.carry}
         if len(self.shape) == 1:
@@ -134,17 +133,18 @@ class Elementwise:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """The registers of the results and of the arguments of one asm invocation, which the constraints must list.
+        """The numbers of registers of one asm invocation: of its results and of its arguments, as the constraints must
+        list.
 
-        Triton gives the elements of a pack in 32-bit registers, several to one where they are narrower (the last one
-        filled up), and a 64-bit register to each 64-bit element.
+        Triton passes the elements of a pack in 32-bit registers, several in one if they are narrower (the last register
+        is padded), and each 64-bit element in a 64-bit register.
         """
         pack = self.computation.pack if isinstance(self.computation, InlineAsm) else 1
         outs, ins = (sum(_registers(t, pack) for t in types) for types in (self.outputs, self.inputs))
         return outs, ins
 
     def explain(self, refusal: Refusal) -> Refusal:
-        """The refusal, with the numbers of registers added where it is about them."""
+        """The refusal; if it is about numbers of registers, with the numbers that the constraints need."""
         asm = self.computation
         if not isinstance(asm, InlineAsm) or not re.search(
             "constraints does not match|without outputs|with one output cannot", refusal.words
@@ -158,7 +158,7 @@ class Elementwise:
         return replace(refusal, words=f"{refusal.words}; {counts}")
 
     def spec(self, target: str, *, enable_fp_fusion: bool) -> KernelSpec:
-        """What the worker compiles: the specialisation that Triton chooses for a launch of `arguments`."""
+        """The compilation for a worker, specialised as Triton specialises a launch of `arguments`."""
         aligned = self.alignment % 16 == 0
         ins, outs = (tuple(PointerType(t, aligned) for t in types) for types in (self.inputs, self.outputs))
         arguments = self.arguments(ins, outs, constexpr=Constant)

@@ -1,7 +1,6 @@
-"""A kernel given as PTX: what stands in for its compilation.
+"""Kernels given as PTX: makes a compilation of their text.
 
-Its text is read as text here, so that a kernel whose instructions the emulator does not know can still be assembled and
-launched.
+The text is not parsed, so that a kernel with instructions unknown to the emulator can still be assembled and launched.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def given_spec(given: GivenPtx, parameters: Sequence[str], target: str, *, enabl
 
 
 def taken_as_given(spec: KernelSpec) -> Compiled:
-    """The kernel as if it had been compiled, or why it cannot be launched so or not on this target."""
+    """The kernel's compilation, or why it cannot be launched with these parameters, this block or on this target."""
     given = spec.given
     assert given is not None
     code = without_comments(given.text)
@@ -47,10 +46,10 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
     entry, parameters, directives = found[names.index(given.entry) if given.entry else 0]
     declared = _parameters(parameters)
     if len(declared) != len(spec.signature):
-        return _refused(f"kernel {entry} has {len(declared)} parameters, parameters= gives {len(spec.signature)}")
+        return _refused(f"kernel {entry} has {len(declared)} parameters, but parameters= gives {len(spec.signature)}")
     required = _REQUIRED.search(directives)
     if required and tuple(int(size or 1) for size in required.groups()) != given.block:
-        return _refused(f"kernel {entry} demands {required[0].strip()}, block= is {given.block}")
+        return _refused(f"kernel {entry} demands {required[0].strip()}, but block= is {given.block}")
     if words := other_target(code, spec.target):
         return Refusal("unsupported", words)
     if words := header_fault(code):
@@ -64,16 +63,16 @@ def entries(text: str) -> list[str]:
 
 
 def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
-    """The bytes of each parameter of a kernel that is given addresses, numbers and bytes, as the driver API takes them.
+    """The bytes of each parameter of a kernel, as the driver API takes them. values: addresses, numbers, or bytes.
 
-    Raises ValueError for a value that its parameter does not hold.
+    Raises ValueError for a value that does not fit its parameter.
     """
     parameters = next(found for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry)
     return tuple(_bytes(value, *p) for value, p in zip(values, _parameters(parameters), strict=True))
 
 
 def parameter_count(ptx: str, entry: str) -> int:
-    """How many parameters a kernel declares."""
+    """The number of parameters that a kernel declares."""
     return len(next(_parameters(found) for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry))
 
 
@@ -81,7 +80,7 @@ _PARAMETER = re.compile(r"\.([bsuf])(\d+)\s(?:[^,]*?)([\w$%]+)\s*(?:\[\s*(\d+)\s
 
 
 def _parameters(declared: str) -> list[tuple[str, int]]:
-    """Of each parameter in a kernel's parentheses: its name and its bytes."""
+    """The name and the size in bytes of each parameter in a kernel's parentheses."""
     found = []
     for text in filter(str.strip, declared.split(",")):
         match = _PARAMETER.search(text.strip())
@@ -96,7 +95,7 @@ _FLOATS = {2: "e", 4: "f", 8: "d"}
 def _bytes(value: Any, name: str, size: int) -> bytes:
     if isinstance(value, bytes):
         if len(value) != size:
-            raise ValueError(f"parameter {name} has {size} bytes, {len(value)} were given")
+            raise ValueError(f"parameter {name} has {size} bytes, but {len(value)} were given")
         return value
     try:
         if isinstance(value, float):
@@ -111,24 +110,24 @@ def _refused(words: str) -> Refusal:
 
 
 def header_fault(code: str) -> str:
-    """What is wrong with the two directives that a module begins with; "" where nothing is.
+    """The fault in a module's first two directives; "" if there is none.
 
-    ISA 11.1.2: "Each PTX module must begin with a .version directive, immediately followed by a .target directive", and
-    in its notes the version in which each target was introduced. code: without comments.
+    ISA 11.1.2: "Each PTX module must begin with a .version directive, immediately followed by a .target directive"; its
+    notes give the version in which each target was introduced. code: without comments.
     """
     found = _HEADER.match(code)
     if found is None:
         return "does not begin with .version and .target, as each PTX module must (ISA 11.1.2)"
     needed = INTRODUCED.get(found[2])
     if needed and version_number(found[1]) < version_number(needed):
-        return f"states .version {found[1]}, and .target {found[2]} was introduced in PTX ISA {needed} (ISA 11.1.2)"
+        return f"states .version {found[1]}, but .target {found[2]} was introduced in PTX ISA {needed} (ISA 11.1.2)"
     return ""
 
 
 def other_target(code: str, target: str) -> str:
-    """Why PTX written for its target does not run on another; "" where it does: on the same and on later ones.
+    """Why PTX for its own target does not run on another; "" if it does: on the same target and on later ones.
 
-    What was written for an architecture (`sm_90a`) runs on that one, for a family (`sm_100f`) on that family.
+    PTX for an architecture (`sm_90a`) runs on that one only; PTX for a family (`sm_100f`) runs on that family.
     """
     written = _TARGET.search(code)
     if written is None:

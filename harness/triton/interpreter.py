@@ -1,11 +1,11 @@
-"""Triton's interpreter (`TRITON_INTERPRET=1`) with the operation that it lacks: inline asm, by way of the emulator.
+"""Adds inline asm to Triton's interpreter (`TRITON_INTERPRET=1`), which lacks it. The emulator runs the asm.
 
     from harness.triton.interpreter import install
-    install()                       # in pytest, the plugin has done so
+    install()                       # under pytest, the plugin does this
 
-From then on kernels that contain `tl.inline_asm_elementwise` run under TRITON_INTERPRET=1 on the CPU, with print and a
-debugger in them. The PTX is checked for `target`. Which elements share an invocation is no contract of Triton's, and
-what pads a partial pack is undefined: `shuffle` and `padding` vary both.
+After that, kernels with `tl.inline_asm_elementwise` run on the CPU under TRITON_INTERPRET=1, and prints and debuggers
+work in them. The PTX is checked for `target`. Triton promises nothing about which elements share an invocation, and the
+padding of a partial pack is undefined: `shuffle` and `padding` vary both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 @dataclass
 class Settings:
-    """How inline asm is run. shuffle: a seed for which elements share a pack; padding: a seed for padding's bits."""
+    """How inline asm is run. shuffle: a seed that decides which elements share a pack. padding: a seed for its bits."""
 
     target: str = "sm_90a"
     shuffle: int | None = None
@@ -30,9 +30,9 @@ _settings = Settings()
 
 
 def install(*, target: str = "sm_90a", shuffle: int | None = None, padding: int | None = None) -> None:
-    """Give Triton's interpreter inline asm; calling it again changes the settings.
+    """Add inline asm to Triton's interpreter; another call changes the settings.
 
-    Raises ImportError where Triton is not installed.
+    Raises ImportError if Triton is not installed.
     """
     from triton.runtime.interpreter import InterpreterBuilder
 
@@ -41,7 +41,7 @@ def install(*, target: str = "sm_90a", shuffle: int | None = None, padding: int 
 
 
 class _Call:
-    """What Triton's front end expects of the operation it created: numbered results."""
+    """The object that Triton's front end expects for an operation: it has numbered results."""
 
     def __init__(self, results: Sequence[Any]) -> None:
         self._results = results
@@ -54,9 +54,9 @@ class _Call:
 def create_inline_asm(
     builder: Any, asm: str, constraints: str, values: Sequence[Any], types: Sequence[Any], is_pure: bool, pack: int
 ) -> _Call:
-    """The interpreter's operation: `values` and the results are its handles around numpy arrays.
+    """The interpreter's operation. values, and the results, are the interpreter's handles of numpy arrays.
 
-    Raises PtxError with line and column for asm that the target does not have or that is wrong.
+    Raises PtxError with line and column if the asm is wrong or the target lacks one of its instructions.
     """
     from triton.runtime.interpreter import TensorHandle
 
@@ -85,7 +85,7 @@ def create_inline_asm(
 
 
 def _bits(array: Any) -> Any:
-    """An array as unsigned integers of its width; the interpreter holds bfloat16 and float8 so already."""
+    """An array as unsigned integers of its width, as the interpreter holds bfloat16 and float8 already."""
     return np.ascontiguousarray(array).view(f"uint{8 * array.dtype.itemsize}")
 
 

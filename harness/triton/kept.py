@@ -1,11 +1,11 @@
-"""PTX kept between runs, by the identity of what was compiled.
+"""PTX stored between runs, by the identity of its compilation.
 
 The key holds everything that decides the text: the kernel's code with all it calls, constants with their types and
-bits, options and target (`compile.identity_of`), the installed Triton file by file, the assemblers that the environment
-names, and the text of this package. Lines of the user's files go into PTX as well: an entry holds a digest of each file
-that its PTX names, and is not used where one has changed.
+bits, options and target (`compile.identity_of`), each file of the installed Triton, the assemblers that environment
+variables name, and the text of this package. PTX also has line numbers of the user's files: an entry holds a digest of
+each file that its PTX names, and is not used if one of them has changed.
 
-What a compiler refuses is not kept. An entry is kept only where the worker that compiled it runs the same harness.
+Refusals of a compiler are not stored. An entry is stored only if the worker that compiled it runs the same harness.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
 
 
 def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] | None:
-    """The compiled kernel of that identity with the warnings that compiling it gave; None where none is kept.
+    """The compiled kernel of that identity, with the warnings of its compilation; None if none is stored.
 
     compiler: the name of the Triton build that compiles it.
     """
@@ -52,7 +52,7 @@ def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] |
 
 
 def keep(identity: str, lowered: Lowered, notes: tuple[str, ...], compiler: str = "") -> None:
-    """Keep what a worker of that Triton build made of the kernel of that identity."""
+    """Store the kernel that a worker of that Triton build compiled for that identity. notes: warnings."""
     if lowered.harness != harness():
         return
     entry = {"lowered": dataclasses.asdict(lowered), "notes": notes, "files": files_named(lowered.ptx)}
@@ -65,7 +65,7 @@ def _key(identity: str, compiler: str = "") -> tuple[bytes, ...]:
 
 
 def files_named(ptx: str) -> dict[str, str]:
-    """The source files that PTX names, with digests of their contents now."""
+    """The source files that PTX names, with digests of their present contents."""
     return {name: _digest(name) for name in _FILE.findall(ptx)}
 
 

@@ -1,6 +1,6 @@
-"""From a case's variant and a setup to a kernel launch: which kernel, which tensors, which arguments.
+"""From a case's variant and a setup to a kernel launch: the kernel, its tensors, and its arguments.
 
-One description serves both compiling ahead (pointers are `PointerType`s) and launching (pointers are tensors).
+The same description serves compiling ahead (pointers are `PointerType`s) and launching (pointers are tensors).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from references.formats import Format, Scalar, Shaped
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """A tensor of a launch. row_stride: units between the starts of rows, where it is more than the columns."""
+    """A tensor of a launch. row_stride: units between the starts of rows; None if rows have no gaps."""
 
     name: str
     format: Format
@@ -42,7 +42,7 @@ class TensorLayout:
 
     @property
     def extent(self) -> int:
-        """Units from the first to the last, gaps included."""
+        """Units from the first to the last, including gaps."""
         if self.row_stride is None or 0 in self.shape:
             return math.prod(self.shape)
         return (self.shape[0] - 1) * self.row_stride + self.shape[1]
@@ -50,11 +50,11 @@ class TensorLayout:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel launch, its pointers left open.
+    """A kernel launch without its pointers.
 
     function: the kernel; None for the harness's own templates, which `elementwise` describes, and for `given` PTX.
-    inputs, outputs: the tensors passed by pointer, one updated in place in both. fixed: the other arguments, by name.
-    compiler: the Triton build that compiles it. made: what another process has built of it.
+    inputs, outputs: the tensors passed by pointer; one updated in place is in both. fixed: the other arguments, by
+    name. compiler: the Triton build that compiles it. made: the kernel if another process has built it.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -71,11 +71,11 @@ class Launch:
 
     @property
     def tensors(self) -> tuple[TensorLayout, ...]:
-        """Inputs, then outputs; each once."""
+        """Inputs, then outputs; each tensor once."""
         return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
 
     def arguments(self, pointers: Mapping[str, Any], constexpr: Callable[[Any], Any]) -> dict[str, Any]:
-        """All arguments by parameter name, with `pointers` by tensor name in their places."""
+        """All arguments by parameter name; those of tensors are taken from `pointers`, by tensor name."""
         if self.elementwise is not None:
             ins, outs = (tuple(pointers[t.name] for t in ts) for ts in (self.inputs, self.outputs))
             return self.elementwise.arguments(ins, outs, constexpr)
@@ -83,7 +83,7 @@ class Launch:
         return {name: pointers[name] if name in pointers else fixed[name] for name in self.names}
 
     def spec(self, target: str) -> KernelSpec:
-        """What a worker compiles for this launch."""
+        """The compilation for this launch."""
         return replace(self._spec(target), compiler=self.compiler)
 
     def _spec(self, target: str) -> KernelSpec:
@@ -105,7 +105,7 @@ class Launch:
         )
 
     def build(self, target: str) -> Built | Refusal:
-        """Compile and assemble it for a target, by the assembler of its setup."""
+        """Compile and assemble the kernel for a target, with the assembler of its setup."""
         if self.made is not None:
             return self.made
         built = build(self.spec(target), self.setup.assembler)
@@ -115,7 +115,7 @@ class Launch:
 
 
 def entry_parameters(launch: Launch, compilation: Compilation, pointers: Mapping[str, Any]) -> list[Any]:
-    """What the compiled entry is given, in order: all arguments but compile-time constants, pointers by tensor name."""
+    """The arguments of the compiled entry, in order: all but compile-time constants. pointers: by tensor name."""
     arguments = launch.arguments(pointers, constexpr=lambda value: value)
     return [v for name, kind in compilation.spec.signature for v in entry_values(kind, arguments[name])]
 
@@ -123,9 +123,9 @@ def entry_parameters(launch: Launch, compilation: Compilation, pointers: Mapping
 def launched_experiment(
     machine: str, job: Job, launch: Launch, compilation: Compilation, code: str | None = None
 ) -> Experiment:
-    """A launch as an experiment: the code that the machine runs, and all that it is given.
+    """The experiment of a launch: the code that the machine runs, and all its arguments.
 
-    code: the PTX as it stands, its target included, where nothing is stated.
+    code: the text that identifies the code; by default the PTX as it stands, including its target.
     """
     pointers = {t.name: f"pointer to {t.name}" for t in launch.tensors}
     given = (
@@ -142,7 +142,7 @@ def _by_reference(value: Any, portable: bool) -> Any:
 def launch_of(job: Job) -> Launch:
     """The launch that a job asks for.
 
-    Raises CaseError, ValueError or TypeError for a variant that cannot be launched so; the message says what to change.
+    Raises CaseError, ValueError or TypeError for a variant that cannot be launched so. The message says what to change.
     """
     if isinstance(job.variant, PtxVariant):
         return _given(job, job.variant)
@@ -201,7 +201,7 @@ def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, 
     parameters = list(inspect.signature(variant.function.fn).parameters.values())
     name = variant.function.fn.__name__
     if len(parameters) < len(case.inputs):
-        raise CaseError(f"{name} takes {len(parameters)} arguments, the case has {len(case.inputs)} inputs")
+        raise CaseError(f"{name} takes {len(parameters)} arguments, but the case has {len(case.inputs)} inputs")
     rest = parameters[len(case.inputs) :]
     unknown = set(variant.constants) - {p.name for p in rest}
     if unknown:
@@ -215,7 +215,7 @@ def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, 
 
 
 def _kernel(job: Job, variant: KernelVariant) -> Launch:
-    FunctionRef.of(variant.function)  # refuses what is no @triton.jit function, before anything else can fail
+    FunctionRef.of(variant.function)  # raises for anything but a @triton.jit function, before other errors
     tensors, sizes, scalars = _given_to_kernels(job)
     parameters = inspect.signature(variant.function.fn).parameters
     values = {**sizes, **scalars, **variant.meta}
@@ -248,7 +248,7 @@ def _kernel(job: Job, variant: KernelVariant) -> Launch:
 
 
 def _given(job: Job, variant: PtxVariant) -> Launch:
-    """The launch of a kernel in PTX: its parameters in order, named by what they are given where that is a tensor."""
+    """The launch of a kernel in PTX: its parameters in order, named by tensor where they are tensors."""
     tensors, sizes, scalars = _given_to_kernels(job)
     values = {**sizes, **scalars, **variant.meta}
     names, fixed = [], {}
@@ -290,7 +290,7 @@ def _by_side(
 
 
 def grid_of(variant: LaunchedVariant, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The grid of a kernel for the sizes given. Raises CaseError where it has no whole, non-negative value."""
+    """The grid of a kernel for these sizes. Raises CaseError if a dimension is no whole, non-negative number."""
     values = {**sizes, **variant.meta}
     grid = variant.grid(values) if callable(variant.grid) else variant.grid
     whole = {n: int(v) for n, v in values.items() if isinstance(v, int)}
@@ -310,7 +310,7 @@ def _shape(argument: Argument, setup: Setup) -> tuple[int, ...]:
 
 
 def _scalar(fmt: Format, unit: Any) -> int | float:
-    """A by-value argument as the Python number that Triton takes; without inputs, one that it does not specialise."""
+    """A by-value argument as the Python number for Triton; without inputs, a number that Triton does not specialise."""
     if unit is None:
         return 1.5 if fmt.is_float else 3
     if fmt.is_float:

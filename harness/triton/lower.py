@@ -1,4 +1,4 @@
-"""Triton's stages from a kernel to PTX, as a worker process or a fork runs them; needs triton."""
+"""Runs Triton's stages from a kernel to PTX, in a worker process or a fork. Imports triton."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from harness.triton.stages import run_stages
 
 
 class CompileFailure(Exception):
-    """A kernel that Triton's front end refuses, in one line."""
+    """A kernel that Triton's front end refuses; the message is one line."""
 
 
 def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lowered:
-    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead.
+    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may instead end the process.
 
-    held: functions that are here already, as in a fork of the process that made them; the others are loaded.
+    held: functions that exist in this process, as in a fork of the process that made them; others are loaded.
     """
     function = load(spec.function, held)
-    if not held:  # a worker, which compiles more; a fork ends
+    if not held:  # a worker compiles further kernels; a fork does not
         _collect_seldom()
     constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
@@ -74,7 +74,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
 
 
 def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None) -> str:
-    """A name that kernels share which differ in contraction alone; "" for functions that are held, and mutants."""
+    """An identity shared by kernels that differ in contraction alone; "" for held functions, and for mutants."""
     if held or spec.swaps:
         return ""
     return digest_with_code(replace(spec, enable_fp_fusion=False), exact=True)
@@ -82,7 +82,7 @@ def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | Non
 
 @functools.cache
 def _collect_seldom() -> None:
-    """Let the collector of cycles pass over what is imported, and look less often: it took a twelfth of compiling."""
+    """Exclude imported objects from garbage collection, and collect less often: it took a twelfth of compile time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -90,7 +90,7 @@ def _collect_seldom() -> None:
 
 @contextlib.contextmanager
 def _swapped(swaps: Sequence[AsmSwap]) -> Iterator[None]:
-    """Have Triton's builder put other inline asm in place of some. Raises CompileFailure for a swap without a place."""
+    """Replace inline asm as Triton's builder creates it. Raises CompileFailure if the kernel lacks a swap's asm."""
     if not swaps:
         yield
         return
@@ -112,19 +112,19 @@ def _swapped(swaps: Sequence[AsmSwap]) -> Iterator[None]:
 
 
 def _scratch(metadata: Mapping[str, Any]) -> int:
-    """Bytes of global scratch memory for each block, as Triton's launcher gives them."""
+    """Bytes of global scratch memory for each block, as Triton's launcher allocates them."""
     size, align = metadata.get("global_scratch_size") or 0, metadata.get("global_scratch_align") or 1
     return -(-size // align) * align
 
 
 def _descriptor(found: Mapping[str, Any]) -> DescriptorLayout:
     if found.get("is_im2col") or found.get("fp4_padded"):
-        raise CompileFailure("a tensor descriptor of im2col, or of padded 4-bit elements: the emulator runs neither")
+        raise CompileFailure("the emulator has no tensor descriptors of im2col, and none of padded 4-bit elements")
     return DescriptorLayout(found["swizzle"], found["elem_type"], tuple(found["block_size"]))
 
 
 def _source_of(function: Any) -> Any:
-    """What reads a function: a Gluon kernel states its layouts, and begins a stage later."""
+    """Triton's source object for a function: a Gluon kernel states its layouts, and starts one stage later."""
     if type(function).__name__ != "GluonJITFunction":
         return ASTSource
     from triton.experimental.gluon._runtime import GluonASTSource
@@ -133,7 +133,7 @@ def _source_of(function: Any) -> Any:
 
 
 def _root_cause(error: BaseException) -> str:
-    """The words of the first cause, with the line of the kernel, or of the function it calls, that Triton was at."""
+    """The message of the first cause, with the line of the kernel, or of a called function, where Triton was."""
     place = _place(error)
     while error.__cause__ is not None:
         error = error.__cause__
@@ -141,7 +141,7 @@ def _root_cause(error: BaseException) -> str:
     words = getattr(error, "error_message", None)
     if not isinstance(words, str):
         words = f"{type(error).__name__}: {error}"
-    # Triton keeps the repr of what was raised: ValueError('...').
+    # Triton wraps the original exception as its repr: ValueError('...').
     elif wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
         words = f"{wrapped[1]}: {wrapped[3]}"
     return f"{words} [{place}]" if place else words
@@ -173,15 +173,15 @@ def _loaded(value: Any, held: Mapping[FunctionRef, Any] | None) -> Any:
 
 
 def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any:
-    """The function that `ref` means: that of `held`, or else what its file made; raises CompileFailure for neither.
+    """The function that `ref` refers to: from `held`, or from its file. Raises CompileFailure if neither has it.
 
-    The name is tried first. A file may bind it again further down: of all the functions that the file made under that
-    name, the one with the code of `ref` is meant.
+    A file may bind the same name to several functions. If the one that is bound now differs from `ref`, the function
+    with the code of `ref` is taken, among all that the file made under that name.
     """
     module = None if held and ref in held else _module(ref)
     found: Any = held[ref] if held and module is None else _named(module, ref.qualname)
     while type(found).__name__ in ("Heuristics", "Autotuner"):
-        found = found.fn  # the caller has decided what they decide
+        found = found.fn  # the caller has applied the heuristics already
     if found is not None and not ref.code:
         return found
     made = (f for f in _made if f.fn.__qualname__ == ref.qualname and module and f.fn.__globals__ is vars(module))
@@ -189,13 +189,13 @@ def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any
         if digest_with_code(function, exact=not ref.portable) == ref.code:
             return function
     raise CompileFailure(
-        f"{ref.path} has no function {ref.qualname} as it was handed over: the file was changed meanwhile, or makes "
-        "another one each time that it is executed; start anew"
+        f"{ref.path} has no function {ref.qualname} with the code that was to be compiled: the file was changed, or "
+        "makes another function each time it is executed; start the process again"
     )
 
 
 _made: list[Any] = []
-"""Every @triton.jit function of this process, alive also where its name is bound to another by now."""
+"""Every @triton.jit function of this process, kept alive even if its name is bound to another one by now."""
 
 
 def _note_functions() -> None:
@@ -212,7 +212,7 @@ _note_functions()
 
 
 def _named(module: ModuleType | None, qualname: str) -> Any:
-    """What a module has under a name; None where it has nothing."""
+    """What a module has under a qualified name; None if it has nothing."""
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -220,7 +220,7 @@ def _named(module: ModuleType | None, qualname: str) -> Any:
 
 
 def _module(ref: FunctionRef) -> ModuleType:
-    """The module, under its own name if that leads to the same file, so that its relative imports work."""
+    """The module, imported under its own name if that leads to the same file, so that its relative imports work."""
     known = sys.modules.get(ref.module)
     if known is not None and _same_file(getattr(known, "__file__", None), ref.path):
         return known
@@ -244,7 +244,7 @@ def _same_file(one: str | None, other: str) -> bool:
 
 @functools.cache
 def _from_file(path: str, mtime_ns: int, size: int) -> ModuleType:
-    """Load a file by itself, again when it has changed."""
+    """Load a file by path; load it again if it has changed."""
     name = f"_ptxdiff_{abs(hash((path, mtime_ns, size))):x}"
     try:
         return execute_file(Path(path), name)

@@ -1,7 +1,7 @@
-"""The options with which Triton calls ptxas: seen in the call that its own stage makes, and told from everybody's.
+"""The options with which Triton calls ptxas, taken from the call that Triton's own stage makes.
 
-Triton's releases differ in them (3.9 passes `--regAllocOptLevel=2`), and they decide machine code: what is tried here
-should be what runs there.
+Triton's releases differ in them (3.9 passes `--regAllocOptLevel=2`), and they decide the machine code. The harness
+passes the same options, so that it tests the code that runs.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _WITH_VALUE = ("-O", "--opt-level", "--gpu-name", "-arch", "--fmad", "-fmad")
 def called_with(
     stage: Callable[[str, dict[str, Any]], Any] | None, ptx: str, metadata: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """The options that Triton's stage "cubin" gives to ptxas for a kernel, files apart. Nothing is assembled.
+    """The options that Triton's stage "cubin" passes to ptxas for a kernel, without files. Nothing is assembled.
 
-    () with a warning where the stage calls no program that could be seen.
+    Returns () with a warning if the stage does not make exactly one call through `subprocess`.
     """
     calls: list[list[str]] = []
 
     def run(command: Sequence[str], **_: Any) -> Any:
         calls.append([str(word) for word in command])
         if "-o" in calls[-1]:
-            Path(calls[-1][calls[-1].index("-o") + 1]).touch()  # which the stage reads, and removes
+            Path(calls[-1][calls[-1].index("-o") + 1]).touch()  # the stage reads this file, and removes it
         return subprocess.CompletedProcess(command, 0, "", "")
 
     module = importlib.import_module(_STAGES)
@@ -61,7 +61,7 @@ def _without_files(command: Sequence[str]) -> Iterator[str]:
 
 
 def beyond_every_call(called: Sequence[str]) -> tuple[str, ...]:
-    """Of Triton's options those that are not about level, target, contraction and what ptxas tells."""
+    """Those of Triton's options that the harness does not set itself (level, target, contraction, reports)."""
     found, words = [], iter(called)
     for word in words:
         if word in _ALONE or word.partition("=")[0] in _WITH_VALUE or word[:2] == "-O":

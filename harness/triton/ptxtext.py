@@ -1,4 +1,4 @@
-"""What the text of PTX shows: the body that matters, the asm blocks in it, and whether ptxas may contract it.
+"""Facts from the text of PTX: its code without debug information, the inline asm in it, the author's lines.
 
 Nothing here parses PTX; `harness.ptx` does.
 """
@@ -15,12 +15,12 @@ END = "// ptxdiff:end"
 _LOC = re.compile(r"\s*\.loc\b")
 _DEBUG_LABEL = re.compile(r"\$L__(?:tmp|func_begin|func_end)\w*:")
 _COMMENT = re.compile(r"//.*")
-# Whichever begins first: in a comment to the end of the line, `/*` begins nothing, and in a string neither does.
+# Whichever begins first counts: `/*` means nothing in a line comment, and neither begins a comment in a string.
 _ANY_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\\n]|\\.)*")', re.S)
 
 
 def marked(asm: str) -> str:
-    """The asm text with a comment before and after, by which it is found again in PTX."""
+    """The asm text between two comments that mark it in the PTX."""
     return f"{BEGIN}\n{asm}\n{END}"
 
 
@@ -29,7 +29,7 @@ _ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{2}))")
 
 
 def asm_blocks(dialect: str) -> tuple[tuple[str, str], ...]:
-    """The inline asm of a kernel in Triton's dialect: text and constraints of each block, each once."""
+    """The inline asm of a kernel in Triton's dialect: text and constraints of each block, without repetitions."""
 
     def plain(text: str) -> str:
         return _ESCAPE.sub(lambda found: found[1] or chr(int(found[2], 16)), text)
@@ -38,12 +38,12 @@ def asm_blocks(dialect: str) -> tuple[tuple[str, str], ...]:
 
 
 def without_comments(ptx: str) -> str:
-    """The PTX with a space for each comment."""
+    """The PTX with a space in place of each comment."""
     return _ANY_COMMENT.sub(lambda found: found[1] or " ", ptx)
 
 
 def body(ptx: str) -> str:
-    """The code of the PTX: no header, comments, line numbers, debug labels or debug sections; one space for many."""
+    """The code of the PTX without header, comments, line numbers, debug labels and sections, with single spaces."""
     code = without_comments(ptx)
     end = code.find("\n\t.file")
     lines = []
@@ -63,9 +63,9 @@ def body_hash(ptx: str) -> str:
 class AsmLine:
     """A line of PTX traced to inline asm.
 
-    number: the line within the asm text as its author wrote it, from 1; text: that line, operands filled in.
-    ours: whether it lies in the asm that the harness marked, not in a block that Triton or a user's function wrote.
-    call: `file:line` of the Python call that the block comes from, "" where the PTX does not say.
+    number: the line within the author's asm text, from 1. text: that line, with its operands. ours: whether the harness
+    marked the asm; other asm comes from Triton or a user's function. call: `file:line` of the Python call that the
+    block comes from; "" if the PTX does not have it.
     """
 
     number: int
@@ -79,7 +79,7 @@ _FILE = re.compile(r'^\s*\.file\s+(?P<file>\d+)\s+"(?P<name>[^"]+)"', re.M)
 
 
 def asm_line(ptx: str, line: int) -> AsmLine | None:
-    """Trace line `line` (from 1) of the PTX to the asm block around it; None where there is none."""
+    """Trace line `line` (from 1) of the PTX to the asm block around it; None if it is in no block."""
     number, ours, block = 0, False, False
     place = call = None  # of the latest .loc, and of the block
     for index, text in enumerate(ptx.splitlines(), 1):
@@ -89,7 +89,7 @@ def asm_line(ptx: str, line: int) -> AsmLine | None:
             number, block, ours = 0, True, mark == BEGIN
         elif mark in ("// end inline asm", END):
             block = ours = False
-        elif found := _PLACE.match(text):  # Triton 3.9 puts these between the lines of asm
+        elif found := _PLACE.match(text):  # Triton 3.9 puts .loc directives between the lines of asm
             place = found
         elif block:
             number += 1
@@ -99,13 +99,13 @@ def asm_line(ptx: str, line: int) -> AsmLine | None:
 
 
 def _called(ptx: str, place: re.Match[str] | None) -> str:
-    """`file:line` of a .loc; "" without one, or where the PTX does not name the file."""
+    """`file:line` of a .loc; "" without one, or if the PTX does not name the file."""
     names = {m["file"]: m["name"] for m in _FILE.finditer(ptx)}
     return f"{names[place['file']]}:{place['line']}" if place and place["file"] in names else ""
 
 
 def blamed_line(ptx: str, line: int) -> int:
-    """The line at fault for a syntax error found in `line`: the one before, if that does not end a statement."""
+    """The line at fault for a syntax error reported in `line`: the line before, if that does not end a statement."""
     lines = ptx.splitlines()
     for index in range(min(line, len(lines) + 1) - 1, 0, -1):
         code = _COMMENT.sub("", lines[index - 1]).strip()

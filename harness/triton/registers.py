@@ -1,4 +1,4 @@
-"""The kernel that repeats an elementwise variant in registers, and what its machine code's loop holds."""
+"""The kernel that repeats an elementwise variant in registers, and the opcodes of its machine code's loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.triton.specialise import Constant, Parameters, PointerType, special
 
 
 class NotALoop(ValueError):
-    """The machine code is not the loop that was asked for; the message says how it differs."""
+    """The machine code is not the expected loop. The message says how it differs."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,9 @@ class Repeated:
     """A variant repeated in registers.
 
     inputs, outputs: Triton's names of element types. block: elements of a block of `warps` warps. unroll: applications
-    in one step of the loop. bare: without the variant, which leaves what feeds the results back. held: the inputs stay
-    what they were, and one LOP3 for each makes them wait for the results; else results become the next inputs.
+    in one step of the loop. bare: without the variant, so that only the code that feeds results back remains. held: the
+    inputs keep their values, and one LOP3 for each makes them wait for the results; if false, results become the next
+    inputs.
     """
 
     computation: InlineAsm | PlainFunction
@@ -41,11 +42,11 @@ class Repeated:
 
     @property
     def carry(self) -> tuple[int, ...] | None:
-        """The number of the output that becomes each input, -1 for none; None where inputs are held instead."""
+        """The number of the output that becomes each input, -1 for none; None if inputs are held."""
         return None if self.held else tuple(k if k < len(self.outputs) else -1 for k in range(len(self.inputs)))
 
     def spec(self, target: str) -> KernelSpec:
-        """What a worker compiles."""
+        """The compilation for a worker."""
         arguments: dict[str, Any] = {
             "ins": tuple(PointerType(t) for t in self.inputs),
             "outs": tuple(PointerType(t) for t in self.outputs),
@@ -71,7 +72,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Assembled:
-    """Machine code with a loop. body: how often each opcode stands in it. parameters: of the entry, hidden ones too."""
+    """Machine code with a loop. body: the count of each opcode in it. parameters: of the entry, with hidden ones."""
 
     compilation: Compilation
     assembly: Assembly
@@ -99,7 +100,7 @@ _LABEL = re.compile(r"^\$L__BB\w+:[^\n]*\n", re.M)
 
 
 def kept_rolled(ptx: str) -> str:
-    """PTX in which ptxas unrolls no loop: a pragma after the label of each block of code."""
+    """PTX whose loops ptxas does not unroll: a pragma follows the label of each block of code."""
     return _LABEL.sub(lambda m: m[0] + '\t.pragma "nounroll";\n', ptx) if "nounroll" not in ptx else ptx
 
 
@@ -109,14 +110,14 @@ _LINE = re.compile(
     re.M,
 )
 _BRANCH = re.compile(r"`\((?P<label>\.L_\w+)\)")
-# Not in a loop that is to show a variant's arithmetic: memory, clocks, barriers, and reading of special registers.
+# Opcodes that must not be in the loop: memory, clocks, barriers, and reads of special registers.
 FOREIGN = ("LD", "ST", "ATOM", "RED", "CS2R", "S2", "BAR", "MEMBAR", "ERRBAR", "UBLK", "SHFL", "VOTE", "EXIT", "DEPBAR")
 
 
 def loop_body(sass: str) -> dict[str, int]:
     """The opcodes of the innermost loop between the two readings of the clock, by count. Raises NotALoop.
 
-    A subroutine that the loop calls (ptxas makes one of the slow path of a division) stands outside of it.
+    A subroutine that the loop calls, such as the slow path of a division, is not counted: it stands outside the loop.
     """
     places: dict[str, int] = {}
     code: list[tuple[str, str]] = []
@@ -143,10 +144,10 @@ def loop_body(sass: str) -> dict[str, int]:
 
 
 def per_application(one: Assembled, two: Assembled, times: int) -> dict[str, float]:
-    """The opcodes of one application, from loops of `times` and of twice as many. Raises NotALoop.
+    """The opcodes of one application, from loops of `times` and of twice as many applications. Raises NotALoop.
 
-    What both loops hold once is the loop's own. An application that was merged with another, moved out of the loop or
-    dropped would be missing from the difference.
+    The difference of the two loops leaves out the loop's own instructions. An application that was merged with another,
+    moved out of the loop or dropped would make the difference too small.
     """
     grown = Counter(two.body)
     grown.subtract(one.body)
@@ -155,8 +156,8 @@ def per_application(one: Assembled, two: Assembled, times: int) -> dict[str, flo
     if total < times:
         raise NotALoop(f"{times} more applications add {total} instructions: some were merged or moved out of the loop")
     if abs(own) > max(OWN, total // 10):
-        raise NotALoop(f"the loop holds {own} instructions that belong to no application, beside {total} that do")
+        raise NotALoop(f"the loop holds {own} instructions of its own, and {total} of the applications")
     return {opcode: count / times for opcode, count in sorted(grown.items()) if count}
 
 
-OWN = 24  # counter, comparison, branch, and copies; of long loops a tenth, where ptxas chooses other instructions
+OWN = 24  # counter, comparison, branch, and copies; for long loops a tenth, because ptxas chooses other instructions

@@ -1,4 +1,4 @@
-"""What is compiled, and what came of it: functions by reference, kernels with their options, PTX."""
+"""Compilations and their results: functions by reference, kernels with their options, PTX."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from harness.triton.ptxtext import body_hash
 
 Type = str | tuple["Type", ...]
 Place = tuple[int, ...]
-"""Where an argument is: its number, and within tuples the element's number, ..."""
+"""The place of an argument: its number, then, within tuples, the number of the element, ..."""
 
 
 Digests = dict[tuple[int, bool], tuple[Any, str]]
-"""By a function's id and whether it is portable: the function, and its digest."""
+"""The function and its digest, by the function's id and whether the digest is portable."""
 
 _digests: Digests | None = None
 
 
 @contextlib.contextmanager
 def digests_from(known: Digests) -> Iterator[None]:
-    """Take the digests of functions from here within this block, and keep those that are new.
+    """Take the digests of functions from `known` within this block, and add new ones to it.
 
-    A digest may cover more than a function calls: what else has a name that it uses. While that is changed on purpose,
-    workers would refuse the function. For one thread.
+    A digest also covers objects that merely have a name which the function uses. While such an object is changed on
+    purpose, workers would refuse the function. Not thread-safe.
     """
     global _digests
     before, _digests = _digests, known
@@ -59,11 +59,11 @@ def _digest(function: Any, portable: bool) -> str:
 
 @dataclass(frozen=True)
 class FunctionRef:
-    """A @triton.jit function, by where a worker can find it again and by a digest of its code.
+    """A reference to a @triton.jit function: where a worker can load it, and a digest of its code.
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
-    code: digest of the function's code and of all that it calls; the worker refuses another function of that name. ""
-    for a function of the harness's own. portable: the digest is one that every Python and Triton finds.
+    code: digest of the function's code and of all that it calls; a worker refuses another function of that name. "" for
+    a function of the harness's own. portable: the digest is the same in every Python and Triton.
     """
 
     module: str
@@ -74,12 +74,13 @@ class FunctionRef:
 
     @classmethod
     def of(cls, function: Any, *, portable: bool = False) -> FunctionRef:
-        """The reference to a function; `harness.triton.lower.load` finds it, also one that a function of its file made.
+        """The reference to a function, for `harness.triton.lower.load`. The function may lie within another one's
+        scope.
 
         portable: for a compiler of another environment.
 
-        Accepts a @triton.jit function and looks through @triton.heuristics. Raises ValueError for anything else, also
-        for @triton.autotune, whose choice depends on timing.
+        Accepts a @triton.jit function, and one under @triton.heuristics. Raises ValueError for anything else, also for
+        @triton.autotune, whose choice depends on timing.
         """
         while type(function).__name__ in ("Heuristics", "Autotuner"):
             if type(function).__name__ == "Autotuner":
@@ -95,13 +96,14 @@ class FunctionRef:
         code = _digest(function, portable)
         made = cls(plain.__module__, path, plain.__qualname__, code, portable)
         if met is not None:
-            met[id(function), portable] = function, made  # the function too, so that no other gets its id
+            met[id(function), portable] = function, made  # keeps the function alive, so that no other gets its id
         return made
 
     def is_found(self, function: Any) -> bool:
-        """Whether a worker that imports this reference's module finds `function` there, as far as can be told here.
+        """Whether a worker that imports this reference's module would find `function` there.
 
-        Not in `__main__`, whose import would run the script or notebook again, nor in a module that is being imported.
+        False in `__main__`, whose import would run the script or notebook again, and in a module that is being
+        imported.
         """
         module = sys.modules.get(self.module)
         being_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
@@ -118,9 +120,9 @@ _met: ContextVar[dict[tuple[int, bool], tuple[Any, FunctionRef]] | None] = Conte
 
 @contextlib.contextmanager
 def digested_once() -> Iterator[None]:
-    """Within this block, digest each function once: it is the same one in all jobs of an item.
+    """Within this block, compute the digest of each function once: it is the same in all jobs of an item.
 
-    What changes a function's globals in here, in this process, changes no kernel: a worker compiles what the file says.
+    A change of a function's globals in this block does not matter: a worker compiles the text of the file.
     """
     before = _met.set({})
     try:
@@ -148,7 +150,7 @@ class GivenPtx:
 
 @dataclass(frozen=True)
 class AsmSwap:
-    """Inline asm that takes the place of other inline asm, wherever a kernel has that: a planted mistake."""
+    """Inline asm that replaces other inline asm wherever a kernel has it: a planted mistake."""
 
     text: str
     constraints: str
@@ -161,7 +163,7 @@ class KernelSpec:
     """One compilation of a @triton.jit kernel for one target, or a kernel given as PTX. Hashable and picklable.
 
     signature: a Triton type for each parameter in order ("*fp32", "i32", "constexpr"), tuples for tuples.
-    constants: the value of each "constexpr", by place; a `FunctionRef` stands for a @triton.jit function.
+    constants: the value of each "constexpr", by place; for a @triton.jit function, a `FunctionRef`.
     divisible: the places of the arguments known to be divisible by 16 (addresses, sizes).
     target: "sm_90a"; Triton compiles for the capability in it.
     enable_fp_fusion: never left to Triton, whose default changes between releases.
@@ -192,8 +194,8 @@ class KernelSpec:
 class Tool:
     """An assembler on this machine.
 
-    chosen: the assembler and level that somebody chose in the place of what Triton uses; None for Triton's own call.
-    options: those with which Triton calls it, beyond what every call has.
+    chosen: the assembler and level that a user chose instead of Triton's; None for Triton's own call. options: those
+    with which Triton calls it, beyond those of every call.
     """
 
     path: str
@@ -203,22 +205,22 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """What messages call it: `ptxas 13.4`, or with its level where that was chosen."""
+        """Its name in messages: `ptxas 13.4`; with its level if a user chose it."""
         return self.chosen.name if self.chosen else f"ptxas {self.version}"
 
     @classmethod
     def of(cls, chosen: PtxasChoice) -> Tool:
-        """A chosen assembler as a tool."""
+        """The tool of a chosen assembler."""
         return cls(chosen.path, chosen.version, chosen, chosen.options)
 
 
 UNASKED = Tool("", "")
-"""Whichever assembler serves the target: who assembles finds out."""
+"""A placeholder: the assembler that serves the target, found when it is needed."""
 
 
 @dataclass(frozen=True)
 class DescriptorLayout:
-    """What the compiler settles of a tensor descriptor that the host makes: the codes of tensor maps, and the box."""
+    """What the compiler decides about a tensor descriptor of the host: codes of the tensor map, and the box."""
 
     swizzle: int
     element: int
@@ -229,11 +231,11 @@ class DescriptorLayout:
 class Compilation:
     """A kernel compiled to PTX.
 
-    entry: the kernel's name in the PTX. shared: bytes of shared memory that the launch must give.
-    ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
-    Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
-    descriptor among the arguments. asm: text and constraints of the inline asm in it, as Triton was given them.
-    called: the options with which Triton itself would call ptxas, files apart; () where no Triton compiled.
+    entry: the kernel's name in the PTX. shared: bytes of shared memory that a launch must provide. ptxas: the assembler
+    that Triton would use for this target; `UNASKED` if Triton was not asked. notes: Python's warnings during the
+    compilation. scratch: bytes of global memory for each block. descriptors: of each tensor descriptor among the
+    arguments. asm: text and constraints of its inline asm, as Triton got them. called: the options with which Triton
+    itself would call ptxas, without files; () if no Triton compiled it.
     """
 
     spec: KernelSpec
@@ -250,7 +252,7 @@ class Compilation:
 
     @cached_property
     def body_hash(self) -> str:
-        """Equal for kernels that differ in target, PTX version, comments and line numbers only (SHA-256, hex)."""
+        """SHA-256 in hex, equal for kernels that differ only in target, PTX version, comments and line numbers."""
         return body_hash(self.ptx)
 
     @cached_property
@@ -264,7 +266,7 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """The last `size` results by key. Askers of one key at the same time share one computation."""
+    """The newest `size` results by key. Threads that need the same key at the same time share one computation."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -272,7 +274,7 @@ class Memo(Generic[T]):
         self._lock = threading.Lock()
 
     def claim(self, key: Any) -> tuple[Future[T], bool]:
-        """The future under `key`, and whether the caller is the first to ask and has to see to its result."""
+        """The future for `key`, and whether the caller is the first to claim it and must set its result."""
         with self._lock:
             future = self._futures.get(key)
             first = future is None or future.cancelled() or (future.done() and future.exception() is not None)
@@ -286,7 +288,7 @@ class Memo(Generic[T]):
 
 @dataclass(frozen=True)
 class Lowered:
-    """What the worker sends back."""
+    """A worker's answer."""
 
     ptx: str
     entry: str
@@ -298,8 +300,8 @@ class Lowered:
     harness: str = ""
     """Digest of the harness that the worker runs."""
     triton: str = ""
-    """The folder of the Triton that compiled."""
+    """The folder of the Triton that compiled it."""
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
     called: tuple[str, ...] = ()
-    """The options with which Triton's own stage calls ptxas, files apart."""
+    """The options with which Triton's own stage calls ptxas, without files."""

@@ -1,8 +1,8 @@
-"""From launch arguments to a `KernelSpec`: what Triton's launcher decides before it compiles.
+"""From launch arguments to a `KernelSpec`: the decisions that Triton's launcher makes before it compiles.
 
 Triton compiles a kernel anew for every class of arguments: an integer that equals one becomes a constant, integers and
-addresses divisible by 16 are marked as such, everything else only gives its type. This module follows those rules
-without a device, so that what is compiled ahead is what a launch would run.
+addresses divisible by 16 are marked, and of all others only the type counts. This module follows these rules without a
+device, so that a kernel compiled ahead is the one that a launch would run.
 """
 
 from __future__ import annotations
@@ -24,25 +24,29 @@ class PointerType:
 
 @dataclass(frozen=True)
 class DescriptorType:
-    """A tensor descriptor as an argument: Triton's name of its element type, and the sizes of its blocks."""
+    """A tensor descriptor as an argument: Triton's name of its element type, and the sizes of its blocks.
+
+    layout: the layout of a block in shared memory, which a descriptor for Gluon states, as text; "": Triton chooses it.
+    """
 
     element: str
     block: tuple[int, ...]
+    layout: str = ""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A compile-time value where a run-time one could stand, such as in a tuple."""
+    """A compile-time value in a place for run-time values, such as in a tuple."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a kernel prescribes for its parameters, by name.
+    """A kernel's declarations of its parameters, by name.
 
-    constexprs: compile-time. unspecialised: whose values Triton must not compile in. annotated: types that take the
-    place of the value's own ("i64"). const: pointers that the kernel only reads (`tl.const`).
+    constexprs: compile-time. unspecialised: those whose values Triton must not compile in. annotated: types that
+    replace the value's own ("i64"). const: pointers that the kernel only reads (`tl.const`).
     """
 
     constexprs: frozenset[str] = frozenset()
@@ -52,7 +56,7 @@ class Parameters:
 
     @classmethod
     def of(cls, function: Any) -> Parameters:
-        """Those of a @triton.jit function; raises ValueError for what TRITON_INTERPRET puts in its place."""
+        """Those of a @triton.jit function. Raises ValueError for the object that TRITON_INTERPRET puts in its place."""
         if not hasattr(function, "params"):
             raise ValueError(f"{type(function).__name__} is not a compilable kernel; unset TRITON_INTERPRET")
         ordinary = [p for p in function.params if not p.is_constexpr]
@@ -76,9 +80,9 @@ def specialise(
 ) -> KernelSpec:
     """The compilation that launching `function` with `arguments` asks for.
 
-    arguments: by name in the order of the parameters, all: `PointerType`s, `DescriptorType`s, Python numbers, None,
-    `Constant`s, tuples of these, and any value for a compile-time parameter.
-    Raises TypeError for a value that Triton could not pass.
+    arguments: all of them, by name, in the order of the parameters: `PointerType`s, `DescriptorType`s, Python numbers,
+    None, `Constant`s, tuples of these, and any value for a compile-time parameter. Raises TypeError for a value that
+    Triton could not pass.
     """
     signature: list[tuple[str, Type]] = []
     facts = _Facts([], [])
@@ -107,14 +111,14 @@ def specialise(
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of arguments beyond their types, by place."""
+    """Facts on arguments beyond their types, by place."""
 
     constants: list[tuple[Place, Any]]
     divisible: list[Place]
 
 
 def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts: _Facts) -> Type:
-    """The value's type; what is known of the value goes to `facts`."""
+    """The value's type; its other facts are added to `facts`."""
     if isinstance(value, tuple):
         return tuple(_type(name, v, (*place, n), special, const, facts) for n, v in enumerate(value))
     if isinstance(value, PointerType):
@@ -122,7 +126,8 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
             facts.divisible.append(place)
         return f"*{'k' if const else ''}{value.element}"
     if isinstance(value, DescriptorType):
-        return f"tensordesc<{value.element}{list(value.block)}>"
+        stated = f",{value.layout}" if value.layout else ""
+        return f"tensordesc<{value.element}{list(value.block)}{stated}>"
     if isinstance(value, Constant) or value is None:
         facts.constants.append((place, value.value if isinstance(value, Constant) else None))
         return "constexpr"
@@ -137,11 +142,11 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
         return integer_type(value)
     if isinstance(value, float):
         return "fp32"
-    raise TypeError(f"{name}: Triton takes no {type(value).__name__} as an argument")
+    raise TypeError(f"{name}: Triton accepts no {type(value).__name__} as an argument")
 
 
 def entry_values(kind: Type, value: Any) -> Iterator[Any]:
-    """The values of an argument that are parameters of the compiled entry: all but compile-time constants, in order."""
+    """The values of an argument that are parameters of the compiled entry, in order: all but compile-time constants."""
     if isinstance(kind, tuple):
         for inner, element in zip(kind, value, strict=True):
             yield from entry_values(inner, element)
@@ -157,4 +162,4 @@ def integer_type(value: int) -> str:
         return "i64"
     if value < 2**64 and value > 0:
         return "u64"
-    raise TypeError(f"{value} has more than 64 bits")
+    raise TypeError(f"{value} has more than 64 bits, the most that Triton passes")

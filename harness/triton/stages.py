@@ -1,8 +1,8 @@
-"""Triton's stages from a kernel to PTX, and what two compilations that differ in contraction alone have in common.
+"""Triton's stages from a kernel to PTX, shared by two compilations that differ in contraction alone.
 
-Whether a multiplication and an addition may be contracted is asked when LLVM writes PTX, and by no stage before it: the
-LLVM IR of a kernel compiled without serves the one compiled with it. No version of Triton promises that. So the options
-that stages are given tell whether contraction was asked for, and only text that was made before is used again.
+Contraction matters only when LLVM writes PTX: the LLVM IR of a kernel compiled without it serves the kernel compiled
+with it. No version of Triton promises that. So the options given to the stages record whether a stage reads the setting
+for contraction, and only text that was made before the first such read is used again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from harness.processes.worker import nothing_written
 from harness.triton.ptxasoptions import called_with
 
 CONTRACTION = "enable_fp_fusion"
-KEPT = 8  # the plan asks for both readings of a kernel one after the other
+KEPT = 8  # the plan compiles a kernel with and without contraction one after the other
 
 
 @dataclass(frozen=True)
 class Halfway:
-    """A kernel as text, made by stages that did not ask for contraction.
+    """The text of a kernel after the stages that did not read the setting for contraction.
 
-    functions: what was compiled, and what it was given to call: a file that was executed again makes others, on other
-    lines. stage: the one that made the text. metadata, dialect: as `run_stages` has them. said: Python's warnings.
+    functions: the kernel and the functions given to it; a file that is executed again makes others, on other lines.
+    stage: the last one that ran. metadata, dialect: as in `run_stages`. warned: Python's warnings.
     """
 
     functions: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Halfway:
     text: str
     metadata: Mapping[str, Any]
     dialect: str
-    said: tuple[warnings.WarningMessage, ...]
+    warned: tuple[warnings.WarningMessage, ...]
 
 
 _halfway: OrderedDict[str, Halfway] = OrderedDict()
@@ -54,13 +54,13 @@ Staged = tuple[str, dict[str, Any], str, tuple[str, ...]]
 def run_stages(source: Any, arch: int, given: Mapping[str, Any], name: str = "") -> Staged:
     """Run Triton's stages up to the PTX.
 
-    source: what reads the kernel's function. given: options. name: equal for kernels that differ in contraction alone,
-    whose first stages are then run once; "" where nothing is to be shared.
+    source: Triton's source object for the function. given: options. name: equal for kernels that differ in contraction
+    alone, whose first stages are then run once; "" shares nothing.
     """
     target = GPUTarget("cuda", arch, 32)
     backend = make_backend(target)
     options = backend.parse_options(dict(given))
-    if not name or not hasattr(options, "__dict__"):  # what a class with slots is asked for would not be seen
+    if not name or not hasattr(options, "__dict__"):  # reads of a class with slots cannot be recorded
         return _to_ptx(source, backend, options, target)
     key = digest((name, arch, sorted((n, repr(v)) for n, v in vars(options).items() if n != CONTRACTION)))
     found = _halfway.get(key)
@@ -70,7 +70,7 @@ def run_stages(source: Any, arch: int, given: Mapping[str, Any], name: str = "")
 
 
 def _functions(source: Any) -> tuple[Any, ...]:
-    """The @triton.jit functions that a source names: its own, and those among its constants."""
+    """The @triton.jit functions of a source: its own, and those among its constants."""
     constants = list(source.constants.values())
     found = [source.fn]
     while constants:
@@ -81,8 +81,8 @@ def _functions(source: Any) -> tuple[Any, ...]:
 
 
 def _from(found: Halfway, source: Any, backend: Any, options: Any) -> Staged:
-    """As `run_stages`, from where another compilation left what both have in common. Its warnings are given again."""
-    _warn(found.said)
+    """As `run_stages`, starting from the text that another compilation left. Its warnings are repeated."""
+    _warn(found.warned)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, source.language)
     metadata = copy.deepcopy(dict(found.metadata))
@@ -96,7 +96,7 @@ def _from(found: Halfway, source: Any, backend: Any, options: Any) -> Staged:
 
 
 def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str = "") -> Staged:
-    """As `run_stages`, from the function on. key: under which the text is kept that stands before contraction."""
+    """As `run_stages`, from the function on. key: the text before contraction is stored under it."""
     asked: list[str] = []
     if key:
         options = _watched(options, asked)
@@ -104,13 +104,13 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
     backend.add_stages(stages, options, source.language)
     metadata: dict[str, Any] = {"target": target}
     halfway = None
-    with _said_again() as said:
+    with _warnings_repeated() as warned:
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)
         codegen = backend.get_codegen_implementation(options)
         module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
-        dialect = "" if "ttir" in stages else str(module)  # Gluon has no such stage
+        dialect = "" if "ttir" in stages else str(module)  # Gluon does not have this stage
         for name, stage in stages.items():
             module = stage(module, metadata)
             if name == "ttir":
@@ -118,10 +118,10 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
             if name == "ptx":
                 break
             if key and not asked and type(module) is str:
-                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), dialect, tuple(said))
+                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), dialect, tuple(warned))
         else:
             raise _no_ptx(stages, options.arch)
-    # A compiler that complains on standard error and goes on has to do so for each of the two.
+    # A compiler that printed to standard error must print again for the second kernel, so nothing is shared.
     if halfway is not None and nothing_written():
         _halfway[key] = halfway
         while len(_halfway) > KEPT:
@@ -130,27 +130,27 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
 
 
 @contextlib.contextmanager
-def _said_again() -> Iterator[list[warnings.WarningMessage]]:
-    """Python's warnings within this block, which are given once more at its end."""
-    said: list[warnings.WarningMessage] = []
+def _warnings_repeated() -> Iterator[list[warnings.WarningMessage]]:
+    """Record Python's warnings within this block, and emit them again at its end."""
+    warned: list[warnings.WarningMessage] = []
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            yield said
+            yield warned
     finally:
-        _warn(said)
+        _warn(warned)
 
 
-def _warn(said: Iterable[warnings.WarningMessage]) -> None:
-    for w in said:
+def _warn(warned: Iterable[warnings.WarningMessage]) -> None:
+    for w in warned:
         warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
 def _watched(options: Any, asked: list[str]) -> Any:
-    """The same options, of a class that notes in `asked` when a stage asks for contraction, or for all of them."""
+    """The same options, in a class that records in `asked` when a stage reads contraction, or all options at once."""
 
     class Watched(type(options)):  # type: ignore[misc]
-        # Triton keeps what it made of options by their hash. As ones of their own, whatever asks is seen each time.
+        # Triton caches results by the hash of options. Without equality to others, every read is recorded.
         __eq__ = object.__eq__
         __hash__ = object.__hash__
 

@@ -1,8 +1,8 @@
-"""Which targets the installed Triton serves, probed once per installation.
+"""The targets that the installed Triton serves, probed once for each installation.
 
-Triton's choice of ptxas, its LLVM and the ptxas releases each know another range of architectures, and asking for one
-too many aborts the process. So every candidate is tried: an empty kernel is compiled in a worker and assembled. The
-result is kept in the user's cache folder, under a name that changes with the installation.
+Triton's choice of ptxas, its LLVM and the ptxas releases each support another range of architectures, and an
+unsupported one aborts the process. So every candidate is tried: an empty kernel is compiled in a worker and assembled.
+The result is stored in the user's cache folder, under a key that changes with the installation.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, 
 SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
 _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
-_OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
-# A probe that ended so may succeed the next time: it says nothing about the installation.
+_OLDEST = 75  # the oldest one whose instructions the ISA documents and both ptxas releases support
+# A probe that ended so may succeed the next time: the installation is not to blame.
 _TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")
 
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What is known of one target.
+    """The result of probing one target.
 
-    available: Triton compiles for it and its ptxas accepts the result. words: the reason where it is not.
-    ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4"). path: where
-    that assembler is. options: with which Triton calls it, beyond what every call has.
+    available: Triton compiles for it and its ptxas accepts the result. words: the reason if not. ptxas, ptx_version:
+    the version of its assembler ("13.4"), and the PTX ISA version that Triton writes ("9.4"). path: of that assembler.
+    options: those with which Triton calls it, beyond those of every call.
     """
 
     name: str
@@ -57,7 +57,7 @@ class TargetInfo:
 
 
 def tool(name: str) -> Path:
-    """The path of a tool that Triton carries ("nvdisasm"), or that its environment variable names."""
+    """The path of a tool that Triton carries ("nvdisasm"), or that the tool's environment variable names."""
     override = os.environ.get(_OVERRIDES.get(name, ""), "")
     return Path(override) if override and Path(override).exists() else _bundled(name)
 
@@ -68,12 +68,12 @@ def _bundled(name: str) -> Path:
 
 @functools.cache
 def probe() -> Mapping[str, TargetInfo]:
-    """Every candidate target by name, in order of capability. Cached on disk; safe to call from several processes."""
+    """Every candidate target by name, in order of capability. Cached on disk; safe for several processes."""
     return _table("", *_installation())
 
 
 def probe_with(compiler: str) -> Mapping[str, TargetInfo]:
-    """The same for a Triton build, by its name; "" for the one of this environment. Raises NoTriton."""
+    """Every candidate target for a Triton build, given by name; "" is this environment's. Raises NoTriton."""
     return _table_of(compiler, installation_of(compiler)) if compiler else probe()
 
 
@@ -106,7 +106,7 @@ def available(compiler: str = "") -> tuple[str, ...]:
 
 
 def assembler(target: str) -> Tool:
-    """The assembler that Triton would use for a target, or for the newest where it does not serve that one."""
+    """The assembler that Triton would use for a target; if it does not serve that one, for its newest target."""
     served = [info for info in probe().values() if info.path]
     info = probe().get(target)
     return _tool_of(info if info and info.path else served[-1])
@@ -117,7 +117,7 @@ def _tool_of(info: TargetInfo) -> Tool:
 
 
 def assembler_of(target: str, compiler: str = "") -> Tool:
-    """The same for a Triton build, by its name. Raises NoTriton."""
+    """The assembler that a Triton build, given by name, would use for a target. Raises NoTriton."""
     if not compiler:
         return assembler(target)
     info = probe_with(compiler).get(target)
@@ -133,7 +133,7 @@ def _probe(compiler: str = "") -> dict[str, TargetInfo]:
 
 
 def candidates() -> tuple[str, ...]:
-    """The targets worth trying: those the case model knows, and those that either ptxas lists."""
+    """The targets to probe: those of the case model, and those that either ptxas lists."""
     found = {capability(name) for name in KNOWN}
     for name in ("ptxas", "ptxas-blackwell"):
         try:
@@ -141,7 +141,7 @@ def candidates() -> tuple[str, ...]:
         except (OSError, subprocess.TimeoutExpired):
             continue
         found |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", told)}
-    # Triton writes the architecture-specific target from 9.0 on.
+    # From 9.0 on, Triton writes the architecture-specific target.
     return tuple(f"sm_{n}a" if n >= 90 else f"sm_{n}" for n in sorted(found) if n >= _OLDEST)
 
 
@@ -171,7 +171,7 @@ def _header(compiled: Compilation, directive: str) -> str:
 
 
 def _installation() -> list[bytes]:
-    """What the table depends on: Triton's version and place, and the size and time of each tool."""
+    """What the table depends on: Triton's version and folder, and the size and time of each tool."""
     parts = [str(SCHEMA), importlib.metadata.version("triton"), str(triton_folder())]
     for name in _TOOLS:
         path = tool(name)

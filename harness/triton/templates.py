@@ -1,15 +1,15 @@
-"""The kernels that the harness launches itself: one skeleton for every number of inputs and outputs.
+"""The kernels that the harness itself launches: one skeleton for every number of inputs and outputs.
 
-All tensors of an elementwise variant have one shape, counted in storage units, and each invocation sees one unit of
-each input. What computes an element is either inline asm or a user's `@triton.jit` function.
+All tensors of an elementwise variant have one shape, counted in storage units. Each invocation gets one unit of each
+input, and computes it with inline asm or with a user's `@triton.jit` function.
 
-In the loop context the outputs named in CARRY become inputs of the next step, and what is stored are the outputs of the
-last step: the code of a running maximum. The number of steps is a run-time value, so that the loop stays a loop.
+In the loop context, the outputs named in CARRY become inputs of the next step, and the outputs of the last step are
+stored, as in the code of a running maximum. The number of steps is a run-time value, so that the loop is not unrolled.
 
-Only compiler processes and the gpu backend import this module; it needs triton.
+Only compiler processes and the gpu backend import this module. It imports triton.
 """
 
-# Triton compiles this, not Python: no star expressions, no types, no conditional tuples.
+# This is Triton's language, not Python's: no star expressions, no types, no conditional tuples.
 # ruff: noqa: RUF005, SIM108
 # mypy: ignore-errors
 
@@ -39,7 +39,7 @@ def _check_type(result: tl.constexpr, output: tl.constexpr):
 
 @triton.jit
 def _checked(results, outs):
-    """The results of a user's function. Their types must be the outputs': a store would round them silently."""
+    """The results of a user's function. Their types must equal the outputs' types: a store would round silently."""
     tl.static_assert(len(results) == len(outs), "the function does not return one tensor for each output of the case")
     for i in tl.static_range(len(outs)):
         _check_type(results[i].dtype, outs[i].dtype.element_ty)
@@ -61,7 +61,7 @@ def _apply(
 
 @triton.jit
 def _carried(xs, ys, CARRY: tl.constexpr):
-    """The next step's inputs: for each, output number CARRY[i], or itself where that is -1."""
+    """The next step's inputs: output number CARRY[i] for input i, or the input itself if CARRY[i] is -1."""
     following = ()
     for i in tl.static_range(len(xs)):
         if CARRY[i] < 0:
@@ -97,7 +97,7 @@ def elementwise_1d(
     ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr,
     FUNCTION: tl.constexpr, CARRY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Contiguous tensors of n units, BLOCK of them a program."""
+    """Contiguous tensors of n units, BLOCK of them in a program."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     _map(
@@ -126,7 +126,7 @@ def elementwise_2d(
 
 @triton.jit
 def _bits(values):
-    """The bits of all tensors together, as uint32. No bit of it is known: a narrow result stands there repeatedly."""
+    """The bits of all tensors, combined into uint32. A narrow result is repeated, so that every bit is unknown."""
     folded = _spread(_unsigned(values[0]))
     for i in tl.static_range(1, len(values)):
         folded = folded | _spread(_unsigned(values[i]))
@@ -158,7 +158,7 @@ def _unsigned(value):
 
 @triton.jit
 def _held(first, results, zero):
-    """The first inputs again, each made to wait for the results: `zero` is 0, which the compiler does not know."""
+    """The first inputs again, made to wait for the results: `zero` is 0 at run time, which the compiler cannot know."""
     waited = _bits(results) & zero.to(tl.uint32)
     following = ()
     for i in tl.static_range(len(first)):
@@ -169,7 +169,7 @@ def _held(first, results, zero):
 
 @triton.jit
 def _alone(first, xs, second, zero, other, EVEN: tl.constexpr):
-    """What `_held` costs, without a variant. Operands alternate: the compiler would merge two equal ones."""
+    """The instructions that `_held` adds. Operands alternate, because the compiler would merge equal instructions."""
     following = ()
     for i in tl.static_range(len(first)):
         bits = _unsigned(xs[i])
@@ -183,7 +183,7 @@ def _alone(first, xs, second, zero, other, EVEN: tl.constexpr):
 
 @triton.jit
 def _clock(at):
-    """The SM's clock, read after all threads of the block have arrived here."""
+    """The SM's clock, read after all threads of the block have arrived."""
     tl.debug_barrier()
     now = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l,r", [0], dtype=tl.int64, is_pure=False, pack=1)
     tl.store(at, now)
@@ -198,8 +198,8 @@ def in_registers(
 ):  # fmt: skip
     """A variant applied steps * UNROLL times to BLOCK elements in registers, between two readings of the clock.
 
-    Each application waits for the results of the one before: they are its inputs (CARRY), or its inputs hold them.
-    BARE: the loop without the variant. zero, other: 0.
+    Each application waits for the results of the previous one: they become its inputs (CARRY), or its inputs depend on
+    them. BARE: the loop without the variant. zero, other: 0.
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     first = ()
@@ -223,17 +223,17 @@ def in_registers(
                     xs = _carried(xs, ys, CARRY)
     _clock(clocks + 2 * tl.program_id(0) + 1)
     for i in tl.static_range(len(ins)):
-        tl.store(ins[i] + at, xs[i], mask=zero != 0)  # never: this only keeps the loop
+        tl.store(ins[i] + at, xs[i], mask=zero != 0)  # never executed; it keeps the compiler from dropping the loop
 
 
 @triton.jit
 def empty():
-    """Does nothing: what a target is probed with."""
+    """Does nothing. Used to probe a target."""
 
 
 @triton.jit
 def ptxdiff_flush(x, out, n, BLOCK: tl.constexpr):
-    """Reads n words and keeps none: what was in the L2 is gone, and what is there now needs no writing back."""
+    """Reads n words and keeps none, so that the L2 holds other data, with no dirty lines to write back."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(x + at, mask=at < n, other=0))
-    tl.store(out, total, mask=total != 0)  # the words are zeros: this only keeps the loads
+    tl.store(out, total, mask=total != 0)  # the words are zeros: this only keeps the compiler from dropping the loads

@@ -72,7 +72,7 @@ def add_in_place(x_ptr, d_ptr, N, FIRST: tl.constexpr, BEYOND: tl.constexpr, TO:
 
 
 def unknown(*codes):
-    """A reference that nothing here asks."""
+    """A reference that these tests never call."""
     raise AssertionError("a backend does not judge")
 
 

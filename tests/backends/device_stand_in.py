@@ -7,7 +7,7 @@ import time
 
 
 def begin():
-    """Get ready for jobs. torch is imported here, as calls that run no job need none of its seconds."""
+    """Prepare for jobs. torch is imported only here: importing it takes seconds, and only jobs need it."""
     from harness.backends import gpu
 
     gpu.DEVICE = "cpu"
@@ -21,7 +21,7 @@ def begin_late():
 
 
 def start(job, launch, pointers):
-    """Adds, and goes wrong as the padding of the setup says."""
+    """Add the inputs, or fail in the way that the setup's padding encodes."""
     deeds = {1: killed, 2: hangs, 3: exits, 4: out_of_memory}
     deeds.get(job.setup.padding, lambda: None)()
     pointers["z"].copy_(pointers["x"] + pointers["y"])
@@ -69,7 +69,7 @@ def raises_what_does_not_pickle():
 
 
 def begin_as_emulator():
-    """Machine code is PTX, as `tests/fuzz/flipping_ptxas.sh` makes it, and this process runs it on the emulator."""
+    """Run machine code that is PTX, as `tests/fuzz/flipping_ptxas.sh` makes it, on the emulator in this process."""
     from harness.backends import driver, gpu
 
     begin()
@@ -79,7 +79,7 @@ def begin_as_emulator():
 
 
 def started(job, launch, pointers):
-    """Triton's own launch; its ptxas is the wrapper at -O3, as the environment says, or else is right."""
+    """Triton's own launch. Its ptxas is the wrapper at -O3 if the environment names it, else a correct one."""
     from harness.backends import gpu
 
     gpu.prepared(job, launch, pointers)() if launch.setup.assembler or launch.given else tritons(job, launch, pointers)

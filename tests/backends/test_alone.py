@@ -1,4 +1,4 @@
-"""Running asm without a kernel is a short cut: Triton's kernel around the asm confirms its findings."""
+"""Asm that runs without a kernel: its findings are confirmed by Triton's kernel around the asm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = Path(__file__).resolve().parents[2] / "cases"
 
 
 @since(3, 9, "cvt.scaled is written in a version of the PTX ISA that it does not state")
-def test_undefined_bits_of_a_partial_pack_are_left_to_tritons_kernel():
+def test_undefined_bits_of_a_partial_pack_are_decided_by_tritons_kernel():
     pytest.importorskip("triton")
     loaded = next(c for c in load(CASES / "mx_dequantize.py") if c.name == "mx_dequantize.elements.e4m3")
     case = loaded.case

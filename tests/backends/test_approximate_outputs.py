@@ -1,4 +1,4 @@
-"""An emulated approximate instruction may pass a bound, never an exact policy; its bits are one generation's."""
+"""An emulated approximate instruction may pass a bound, but no exact policy, because other generations differ."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_form_that_the_ledger_does_not_confirm_is_a_model(engine, monkeypatch)
     assert {r.evidence for r in run(APPROXIMATE, match=ulp(1)).results} == {"model"}
 
 
-def test_what_is_met_exactly_is_refused_too(engine):
+def test_an_exact_result_of_the_model_is_refused_too(engine):
     meets = Meets(magnitude("x", 1, 2), exact())
     found = run(APPROXIMATE, match=ulp(1), reference=reciprocal.correctly_rounded, meets=meets)
     assert WORDS in found.results[0].words
@@ -104,7 +104,7 @@ def test_the_rounded_instruction_passes(engine):
     assert run("rcp.rn.ftz.f32 $0, $1;", match=exact()).verdict == "pass"
 
 
-def test_only_outputs_that_depend_on_it_are_concerned(engine):
+def test_only_outputs_that_depend_on_the_instruction_are_marked(engine):
     text = "rcp.approx.ftz.f32 $0, $2; mul.rn.ftz.f32 $1, $2, 0f3F800000;"
     assert run(text, ("y", "z"), match={"y": ulp(1), "z": exact()}).verdict == "pass"
     found = run(text, ("y", "z"), match={"y": exact(), "z": exact()})
@@ -120,7 +120,7 @@ def test_a_device_s_bits_are_no_model():
     assert not any(WORDS in r.findings for r in found.results), "wrong bits may fail, being approximate does not"
 
 
-# Of 1 / x: which arguments, and what a unit would give for them.
+# For 1 / x: the arguments, and the results of a planted unit for them.
 MISTAKES = {
     "an error beyond the bound": (lambda a: a == 0x3F800000, lambda y: y + 2),
     "its own bits": (lambda a: a == 0x3F800000, lambda y: y),
@@ -136,8 +136,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("bound", ["the ISA's promise", "a wide bound"])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_bound_is_held_against_what_the_unit_gives(mistake, bound, monkeypatch):
-    """The unit's error may break the promise; NaN, infinity, signs, zeros and flushes are under no bound at all."""
+def test_a_bound_is_compared_with_the_unit_s_results(mistake, bound, monkeypatch):
+    """The unit's error may exceed the bound. NaN, infinity, signs, zeros and flushes must never pass by a bound."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     where, given = MISTAKES[mistake]
     call = ArrayFunction.__call__
@@ -158,7 +158,7 @@ def test_a_bound_is_held_against_what_the_unit_gives(mistake, bound, monkeypatch
 
 
 @pytest.mark.parametrize("policy", [ulp(1000), relative(0.5)])
-def test_what_the_unit_flushes_needs_the_policy(policy, monkeypatch):
+def test_a_flush_by_the_unit_needs_a_policy(policy, monkeypatch):
     """rcp.approx.ftz gives zero for 2**127, where the reference without flush has a subnormal number."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     assert run(APPROXIMATE, match=policy, ftz="never").verdict == "fail"

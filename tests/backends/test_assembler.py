@@ -52,7 +52,7 @@ def test_a_sound_variant_assembles_everywhere(backend, case, variant, setup, tar
     assert outcome.evidence == "none"
 
 
-def test_what_a_target_lacks_is_unsupported_and_what_nobody_takes_an_error(backend):
+def test_a_missing_feature_is_unsupported_and_illegal_code_an_error(backend):
     assert backend.run(job("conversion", "cvt", "sm_100a", pack=4)).status == "assembled"
     lacking = backend.run(job("conversion", "cvt", "sm_90a", pack=4))
     assert lacking.status == "unsupported"
@@ -81,7 +81,7 @@ def test_a_variant_that_cannot_be_launched_is_an_error_in_words(backend, case, v
     assert words in outcome.words
 
 
-def test_sass_comes_once_for_all_shapes_of_a_variant():
+def test_sass_is_made_once_for_all_shapes_of_a_variant():
     backend = AssemblerBackend()
     first = backend.run(job("addition", "asm", "sm_90a", shape=(64,)))
     second = backend.run(job("addition", "asm", "sm_90a", shape=(65,)))
@@ -100,7 +100,7 @@ def test_a_product_and_its_sum_may_contract_in_what_triton_compiles():
     assert not gpu.may_contract(ptx("asm", True))
 
 
-def test_a_target_that_is_not_served_says_why(backend):
+def test_a_target_that_triton_does_not_serve_has_a_reason(backend):
     assert backend.unavailable("sm_90a") is None
     assert "sm_70" in backend.unavailable("sm_70")
 
@@ -120,4 +120,4 @@ def test_a_function_that_executing_its_file_does_not_make_is_refused_in_words(ba
     outcome = backend.run(Job(case, "c", PATH, "local", case.variants["local"], "sm_90a", Setup(shape=(8,))))
     assert outcome.status == "error"
     assert "test_assembler.py has no function" in outcome.words
-    assert "start anew" in outcome.words
+    assert "start the process again" in outcome.words

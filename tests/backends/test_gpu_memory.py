@@ -1,4 +1,4 @@
-"""What the gpu backend notices in memory, with a stand-in for the kernel: no device is needed to show it."""
+"""The gpu backend's checks of memory, tested without a device: a Python function replaces the kernel."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def copies(x, y, z):
 
 @pytest.mark.parametrize("shape", [(1,), (33,), (7, 16), (7, 33), (1, 1)])
 @pytest.mark.parametrize("alignment", [16, 4])
-def test_bits_come_back_as_they_were_stored(host, shape, alignment):
+def test_outputs_are_read_back_bit_for_bit(host, shape, alignment):
     inputs, got, findings = host(copies, shape, alignment=alignment)
     assert got.shape == shape
     assert got.dtype == np.uint32
@@ -48,7 +48,7 @@ def test_bits_come_back_as_they_were_stored(host, shape, alignment):
     assert findings == ()
 
 
-def test_alignment_is_what_was_asked_for(host):
+def test_tensors_have_the_requested_alignment(host):
     addresses = []
     host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=16)
     host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=4)
@@ -140,7 +140,7 @@ def test_an_empty_shape_runs_nothing(host):
     assert findings == ()
 
 
-def test_without_a_device_nothing_runs_and_the_reason_is_told(monkeypatch):
+def test_without_a_device_nothing_runs_and_a_reason_is_given(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     backend = GpuBackend()
     assert backend.unavailable("sm_90a") == "torch finds no CUDA device"
@@ -171,13 +171,13 @@ def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
     monkeypatch.setattr(gpu, "_synchronize", lost)
     backend = GpuBackend()
     words = backend._device_fault(RuntimeError("CUDA error: an illegal memory access was encountered\nmore"))
-    assert words.startswith("RuntimeError: CUDA error: an illegal memory access was encountered (the kernel read")
+    assert words.startswith("RuntimeError: CUDA error: an illegal memory access was encountered (the kernel accessed")
     assert "context was lost: CUDA error" in backend.unavailable("sm_90a")
 
 
 @pytest.fixture
 def in_place(monkeypatch):
-    """The same of a kernel that updates x_ptr in place."""
+    """As `host`, for a kernel that updates x_ptr in place."""
     monkeypatch.setattr(gpu, "DEVICE", "cpu")
     monkeypatch.setattr(gpu, "_synchronize", lambda: None)
 
@@ -198,13 +198,13 @@ def in_place(monkeypatch):
 
 @pytest.mark.parametrize("alignment", [16, 4])
 def test_every_launch_in_place_finds_the_input(in_place, alignment):
-    """Twice on one copy would give the input plus twice the other."""
+    """Two launches on one copy would add the other input twice."""
     got, findings = in_place(lambda x_ptr, d_ptr: x_ptr.add_(d_ptr), alignment=alignment)
     assert (got == 199).all()
     assert findings == ()
 
 
-def test_what_is_not_written_in_place_holds_the_input(in_place):
+def test_unwritten_elements_of_a_tensor_in_place_hold_the_input(in_place):
     got, findings = in_place(lambda x_ptr, d_ptr: x_ptr[:50].zero_())
     np.testing.assert_array_equal(got[50:], np.arange(50, 200))
     assert findings == ()

@@ -1,4 +1,4 @@
-"""Outcomes that the emulator backend keeps: who gets one cannot change it for the next."""
+"""Outcomes that the emulator backend keeps: callers cannot change the stored arrays."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ OPEN = "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, 0f3F800000; }"
     ],
 )
 def test_a_kernel_without_anything_to_contract_runs_once_for_both_readings(variant, fused_runs, equal, monkeypatch):
-    """Where there is something, its reading with contraction is computed, and never the other's result."""
+    """A kernel that can be contracted runs with contraction, and never gets the result without."""
     launched = []
     launch = compiled._launch
     monkeypatch.setattr(

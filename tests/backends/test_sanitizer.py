@@ -93,10 +93,10 @@ def test_what_the_tool_finds_makes_an_outcome_fail_once():
     """A stopped run counts as failed; earlier reports are not repeated."""
     tool = Sanitizer("memcheck")
     (tool._folder / "17.log").write_text(MEMCHECK)
-    found = tool.added(Outcome("error", "the process on the GPU aborted (SIGABRT)"))
+    found = tool.with_findings(Outcome("error", "the process on the GPU aborted (SIGABRT)"))
     assert (found.status, found.words, found.findings, found.evidence) == ("ran", "", (LINE,), "hardware")
     clean = Outcome("ran", evidence="hardware")
-    assert tool.added(clean) == clean
+    assert tool.with_findings(clean) == clean
 
 
 def test_without_the_program_one_line_says_so(run_cases, monkeypatch):
@@ -108,7 +108,7 @@ def test_without_the_program_one_line_says_so(run_cases, monkeypatch):
     )
 
 
-def test_it_needs_the_gpu_backend(run_cases):
+def test_the_sanitizer_needs_the_gpu_backend(run_cases):
     result = run_cases("--ptx-sanitize=memcheck", "--ptx-backend=emulator", flip="")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --ptx-sanitize watches kernels on a GPU*"])
+    result.stderr.fnmatch_lines(["ERROR: --ptx-sanitize needs a GPU*"])

@@ -27,7 +27,7 @@ HERE = "device_stand_in"
 
 @pytest.fixture(scope="module")
 def device():
-    """For calls that run no job."""
+    """A device for calls that run no job."""
     made = Device(GPU, begin="harness.processes.child:ready")
     yield made
     made.close()
@@ -56,7 +56,7 @@ def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
         assert made.call("os:getenv", "PTXAS_OPTIONS", limit=60) is None
 
 
-def test_what_is_raised_there_is_raised_here(device):
+def test_an_exception_of_the_device_s_process_is_raised_here(device):
     with pytest.raises(KeyError, match="missing") as caught:
         device.call(f"{HERE}:raises", limit=60)
     assert "in raises" in caught.value.__notes__[0]
@@ -72,7 +72,7 @@ def test_what_is_raised_there_is_raised_here(device):
         ("hangs", "no end after 0.5 s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"),
     ],
 )
-def test_what_dies_or_hangs_is_told_and_replaced(device, deed, words):
+def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, deed, words):
     before = device.call(f"{HERE}:process", limit=60)[0]
     with pytest.raises(DeviceFault, match=f"^{words}$"):
         device.call(f"{HERE}:{deed}", limit=0.5 if deed == "hangs" else 60)
@@ -95,7 +95,7 @@ def test_without_a_gpu_there_is_a_reason():
 
 
 def test_a_killed_parent_leaves_no_process_behind():
-    """Not even a busy one, which nothing else would end."""
+    """Not even a busy process, which would otherwise never end."""
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -171,7 +171,7 @@ def test_a_file_that_was_changed_meanwhile_is_noticed(backend, tmp_path):
     path = tmp_path / "other.py"
     path.write_text(Path(backend_cases.__file__).read_text().replace("add.rn.f32", "sub.rn.f32"))
     outcome = backend.run(job(path=path))
-    assert outcome.words == f"{path} is not as it was when the run began: of asm, asm changed"
+    assert outcome.words == f"{path} has changed since the run began: of asm, asm changed"
 
 
 def test_another_target_than_the_device_s_is_not_run(backend):
@@ -192,7 +192,7 @@ def gpu(visible, target="sm_90a"):
         (None, 2, ["0", "1"]),
         ("3,1", 2, ["3", "1"]),
         ("GPU-ab12, MIG-cd34", 2, ["GPU-ab12", "MIG-cd34"]),
-        ("0,-1,2", 1, ["0"]),  # CUDA stops at the first that is none
+        ("0,-1,2", 1, ["0"]),  # CUDA ignores the first invalid entry and all after it
     ],
 )
 def test_gpus_keep_the_names_they_were_given(variable, count, expected):

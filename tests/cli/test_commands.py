@@ -26,8 +26,8 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def in_this_process(here, monkeypatch):
-    """`ptxdiff run` runs its pytest in this process: another one spends seconds on importing torch."""
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
+    """Makes `ptxdiff run` run pytest in this process, because a new process would spend seconds on importing torch."""
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is not an xdist worker
         monkeypatch.delenv(name, raising=False)
     (here / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.setattr("harness.cli.run._call", lambda words, environment: pytest.main(words[3:]))
@@ -68,25 +68,31 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["run", "--target", "sm_1"], "'sm_1' is no target that ptxdiff knows"),
         (
             ["run", "--output", "out.json"],
-            "out.json: records are written to a file that ends in .jsonl",
+            "out.json: name a file that ends in .jsonl",
         ),
         (["report", "nowhere"], "nowhere: no such file or folder"),
         (["report", "bad"], "bad: no records"),
         (["report", "cases/flip.py"], "cases/flip.py:1: not JSON"),
         (["new", "a-b"], "'a-b' is no case name; use letters, digits and underscores"),
-        (["new", "flip"], "cases/flip.py is there already"),
-        (["new", "_flip"], "'_flip': files called so are no case files"),
+        (["new", "flip"], "cases/flip.py exists already"),
+        (["new", "_flip"], "'_flip': files of this name are not loaded as case files"),
         (["emulate", "mov.b32 $0, $1;"], "give each output's format: -o float32"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"], "no format is called 'float33'; known:"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32", "-o", "float32"], "write FORMAT=VALUE,VALUE"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"], "'one' is no number and no bit pattern"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "uint8=300", "-o", "uint8"], "uint8 has no value 300"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "int8=128", "-o", "int8"], "int8 has no value 128"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"],
+            "'one' is neither a number nor a bit pattern",
+        ),
+        (["emulate", "mov.b32 $0, $1;", "-i", "uint8=300", "-o", "uint8"], "300 is outside the range of uint8"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "int8=128", "-o", "int8"], "128 is outside the range of int8"),
         (
             ["emulate", "mov.b32 $0, $1;", "-i", "float16=0x12345", "-o", "float16"],
-            "more than the 16 bits of",
+            "more bits than float16, which has 16",
         ),
-        (["emulate", "mov.b32 $0, $1;", "-i", "e2m1x2=1.0", "-o", "e2m1x2"], "given as bit patterns (0x...)"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "e2m1x2=1.0", "-o", "e2m1x2"],
+            "give values of e2m1x2 as bit patterns (0x...)",
+        ),
         (
             ["emulate", "x $0, $1, $2;", "-i", "float32=1,2", "-i", "float32=1,2,3", "-o", "float32"],
             "different numbers",
@@ -95,7 +101,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "x"], "'x' is no target"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_exit_code_2(here, capsys, words, message):
+def test_invalid_requests_exit_with_code_2_and_a_message(here, capsys, words, message):
     (here / "bad").mkdir()
     (here / "bad" / "broken.py").write_text("1 / 0\n")
     code, _, err = said(capsys, *words)
@@ -105,7 +111,7 @@ def test_what_cannot_be_done_is_said_with_exit_code_2(here, capsys, words, messa
     assert "Traceback" not in err
 
 
-def test_list_says_what_there_is(here, capsys):
+def test_list_prints_cases_and_variants(here, capsys):
     code, out, _ = said(capsys, "list")
     assert code == 0
     assert "flip  (x: uint8) -> (y: uint8)  Flip the lowest bit of a byte." in out
@@ -199,7 +205,7 @@ def test_a_new_case_runs_and_says_what_is_missing(run_cases, capsys):
 
 
 def test_run_writes_records_and_a_report(here):
-    """In a process of its own: it runs pytest."""
+    """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
     command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
@@ -331,7 +337,7 @@ def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
         ),
     ],
 )
-def test_what_a_name_does_not_mean_is_said_alike_by_every_verb(here, capsys, words, message):
+def test_an_unknown_name_gives_the_same_error_with_every_verb(here, capsys, words, message):
     assert said(capsys, *words)[0] == 2
     main(words)
     assert message in capsys.readouterr().err
@@ -405,7 +411,7 @@ def test_compare_takes_one_run_for_two_targets(here, in_this_process, capsys):
     assert re.search(r"[1-9]\d* results in both", out)
     code, _, err = said(capsys, "compare", "run.jsonl")
     assert code == 2
-    assert "name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a" in err
+    assert "give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a" in err
 
 
 def test_emulate_says_whose_approximate_bits_it_prints(capsys):
@@ -422,7 +428,7 @@ def test_emulate_says_whose_approximate_bits_it_prints(capsys):
     assert "0x3f42f7d6" not in printed()
 
 
-def test_run_hands_on_whose_approximate_bits(here, in_this_process, capsys):
+def test_run_passes_the_option_on_approximate_bits_to_pytest(here, in_this_process, capsys):
     words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--output=run.jsonl"]
     assert main([*words, "--approximate=rounded"]) == 0
     assert read(here / "run.jsonl").run.environment["approximate"] == "rounded"

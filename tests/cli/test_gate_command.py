@@ -22,7 +22,7 @@ def stored(run, path):
 
 
 def resealed(change):
-    """A change of one line, by number, whose checksums are right again."""
+    """The records with one line, given by its number, changed, and with correct checksums."""
 
     def changed(text, number=1):
         lines = unsealed(text.encode())
@@ -84,14 +84,14 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"end": None}, "not made the baseline: the run was cut short"),
+        ({"end": None}, "the baseline is unchanged: the run was cut short"),
         (
             {"results": [], "end": End("", 1.0, {})},
-            "not made the baseline: nothing ran: the run holds no result",
+            "the baseline is unchanged: nothing ran: the run has no results",
         ),
     ],
 )
-def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
+def test_an_incomplete_run_does_not_become_the_baseline(small, tmp_path, capsys, change, words):
     folder = tmp_path / "baseline"
     before = {p: p.read_text() for p in baseline.write(small, folder)}
     run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
@@ -101,7 +101,7 @@ def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
     assert {p: p.read_text() for p in folder.iterdir()} == before
 
 
-def test_what_is_gone_is_accepted_as_gone_only_when_asked(small, tmp_path, capsys):
+def test_missing_results_leave_the_baseline_only_with_replace(small, tmp_path, capsys):
     folder = tmp_path / "baseline"
     baseline.write(small, folder)
     less = with_results(small, lambda r: r if r.key.variant != "triton" else None)
@@ -131,7 +131,7 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
     code, text = said(capsys, run, folder, "--accept", "--accept-failures")
     assert code == 0
     assert "accepted, and listed in the baseline: rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes" in text
-    assert "the gate refuses these all the same" in text
+    assert "the gate still refuses these" in text
     lines = [json.loads(line) for line in (folder / "rcp.jsonl").read_text().splitlines()]
     listed = [line for line in lines if line.get("verdict") == "fail"]
     assert len(listed) == lines[-1]["verdicts"]["fail"] == 12
@@ -139,11 +139,11 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
     code, text = said(capsys, run, folder)
     assert code == CORRECTNESS
     assert "✗ rcp::asm.rn: fail on sm_90a" in text
-    assert "· rcp::asm.rn: accepted in the baseline though it is no pass: fail on sm_90a" in text
+    assert "· rcp::asm.rn: accepted in the baseline although no pass: fail on sm_90a" in text
 
 
 @pytest.mark.parametrize("verdict", ["error", "unsupported"])
-def test_what_is_no_pass_any_more_is_asked_for_too(small, tmp_path, capsys, verdict):
+def test_a_lost_pass_needs_accept_failures_too(small, tmp_path, capsys, verdict):
     folder = tmp_path / "baseline"
     before = {p: p.read_text() for p in baseline.write(small, folder)}
 
@@ -164,7 +164,7 @@ def test_a_run_that_was_cut_short_is_refused_whatever_is_asked(small, tmp_path, 
     run = stored(dataclasses.replace(wrong_on_the_gpu(small), end=None), tmp_path / "run.jsonl")
     code, text = said(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
     assert code == 1
-    assert "not made the baseline: the run was cut short" in text
+    assert "the baseline is unchanged: the run was cut short" in text
 
 
 def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):
@@ -186,7 +186,7 @@ def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
     assert said(capsys, run, folder)[1].splitlines()[-1].endswith(words)
 
 
-def test_what_could_not_run_here_takes_nothing_from_the_baseline(small, tmp_path, capsys):
+def test_results_that_could_not_run_here_stay_in_the_baseline(small, tmp_path, capsys):
     folder = tmp_path / "baseline"
     baseline.write(small, folder)
     without = with_results(
@@ -202,7 +202,7 @@ def test_what_could_not_run_here_takes_nothing_from_the_baseline(small, tmp_path
 
 
 @pytest.mark.parametrize("option", ["--accept-failures", "--replace"])
-def test_options_of_accept_alone_are_refused_alone(small, tmp_path, capsys, option):
+def test_options_of_accept_are_refused_without_accept(small, tmp_path, capsys, option):
     code, text = said(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", option)
     assert code == 2
     assert "add --accept" in text
@@ -214,7 +214,7 @@ def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, 
     (folder / "rcp.jsonl").write_text("nonsense\n")
     code, text = said(capsys, run, folder, "--accept")
     assert code == 2
-    assert "make all of the baseline again with --accept --replace" in text
+    assert "make the whole baseline again with --accept --replace" in text
     code, text = said(capsys, run, folder, "--accept", "--replace")
     assert code == 0
     assert "cannot be read, so nothing is compared with it" in text

@@ -41,7 +41,7 @@ def test_exit_codes(file, text, code):
         (["--ignore", "no-such", "."], "no rule is called 'no-such'"),
         (["--explain", "no-such"], "no rule"),
         (["--asm", "ret;"], "--constraints"),
-        (["--asm", "ret;", "-c", "", "."], "give it or paths"),
+        (["--asm", "ret;", "-c", "", "."], "give either --asm or paths"),
         (["--asm", "ret;", "-c", "", "--dtype", "float33"], "float33"),
         (["-c", "=r", "."], "belong to a snippet"),
         (["--write", "."], "--fix"),
@@ -55,7 +55,7 @@ def test_usage(file, capsys, words, says):
     assert (says or "nothing found") in "".join(capsys.readouterr())
 
 
-def test_text_says_what_why_and_what_instead(file, capsys):
+def test_text_output_names_the_mistake_the_reason_and_the_repair(file, capsys):
     main(["lint", file(WRONG.replace("$0 $1", "$0, %1"))])
     out = capsys.readouterr().out
     assert out.startswith("kernel.py:1:44: error [operand-sigil] ")
@@ -64,7 +64,7 @@ def test_text_says_what_why_and_what_instead(file, capsys):
     assert out.endswith("1 error in 1 block of asm in 1 file (1 searched)\n")
 
 
-def test_what_was_not_looked_at_is_counted(file, capsys):
+def test_unchecked_places_are_counted(file, capsys):
     assert main(["lint", file(WRONG.replace('"neg.f32 $0 $1;"', "ELSEWHERE"))]) == 0
     out = capsys.readouterr().out
     assert "kernel.py:1: note: not resolved" in out
@@ -164,7 +164,7 @@ def test_a_repair_in_cuda():
 
 
 def test_a_repair_that_the_file_cannot_take_is_refused():
-    """The wrong sign comes from a formatted number, so that no edit of the file makes the text that is meant."""
+    """The wrong sign comes from a formatted number, so no edit of the file gives the intended text."""
     source = (
         "A = 'neg.f32 $0, %s1;' % chr(37)\nB = f'neg.f32 $0, {\"%\"!s}1;'\n"
         'y = tl.inline_asm_elementwise(B, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'

@@ -103,7 +103,7 @@ def test_variants_are_found_by_instruction(two, capsys, word, expected):
 
 
 @pytest.mark.parametrize("word", ["lop3", "brev", "an", "xor.b64", "lt.setp"])
-def test_what_nobody_uses_is_said_with_what_is_near(two, capsys, word):
+def test_an_unused_instruction_is_an_error_with_the_nearest_names(two, capsys, word):
     code, out, err = said(capsys, "list", "--using", word)
     assert (code, out) == (2, "")
     assert f"no variant here uses {word}; the nearest that are used:" in err

@@ -41,7 +41,7 @@ def command(folder, *words, path=(), program=(str(ROOT / "ptxdiff.py"),)):
 
 @pytest.fixture
 def theirs(tmp_path):
-    """A project with packages of its own of all our names."""
+    """A project whose own packages have the names of all of ours."""
     for name in ("reports", "references", "harness", "cases"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('the user has a package {name}')\n")
@@ -107,9 +107,9 @@ def test_new_from_an_example_copies_it(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
     assert main(["new", "other", "--from", "nothing"]) == 2
     said = capsys.readouterr().err
-    assert "there is no example 'nothing'; ptxdiff new --help lists all" in said
+    assert "there is no example 'nothing' (ptxdiff new --help lists all)" in said
     assert main(["new", "other", "--from", "cvt_e2m1"]) == 2
-    assert "; near it there is cvt_e2m1x2" in capsys.readouterr().err
+    assert "; did you mean cvt_e2m1x2" in capsys.readouterr().err
     assert set(examples()) == {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
 
 

@@ -19,7 +19,7 @@ GPU = Gpu("0", "A GPU", "GPU-1", "sm_90a", 1 << 37)
 
 
 def session(limit, path, attribute, target, assemblers, variants, sizes, budget):
-    """Three variants at a size: the second as fast as the first, the third a tenth slower; slower by level."""
+    """Timings of three variants at one size: the second is as fast as the first, the third 10% slower."""
     assert (target, variants, budget) == ("sm_90a", (), 0.5)
     found = []
     variants = [("first", 60e-6), ("like-it", 60e-6), ("torch.compile", 66e-6)]
@@ -29,14 +29,14 @@ def session(limit, path, attribute, target, assemblers, variants, sizes, budget)
         samples = tuple(level * (1 + 0.001 * np.random.default_rng(k).standard_normal(48)))
         known = median(samples)
         key = Key("flip", variant, target, "gpu", shape=str(sizes[0]), assembler=label)
-        notes = ("clocks held down: power cap",)
+        notes = ("clocks reduced: power cap",)
         found.append(Timing(key, 1 << 25, 8 << 25, samples, known.value, known.low, known.high, 61e-6, 0.002, 5e-7,
                             {"sm_min": 1905}, timer="cupti", notes=notes, ptxas=label))  # fmt: skip
     return Session(tuple(found), ("cvt: unsupported: needs sm_100a",))
 
 
 def in_registers(loaded, target, variants):
-    """Two variants, the second four times as fast in throughput, and one whose loop could not be made."""
+    """Timings of two variants, the second with four times the throughput, and one variant that could not be timed."""
     assert (target, variants) == ("sm_90a", ())
     slow, fast = loop("first", clocks=1024.0), loop("second", clocks=256.0)
     return slow, fast, loop("first", "latency", clocks=40.0), untimed("third")
@@ -63,11 +63,11 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert lines["copy"].startswith("copy 61.00 µs 4.40 TB/s")
     assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
     assert "note: cvt: unsupported: needs sm_100a" in out
-    assert out.count("clocks held down: power cap") == 1
+    assert out.count("clocks reduced: power cap") == 1
 
 
 def test_each_assembler_has_a_table_of_its_own(here, capsys):
-    """At level 0 all variants take three times as long here, and none is called slower for it."""
+    """At level 0 all variants take three times as long, but levels are not compared with each other."""
     words = ["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--ptx-opt", "1", "--ptx-opt", "3"]
     assert main(words) == 0
     out = capsys.readouterr().out
@@ -84,7 +84,7 @@ def test_an_assembler_that_is_none_is_refused(here, capsys):
     assert main(["speed", "flip.py", "--ptx-assembler", "no/such/ptxas"]) == 2
     assert "no/such/ptxas" in capsys.readouterr().err
     assert main(["speed", "flip.py", "--in-registers", "--ptx-opt", "0"]) == 2
-    assert "timed as Triton assembles them" in capsys.readouterr().err
+    assert "--in-registers times what Triton assembles" in capsys.readouterr().err
 
 
 def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
@@ -96,18 +96,18 @@ def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
     assert "flip, in registers on sm_90a: results a clock and SM" in out
     assert "flip, in registers on sm_90a: clocks an application, in a dependent chain" in out
     assert any(line.startswith("second 16.000") and "faster -75.0%" in line for line in lines)
-    assert "second pays over first from 0.25 results a byte of memory traffic on: 2.0 for each element of 8" in out
+    assert "second pays over first above 0.25 results for each byte of memory traffic: 2.0 for each element of 8" in out
     assert "note: third, throughput: the loop holds LDG.E" in out
 
 
-def test_one_of_both_can_be_asked_for(here, capsys):
+def test_times_in_memory_or_in_registers_can_be_chosen(here, capsys):
     assert main(["speed", "flip.py", "--seconds", "0.5", "--in-memory"]) == 0
     assert "in registers" not in capsys.readouterr().out
     assert main(["speed", "flip.py", "--in-registers"]) == 0
     assert "elements on sm_90a" not in capsys.readouterr().out
 
 
-def test_what_has_no_figure_in_registers_counts(here, capsys, monkeypatch):
+def test_a_missing_time_in_registers_changes_the_exit_code(here, capsys, monkeypatch):
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", lambda *words: (untimed(),))
     assert main(["speed", "flip.py", "--in-registers"]) == 1
     assert "note: rcp, throughput: the loop holds LDG.E" in capsys.readouterr().out
@@ -124,7 +124,7 @@ def test_brackets_in_names_are_no_markup(here, capsys, monkeypatch):
     assert "[bold]first[/]" in capsys.readouterr().out
 
 
-def test_what_cannot_be_timed_is_said_and_counts(here, capsys, monkeypatch):
+def test_a_variant_that_cannot_be_timed_is_reported_and_changes_the_exit_code(here, capsys, monkeypatch):
     def cannot(*words):
         raise CannotTime("first: error: no target accepts this asm")
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_timed_is_said_and_counts(here, capsys, monkeypatch):
 
 
 class Hanging:
-    """A device on which nothing ends."""
+    """A device on which every kernel hangs."""
 
     def call(self, function, *arguments, limit, alone):
         assert (function, alone) == ("harness.timing.session:time_case", True)
@@ -155,7 +155,7 @@ def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
     [
         (["nowhere.py"], "no such file or folder: nowhere.py"),
         (["flip.py::other"], "flip.py binds no case called other"),
-        (["flip.py", "--size", "big"], "--size big: small, L2, large, or a number of elements such as 2^28"),
+        (["flip.py", "--size", "big"], "--size big: give small, L2, large, or a number of elements such as 2^28"),
     ],
 )
 def test_usage(here, capsys, words, message):

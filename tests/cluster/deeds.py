@@ -1,4 +1,4 @@
-"""What tasks do in these tests, on the nodes."""
+"""The functions that these tests run as tasks on the nodes."""
 
 import os
 import time
@@ -26,7 +26,7 @@ def compiles_with():
 
 
 def dies_once(marker, many, at):
-    """Ends its process at one value, the first time it comes there."""
+    """Ends its process at one value, but only the first time."""
     for number in range(many):
         if number == at and not Path(marker).exists():
             Path(marker).touch()

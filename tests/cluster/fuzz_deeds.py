@@ -35,7 +35,7 @@ def dies_once(plan, files, number, before, gpu):
 
 
 def empty(plan, files, number, before, gpu):
-    """As right, and quick: nothing is tried."""
+    """A correct result with no programs, which takes no time."""
     runs = plan.batch * len(plan.assemblers)
     yield JudgedBatch(number, plan.batch, 0, runs, 0, (), digest_of_plan(plan, files))
 

@@ -1,7 +1,7 @@
-"""What Ray and the records cost one driver on this machine, in processor time: others may share its cores.
+"""Measure the driver's costs for Ray and for records on this machine, in processor time, which other load changes less.
 
-Ray is started here with one CPU, so that no tasks run beside each other: what is measured is the driver's work, not
-the cluster's. The records are those of a run of `cases/rcp.py` by emulator and assembler, which takes half a minute.
+Ray is started here with one CPU, so that tasks do not run in parallel: this measures the driver's work, not the
+cluster's. The records come from a run of `cases/rcp.py` by emulator and assembler, which takes half a minute.
 """
 
 from __future__ import annotations

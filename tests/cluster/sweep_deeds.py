@@ -24,7 +24,7 @@ def slow(task, shards, timeout):
 
 
 def dies_once(task, shards, timeout):
-    """Takes its process along at shard 2, the first time."""
+    """Ends its process at shard 2, but only the first time."""
     for shard in shards:
         marker = Path(task.variant)
         if shard == 2 and not marker.exists():

@@ -1,4 +1,4 @@
-"""`ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`, by their command lines. Each connects for itself."""
+"""The command lines of `ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`. Each test makes its own connection."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_a_cluster_gives_the_journal_of_this_machine(three_nodes, project, tmp_p
 
 
 def test_a_gpu_of_the_cluster_runs_it_in_a_process_of_its_own(three_nodes, project, tmp_path, capsys):
-    """The stand-in adds, whatever the asm says; nobody names a target, as the cluster has one generation."""
+    """The stand-in always adds. No target is given, because the cluster has GPUs of one target only."""
     words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--cluster", three_nodes.address, "--journal"]
     assert main([*words, str(tmp_path / "j"), "--timeout", "300"]) == 0
     assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
@@ -87,7 +87,7 @@ FUZZ = ["fuzz", "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--ba
 
 
 def test_a_campaign_on_a_cluster_writes_what_one_here_writes(three_nodes, tmp_path, capsys):
-    """Without a GPU: the assembler crashes on a node, and the driver writes the finding."""
+    """Without a GPU. The assembler crashes on a node, and the driver writes the finding."""
     words = [*FUZZ, "--no-gpu", "--output", str(tmp_path)]
     assert main([*words, "--cluster", three_nodes.address]) == 1
     said = capsys.readouterr().out

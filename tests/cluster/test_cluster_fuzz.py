@@ -59,18 +59,18 @@ def test_a_cluster_finds_what_is_found_here(tasks, tmp_path):
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        ("another_batch", "sent batch 0 where batch 1 was due"),
+        ("another_batch", "sent batch 0 instead of batch 1"),
         ("another_plan", "tried another plan, or other files"),
         ("other_assemblers", "tried another plan, or other files"),
         ("fewer_programs", "tried 1 programs of 2"),
         ("nothing_ran", "ran 0 programs of 4"),
         ("says_nothing", "its task ended without a result"),
-        ("no_finding", "sent a finding that is none"),
+        ("no_finding", "sent an invalid finding"),
         ("raises", "RuntimeError: what a node may raise"),
         ("twice", "sent batch 1 a second time"),
     ],
 )
-def test_what_was_not_asked_for_counts_as_nothing(tasks, tmp_path, work, words):
+def test_results_that_were_not_requested_do_not_count(tasks, tmp_path, work, words):
     running = fuzzed(tasks, tmp_path, work, 4)
     assert [*running.lost] == [1]
     assert words in running.lost[1]
@@ -119,5 +119,5 @@ def test_a_finding_is_emulated_again():
     found = next(f for f in judged(plan("b"), files, 0, ()).findings if f.kind == "wrong")
     assert unfounded(found) == ""
     forged = PtxasFault(**{**vars(found), "expected": found.given})
-    assert "sent a finding that is none" in unfounded(forged)
-    assert "sent a finding that is none" in unfounded(PtxasFault(**{**vars(found), "inputs": (0,) * 8}))
+    assert "sent an invalid finding" in unfounded(forged)
+    assert "sent an invalid finding" in unfounded(PtxasFault(**{**vars(found), "inputs": (0,) * 8}))

@@ -28,7 +28,7 @@ def tasks(three_nodes):
 
 @pytest.fixture
 def in_fours(monkeypatch):
-    """Four shards a task, so that a task has more than the shard that goes wrong."""
+    """Puts four shards into each task, so that a task with a faulty shard also has others."""
     monkeypatch.setattr(ClusterSweep, "_next", next_four)
 
 
@@ -48,8 +48,9 @@ def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: No
 
 
 def whole(tasks, path, work, **options):
-    """As `swept`, and again while there are errors: a node that joins unpacks the job's files anew, and on one machine
-    all nodes unpack them into one folder, under the feet of workers that start.
+    """As `swept`, repeated while there are errors, up to three times.
+
+    On one machine all nodes unpack the job's files into one folder, so a node that joins may disturb starting workers.
     """
     for _ in range(3):
         done = swept(tasks, path, work, **options)
@@ -82,7 +83,7 @@ def test_every_shard_comes_once_from_all_nodes(tasks, tmp_path):
         ("no_result", "sent 'pass' where shard 2 was due"),
     ],
 )
-def test_what_was_not_asked_for_is_an_error(tasks, tmp_path, in_fours, work, words):
+def test_a_result_that_was_not_requested_is_an_error(tasks, tmp_path, in_fours, work, words):
     done = swept(tasks, tmp_path / "j", work)
     assert sorted(done) == list(range(16))
     assert {s for s in done if done[s].verdict != "pass"} == {2}
@@ -91,7 +92,7 @@ def test_what_was_not_asked_for_is_an_error(tasks, tmp_path, in_fours, work, wor
 
 
 def test_a_shard_that_is_lost_is_no_pass(tasks, tmp_path, in_fours):
-    """The shard behind it stands in its place, and the last of the task has no result at all."""
+    """The result of the next shard comes instead, and the task's last shard has no result."""
     done = swept(tasks, tmp_path / "j", "loses_one")
     assert {s: r.words for s, r in done.items() if r.verdict == "error"} == {
         2: f"{done[2].node.split()[0]}: sent shard 3 where shard 2 was due",
@@ -116,7 +117,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
         assert journal.missing(range(3)) == [0, 2]
     lines = path.read_bytes().splitlines(keepends=True)
     with contextlib.closing(Journal(tmp_path / "k", TASK, resume=False)) as other:
-        other._check = lambda result: None  # a driver that does not look
+        other._check = lambda result: None  # a driver that does not query the nodes
         other.write(ShardResult(1, "pass"))
         other.write(ShardResult(1, "pass"))
     assert len(lines) == 2
@@ -186,7 +187,7 @@ def test_a_generation_that_no_node_has_is_refused_before_anything_runs(tasks, tm
 
 
 def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
-    """Ray gives a task one GPU; one of another generation is not run for it."""
+    """A task that gets a GPU of another target from Ray raises an error."""
     monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match=r"expected one GPU sm_80; Ray gave CUDA_VISIBLE_DEVICES=.*: no GPU"):
         list(shardworker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
@@ -232,7 +233,7 @@ def test_a_project_is_the_folder_that_looks_like_one(tmp_path):
 
 
 def test_a_sweep_that_misses_a_shard_is_no_pass(tmp_path, monkeypatch, capsys):
-    """A driver that loses one silently: the command counts what it asked for."""
+    """If the driver silently loses a shard, the command still reports it as missing."""
     from harness.sweep import shards
 
     def loses(task, journal, wanted, **_):

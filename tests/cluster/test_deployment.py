@@ -1,4 +1,4 @@
-"""What starts a cluster: the manifest has KubeRay's fields and no other, the script for Slurm ends as ptxdiff does."""
+"""The KubeRay manifest has only fields that KubeRay defines, and the Slurm script returns ptxdiff's exit status."""
 
 import json
 import os
@@ -21,7 +21,7 @@ GENERATIONS = ["sm_80=1x8", "sm_89=2x4", "sm_90a=2x8", "sm_100a=1x8", "sm_120a=1
 
 
 def exactly(required, **optional):
-    """An object with these fields and no other."""
+    """A check for an object with exactly these fields."""
     fields = {**required, **optional}
     return {"type": "object", "properties": fields, "required": [*required], "additionalProperties": False}
 
@@ -58,7 +58,7 @@ CLUSTER = exactly(
 
 
 def mistakes(text):
-    """What is wrong with a manifest, in words."""
+    """The mistakes in a manifest, in words."""
     made = yaml.safe_load(text)
     found = [e.message for e in jsonschema.Draft202012Validator(CLUSTER).iter_errors(made)]
     if found:
@@ -94,7 +94,7 @@ def manifest(*groups, **options):
 @pytest.mark.parametrize(
     "text",
     [manifest(*GENERATIONS), manifest(), manifest("sm_90a=1x1", cpu_nodes=0), manifest("sm_80=1x1", image='a"\n: b')],
-    ids=["five generations", "processors alone", "GPUs alone", "an odd name of an image"],
+    ids=["five generations", "Nodes without a GPU", "GPUs alone", "an odd name of an image"],
 )
 def test_the_manifest_has_the_fields_of_a_raycluster(text):
     assert mistakes(text) == []
@@ -137,12 +137,12 @@ def test_a_planted_mistake_in_the_manifest_is_found(right, wrong, words):
         (["--gpus", "sm_90a=8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "sm_90a=0x8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "h100=1x8"], "no target that ptxdiff knows"),
-        (["--gpus", "sm_90=1x8", "--gpus", "sm_90a=2x4"], "sm_90a is named twice"),
+        (["--gpus", "sm_90=1x8", "--gpus", "sm_90a=2x4"], "sm_90a is given twice"),
         (["--cpu-nodes", "0"], "runs nothing"),
         (["--name", "My_Cluster"], "lower-case letters"),
     ],
 )
-def test_what_makes_no_cluster_is_refused(words, told, capsys):
+def test_options_without_a_valid_cluster_are_refused(words, told, capsys):
     assert main(["cluster", "kuberay", "--image", "i", "--ray", "2.60.0", *words]) == 2
     assert told in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_the_script_is_installed_with_the_package():
 
 
 STAND_INS = {
-    # Runs what follows its options, as Slurm does on a node, and notes it.
+    # Runs the command after its options, as Slurm does on a node, and logs it.
     "srun": 'echo "srun $*" >> "$LOG"; while [[ $1 == --* ]]; do shift; done; exec "$@"',
     "ray": 'echo "ray $* ${RAY_AUTH_MODE:-} ${RAY_AUTH_TOKEN:-}" >> "$LOG"; '
     '[[ $1 == get-auth-token ]] && { echo "${TOKEN-}"; exit; }; exec sleep 60',

@@ -1,4 +1,4 @@
-"""What a driver takes from nodes, how items become batches, and the line on progress; without Ray."""
+"""Parts of a driver without Ray: which results it accepts, how it makes batches of items, and the progress line."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -52,15 +52,18 @@ def test_a_report_gets_the_node_into_its_records(item):
         (lambda i: "a text", "it sent str"),
         (lambda i: ItemReport("cases/other.py::x[sm_90a-emulator]", ()), "which it was not given"),
         (lambda i: report(i, result(i), nodeid="cases/other.py::x"), "which it was not given"),
-        (lambda i: report(i, result(i, variant="another")), "is one of flip::another"),
-        (lambda i: report(i, result(i, backend="gpu")), "is one of flip"),
-        (lambda i: report(i), "passed, and sends no result"),
+        (lambda i: report(i, result(i, variant="another")), "contain one of flip::another"),
+        (lambda i: report(i, result(i, backend="gpu")), "contain one of flip"),
+        (lambda i: report(i), "passed, but sent no result"),
         (lambda i: ItemReport(i.nodeid, ()), "it sent nothing"),
-        (lambda i: report(i, replace(result(i), verdict="fail")), "passed, and sends a result that says fail"),
-        (lambda i: report(i, result(i, **{next(iter(fingerprint_of(i.item))): "0" * 32})), "defined otherwise there"),
+        (lambda i: report(i, replace(result(i), verdict="fail")), "passed, but sent a result with the verdict fail"),
+        (
+            lambda i: report(i, result(i, **{next(iter(fingerprint_of(i.item))): "0" * 32})),
+            "has another definition",
+        ),
     ],
 )
-def test_what_is_not_about_the_item_is_refused(item, made, words):
+def test_records_of_other_items_are_refused(item, made, words):
     with pytest.raises(Misreported, match=words):
         checked(made(item), item, NODE)
 
@@ -102,7 +105,7 @@ def test_batches_are_as_large_as_pays_and_small_at_the_end():
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_what_is_left_of_a_batch_comes_first():
+def test_the_rest_of_a_batch_is_sent_first():
     items, group = made(8)
     [queue] = queues(items, group)
     batch = queue.next(1)

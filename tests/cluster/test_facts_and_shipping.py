@@ -40,7 +40,7 @@ def test_equal_facts_are_equal_and_each_other_one_is_told():
 
 def test_a_setting_that_one_side_lacks_is_a_difference(monkeypatch):
     monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
-    assert "setting TRITON_DISABLE_LINE_INFO is 1, here not there" in difference(MINE, here().environment)
+    assert "setting TRITON_DISABLE_LINE_INFO is 1, here missing" in difference(MINE, here().environment)
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "/elsewhere")
     monkeypatch.delenv("TRITON_DISABLE_LINE_INFO")
     assert difference(MINE, here().environment) == ""
@@ -117,7 +117,7 @@ def test_a_long_wait_for_a_head_says_what_may_be_wrong(capsys, monkeypatch):
 
 
 class SlowRay:
-    """Ray with two nodes, of which the second does not answer before it is `awake`."""
+    """A stand-in for Ray with two nodes, of which the second answers only when `awake` is set."""
 
     class exceptions:
         class GetTimeoutError(Exception):
@@ -164,7 +164,7 @@ def test_a_node_that_never_answers_is_refused_with_the_time(monkeypatch):
     ray = SlowRay()
     nodes = Nodes(ray, MINE)
     nodes.look(patience=0)
-    assert "did not say what it is within 0 s" in nodes.known["slow"].refused
+    assert "did not report its facts within 0 s" in nodes.known["slow"].refused
     assert ray.cancelled
 
 
@@ -186,10 +186,10 @@ def test_a_node_offers_the_generation_of_its_devices():
     ("resources", "answer", "refused", "remark"),
     [
         ({}, NodeFacts("host", {**MINE, "torch": "1.0"}), "torch is 1.0", ""),
-        ({}, "ptxdiff cannot be used there: ModuleNotFoundError", "ModuleNotFoundError", ""),
+        ({}, "ptxdiff does not work there: ModuleNotFoundError", "ModuleNotFoundError", ""),
         ({"GPU": 1.0, "sm_100a": 1.0}, NodeFacts("host", MINE, (device("sm_80"),)), "its GPUs are sm_80", ""),
         ({"GPU": 1.0, "sm_100a": 1.0}, NodeFacts("host", MINE), "its GPUs are none", ""),
-        ({"GPU": 2.0}, NodeFacts("host", MINE, (device("sm_80"), device("sm_89", 1))), "", "several generations"),
+        ({"GPU": 2.0}, NodeFacts("host", MINE, (device("sm_80"), device("sm_89", 1))), "", "several targets"),
     ],
 )
 def test_a_node_that_is_not_what_is_needed_gets_no_work_of_that_kind(resources, answer, refused, remark):
@@ -225,7 +225,7 @@ def test_a_run_without_the_option_imports_no_ray():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_what_travels(tmp_path, monkeypatch):
+def test_the_shipment_has_the_project_packages_and_settings(tmp_path, monkeypatch):
     root, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (root / "src" / "inside", elsewhere / "theirs"):
         folder.mkdir(parents=True)

@@ -93,7 +93,7 @@ def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
 
 @pytest.mark.slow
 def test_a_full_object_store_costs_no_value(ray, nodes):
-    """Four tasks make twice what the stores of the nodes hold, before anybody takes a value: Ray spills to disk.
+    """Four tasks yield twice the capacity of the nodes' stores before a value is fetched, so that Ray spills to disk.
 
     Slow: moves 600 MB.
     """
@@ -115,7 +115,7 @@ def test_a_value_out_of_order_is_an_error(ray, nodes):
     tasks = Tasks(ray, nodes)
     task = tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
     task.received = 1  # as if the first value had been counted
-    with pytest.raises(Misreported, match="number 0 came where number 1 was due"):
+    with pytest.raises(Misreported, match="number 0, but number 1 was expected"):
         all_of(tasks)
 
 
@@ -143,14 +143,14 @@ def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_pat
         assert "ptxdiff's own code is" in found.refused
         assert found.id not in {n.id for n in nodes.serving(CPU)}
         assert nodes.refused == [found]
-        # And where it is asked all the same, as if it had become another one since:
+        # If a task is sent there nevertheless, as if the node had changed since:
         forged = nodes_module.Node(found.id, found.host, 1.0, 0.0)
         alone = Nodes(ray, nodes.mine)
         alone.known, alone.alive = {found.id: forged}, frozenset([found.id])
         tasks = Tasks(ray, alone)
         tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
         [lost] = all_of(tasks)
-        assert "not as it was when it was asked: ptxdiff's own code" in lost.words
+        assert "the node has changed since it reported its facts: ptxdiff's own code" in lost.words
         assert alone.serving(CPU) == []
     finally:
         three_nodes.remove_node(other)

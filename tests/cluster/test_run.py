@@ -50,7 +50,7 @@ HERE = ("--ptx-backend=emulator", "--ptx-target=sm_90a")
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Makes a folder with case files the project in which runs begin."""
+    """Makes a folder with case files the project and the working directory of runs."""
     folder = tmp_path / "project"
     (folder / "cases").mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -74,7 +74,7 @@ def run(*words):
 
 
 def verdicts(path):
-    """By item, the verdict that all its results have, or all that they have."""
+    """For each item, the verdicts of its results, joined by "and"."""
     found = {}
     for r in read(path).results:
         found.setdefault(r.key.item, set()).add(r.verdict)
@@ -104,7 +104,7 @@ def test_records_equal_those_of_a_run_here(three_nodes, project, tmp_path):
 @pytest.mark.slow
 def test_targets_meet_their_hardware_and_a_hanging_kernel_is_an_error(three_nodes, project, tmp_path, monkeypatch):
     """Slow: Triton compiles, three processes stand in for GPUs, and a kernel hangs for four seconds."""
-    monkeypatch.setattr(inregisters, "time_in_registers", None)  # until it is put back: the conftest replaces it
+    monkeypatch.setattr(inregisters, "time_in_registers", None)  # restored here, because the conftest replaces it
     (project(add=ADD, hangs=HANGS) / "conftest.py").write_text(CONFTEST)
     records = tmp_path / "records.jsonl"
     words = ["--ptx-backend=gpu", "--ptx-target=sm_80", "--ptx-target=sm_90a", "--ptx-timing", "--ptx-limit=4"]

@@ -21,7 +21,7 @@ def test_a_driver_that_costs_nothing_leaves_the_gpus_alone_with_the_items():
 
 
 def test_a_driver_that_is_the_limit_takes_as_long_as_its_own_work():
-    """No GPU time in it: every task costs the driver what `of` says, but for the last ones in flight."""
+    """GPU time does not matter: every task costs the driver the time of `of`, except the last ones in flight."""
     found = simulate(COSTS, gpus=50, items=20_000, batch=1, seconds=1e-9, results=12)
     assert found.driver == pytest.approx(1.0, abs=0.01)
     assert found.seconds == pytest.approx(20_000 * COSTS.of(1, 12, 50), rel=0.02)

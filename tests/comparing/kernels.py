@@ -1,4 +1,4 @@
-"""Kernels that are compared, and the case that they are compared on."""
+"""The kernels to compare, and the case with their inputs."""
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
@@ -58,6 +58,6 @@ def kernel(body=BODY, name="k", header=HEADER, extra=""):
 
 
 def changed(old, new, body=BODY):
-    """The kernel with one text in the place of another."""
+    """The kernel with one part of its text replaced."""
     assert old in body
     return kernel(body.replace(old, new))

@@ -1,7 +1,7 @@
-"""Kernels in which each thread's value goes to another thread by one kind of instruction, and is stored there.
+"""Kernels in which each thread passes its value to another thread by one kind of instruction, which stores it.
 
-Every kernel computes %f2 of x, passes it on, gets %f3, and stores %f4. `%p5` holds in one thread, whose value is made
-by the instruction BEFORE; AFTER makes what is stored.
+Every kernel computes %f2 from x, passes it on, receives %f3, and stores %f4. `%p5` is true in one thread, whose value
+the instruction BEFORE computes; AFTER computes the stored value.
 """
 
 from __future__ import annotations
@@ -162,5 +162,5 @@ def passage(name: str) -> str:
 
 
 def threads(name: str) -> int:
-    """Threads of a block that a passage takes."""
+    """The number of threads in a block of a passage's kernel."""
     return 128 if name.startswith(("tcgen05", "wgmma")) else 64

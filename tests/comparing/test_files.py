@@ -9,7 +9,7 @@ from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare the kernel of this file with another one: the exit code and what was said."""
+    """Compares the base kernel with another one. Returns the exit code and the output."""
 
     def run(other, *words, base=None, case=CASE, fusion="False", like="case.py"):
         (tmp_path / "base.ptx").write_text(base or kernel())
@@ -52,7 +52,7 @@ ret;""")
     code, said = compare(other)
     assert code == 0, said
     assert "equal: all 256 codes" in said
-    assert "parting" not in said
+    assert "traces" not in said
 
 
 def test_a_rounding_that_was_changed(compare, tmp_path):
@@ -67,7 +67,7 @@ def test_a_rounding_that_was_changed(compare, tmp_path):
         assert "mul.rz" in page.read_text()
     assert "before %f1 = 0x" in said
     assert "after  %f2 = 0x" in said
-    for words in ("Where the two part", "What the alignment rests on", "%f2 = 0x"):
+    for words in ("The first instructions that differ", "Alignment.", "%f2 = 0x"):
         assert words in page.read_text()
 
 
@@ -75,7 +75,7 @@ def test_a_fused_multiply_add_in_the_place_of_two_instructions(compare):
     other = changed(SEPARATE, "fma.rn.f32 %f3, %f1, 0f40466666, %f1;")
     code, said = compare(other)
     assert code == 1
-    parts = said[said.index("parting") :]
+    parts = said[said.index("traces") :]
     assert "mul.rn.f32 %f2, %f1" in parts
     assert "fma.rn.f32 %f3" in parts
     assert "aligned by values" in parts
@@ -84,17 +84,17 @@ def test_a_fused_multiply_add_in_the_place_of_two_instructions(compare):
 def test_an_address_that_is_off_by_one(compare):
     code, said = compare(changed("ld.global.f32 %f1, [%d4];", "ld.global.f32 %f1, [%d4+4];"))
     assert code == 1
-    assert "other addresses: 4 bytes at offset 0 of x against 4 bytes at offset 4 of x" in said
+    assert "different addresses: 4 bytes at offset 0 of x and 4 bytes at offset 4 of x" in said
     code, said = compare(changed("ld.global.f32 %f1, [%d4];", "add.u64 %d4, %d4, 4;\nld.global.f32 %f1, [%d4];"))
-    assert "add.u64 %d4, %d4, 4;" in said[said.index("parting") :]
+    assert "add.u64 %d4, %d4, 4;" in said[said.index("traces") :]
 
 
 def test_an_address_outside_of_every_buffer_names_the_access(compare):
     code, said = compare(changed("ld.global.f32 %f1, [%d4];", "ld.global.f32 %f1, [%d4+-4];"))
     assert code == 1
-    assert "faults, so that equal bits prove nothing" in said
-    parts = said[said.index("parting") :]
-    assert "other.ptx goes where it must not: out of bounds: 4 bytes before the start of x" in parts
+    assert "faults, so equal bits prove nothing" in said
+    parts = said[said.index("traces") :]
+    assert "other.ptx makes an illegal access: out of bounds: 4 bytes before the start of x" in parts
     assert "[%d4+-4]" in parts
 
 
@@ -102,7 +102,7 @@ def test_another_branch(compare):
     other = changed("setp.lt.f32", "setp.le.f32")
     code, said = compare(other)
     assert code == 1
-    parts = said[said.index("parting") :]
+    parts = said[said.index("traces") :]
     assert "a branch that one file takes and the other does not" in parts
     assert "setp.lt.f32 %p1, %f1" in parts
     assert "setp.le.f32 %p1, %f1" in parts
@@ -115,7 +115,7 @@ def test_a_branch_whose_condition_was_computed_otherwise(compare):
     base = changed("setp.lt.f32 %p1, %f1,", "add.rn.f32 %f9, %f1, 0f00000000;\nsetp.lt.f32 %p1, %f9,")
     code, said = compare(other, base=base)
     assert code == 1
-    assert "add.rn.f32 %f9, %f1, 0fBE800000;" in said[said.index("parting") :]
+    assert "add.rn.f32 %f9, %f1, 0fBE800000;" in said[said.index("traces") :]
 
 
 def test_a_guard_in_the_place_of_a_branch(compare):
@@ -124,7 +124,7 @@ def test_a_guard_in_the_place_of_a_branch(compare):
     assert compare(kernel(guarded))[0] == 0
     code, said = compare(kernel(guarded.replace("setp.lt", "setp.le")), base=kernel(guarded))
     assert code == 1
-    parts = said[said.index("parting") :]
+    parts = said[said.index("traces") :]
     assert "setp.lt.f32" in parts
     assert "setp.le.f32" in parts
 
@@ -139,7 +139,7 @@ def test_operands_that_changed_places(compare):
 def test_another_constant(compare):
     code, said = compare(changed("0fBF000000", "0fBF000001"))
     assert code == 1
-    assert "other constants" in said
+    assert "different constants" in said
 
 
 SHARED = """mov.u32 %r1, %tid.x;
@@ -172,7 +172,7 @@ def test_a_value_is_followed_through_threads(compare):
     """From the store through a shuffle and shared memory to the thread that computed it."""
     code, said = compare(shared(SHARED.replace("mul.rn", "mul.rz")), base=shared())
     assert code == 1
-    parts = said[said.index("parting") :]
+    parts = said[said.index("traces") :]
     assert "went through 2 other threads" in parts
     assert "mul.rn.f32 %f2" in parts
     assert "mul.rz.f32 %f2" in parts
@@ -181,10 +181,10 @@ def test_a_value_is_followed_through_threads(compare):
 def test_another_thread_of_the_warp(compare):
     code, said = compare(shared(SHARED.replace("%r7, 1, 31", "%r7, 2, 31")), base=shared())
     assert code == 1
-    assert "%r7, 2, 31" in said[said.index("parting") :]
+    assert "%r7, 2, 31" in said[said.index("traces") :]
 
 
-# what must not pass in silence -----------------------------------------------------------------------------------
+# differences and gaps that must be reported ----------------------------------------------------------------------
 
 
 def test_files_that_store_nothing_are_not_equal(compare):
@@ -199,14 +199,14 @@ def test_a_file_that_leaves_an_output_out(compare):
     code, said = compare(changed("END:", "END:\nsetp.eq.u32 %p2, %r1, 7;\n@%p2 ret;"))
     assert code == 1
     assert "4 bytes of y were never written, first byte 28" in said
-    assert "only base.ptx gets to y[7]" in said
+    assert "only base.ptx reaches y[7]" in said
 
 
 def test_outputs_with_the_same_bits_everywhere_show_nothing(compare):
     constant = changed("st.global.f32 [%d5], %f3;", "mov.f32 %f3, 0f3F800000;\nst.global.f32 [%d5], %f3;")
     code, said = compare(constant, base=constant)
     assert code == 1
-    assert "nothing is shown by it: y has the same bits everywhere" in said
+    assert "this shows nothing: y has the same bits everywhere" in said
 
 
 def test_instructions_that_no_thread_executed_are_named(compare):
@@ -236,12 +236,12 @@ def test_an_approximate_result_is_held_to_no_exact_policy(compare):
 
 
 def test_both_readings_of_what_may_be_contracted(compare):
-    """A fused multiply-add is one reading of `mul.f32` and `add.f32`, and not the other."""
+    """A fused multiply-add equals `mul.f32` and `add.f32` only if ptxas fuses these."""
     open_ = changed("mul.rn.f32 %f2, %f1, 0f40466666;\nadd.rn", "mul.f32 %f2, %f1, 0f40466666;\nadd")
     fused = changed(SEPARATE, "fma.rn.f32 %f3, %f1, 0f40466666, %f1;")
     code, said = compare(fused, base=open_, fusion="True")
     assert code == 1
-    assert "read without contraction" in said
+    assert "read without fused multiply-adds" in said
     code, said = compare(kernel(), base=open_, fusion="True")
     assert code == 1
     assert "different: " in said
@@ -264,7 +264,7 @@ TWO = kernel(BODY.replace("0f40466666", "0f40800000"), "wrong") + kernel(name="r
 def test_of_two_kernels_one_is_named(compare):
     code, said = compare(TWO)
     assert code == 2
-    assert "2 kernels: say which with --entry, one of wrong, right" in said
+    assert "2 kernels: choose one with --entry: wrong, right" in said
     assert compare(TWO, "--entry", "k", "--entry", "right")[0] == 0
     assert compare(TWO, "--entry", "k", "--entry", "wrong")[0] == 1
     code, said = compare(TWO, "--entry", "right")
@@ -272,7 +272,7 @@ def test_of_two_kernels_one_is_named(compare):
     assert "base.ptx has no kernel 'right'; it has k" in said
 
 
-def test_the_launch_may_be_said(compare):
+def test_the_launch_may_be_given_by_options(compare):
     plain = CASE.replace('"own": ptx("base.ptx", grid=1, block=64, parameters=["x", "y"], fusion=FUSION)',
                          '"own": ptx("base.ptx", grid=1, block=32, parameters=["x", "y"])')  # fmt: skip
     launch = ["--block", "64", "--grid", "1", "--parameters", "x, y"]
@@ -295,7 +295,7 @@ case = Case(inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=arithmeti
 """
 
 
-def test_what_is_missing_is_said(compare):
+def test_missing_options_are_errors(compare):
     code, said = compare(kernel(), case=ASM_CASE)
     assert code == 2
     assert "give --grid, --block, --parameters" in said
@@ -313,8 +313,8 @@ def test_a_target_that_cannot_be(compare):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["a.ptx", "b.jsonl"], "b.jsonl is none"),
-        (["a.ptx"], "there is no second one"),
+        (["a.ptx", "b.jsonl"], "b.jsonl is not"),
+        (["a.ptx"], "no second file is given"),
         (["a.ptx", "b.ptx"], "--like cases/x.py"),
         (["a.ptx", "b.ptx", "--like", "x", "--kind", "bits"], "--kind is for records"),
         (["a.jsonl", "b.jsonl", "--entry", "k"], "--entry is for two PTX files"),
@@ -327,7 +327,7 @@ def test_records_and_files_do_not_mix(words, why, capsys):
 
 
 def test_blocks_in_clusters_are_followed(compare):
-    """A block reads what the other one of its cluster stored in its shared memory."""
+    """A block reads what the other block of its cluster stored in its shared memory."""
     body = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d3, %r3, 4;
 ld.param.u64 %d1, [px]; add.u64 %d4, %d1, %d3; ld.global.f32 %f1, [%d4];
 mul.rn.f32 %f2, %f1, 0f40466666;
@@ -346,10 +346,10 @@ ld.param.u64 %d2, [py]; add.u64 %d5, %d2, %d3; st.global.f32 [%d5], %f3; ret;"""
     launch = ["--grid", "2", "--block", "32"]
     code, said = compare(clustered(body.replace("mul.rn", "mul.rz")), *launch, base=clustered(body))
     assert code == 1
-    parts = said[said.index("parting") :]
+    parts = said[said.index("traces") :]
     assert "went through 1 other thread" in parts
     assert "mul.rz.f32 %f2" in parts
     wrong = body.replace("ld.global.f32 %f1, [%d4];", "ld.global.f32 %f1, [%d4+200];")
     code, said = compare(clustered(wrong), *launch, base=clustered(body))
-    assert "goes where it must not" in said
-    assert "[%d4+200]" in said[said.index("parting") :]
+    assert "makes an illegal access" in said
+    assert "[%d4+200]" in said[said.index("traces") :]

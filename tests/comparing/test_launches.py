@@ -36,7 +36,7 @@ LAUNCH = ["--parameters", "x,y", "--parameters", "x,y,0,0"]
 
 
 def pairs(body=PAIRS):
-    """As Triton writes a kernel: it demands its block, and takes addresses of scratch memory at the end."""
+    """A kernel in Triton's form: with a required block, and addresses of scratch memory as last parameters."""
     made = kernel(body, "triton_kernel").replace(".param .u64 py)", ".param .u64 py, .param .u64 s, .param .u64 t)")
     return made.replace("\n{\n.reg", "\n.reqntid 32\n{\n.reg", 1)
 
@@ -55,8 +55,8 @@ def compare(tmp_path, capsys):
     return run
 
 
-def parting(said):
-    return said[said.index("parting") :]
+def traces(said):
+    return said[said.index("traces") :]
 
 
 def test_each_file_has_its_own_launch(compare):
@@ -72,27 +72,27 @@ def test_a_launch_that_does_not_fit_is_no_equality(compare):
     code, said = compare(pairs(), "--block", "32", *LAUNCH)
     assert (code, "were never written" in said) == (1, True)
     code, said = compare(pairs(), "--parameters", "x,y")
-    assert (code, "4 parameters, parameters= gives 2" in said) == (1, True)
+    assert (code, "4 parameters, but parameters= gives 2" in said) == (1, True)
 
 
 @pytest.mark.parametrize("place", ["%f2, %f1", "%f5, %f4"])
 def test_the_computation_of_the_stored_element_is_followed(compare, place):
-    """Not that of the other element, which the same thread stores with the same instruction."""
+    """The computation of the other element, which the same instruction stores, is not followed."""
     code, said = compare(pairs(PAIRS.replace(f"mul.rn.f32 {place}", f"mul.rz.f32 {place}")))
     assert code == 1
-    part = parting(said)
+    part = traces(said)
     assert f"mul.rz.f32 {place}" in part
     assert "mul.rn.f32 %f2, %f1" in part
     assert "paired by the element that both store" in part
     assert "%tid" not in part
 
 
-def test_the_first_value_that_parts_where_files_compute_in_other_ways(compare):
+def test_the_first_value_that_differs_where_files_compute_in_different_ways(compare):
     fused = PAIRS.replace("mul.rn.f32 %f5, %f4, 0f40466666;\nadd.rn.f32 %f6, %f5, %f4;",
                           "fma.rn.f32 %f6, %f4, 0f40466666, %f4;")  # fmt: skip
     code, said = compare(pairs(fused))
     assert code == 1
-    part = parting(said)
+    part = traces(said)
     assert "fma.rn.f32 %f6" in part
     assert "mul.rn.f32 %f2, %f1" in part
     assert "aligned by values" in part
@@ -103,8 +103,8 @@ def test_another_element_that_is_loaded(compare):
     turned = turned.replace("add.u64 %d5", "shl.b32 %r4, %r1, 3;\ncvt.u64.u32 %d3, %r4;\nadd.u64 %d5")
     code, said = compare(pairs(turned))
     assert code == 1
-    part = parting(said)
-    assert "other addresses: 4 bytes at offset 0 of x against 8 bytes at offset 8 of x" in part
+    part = traces(said)
+    assert "different addresses: 4 bytes at offset 0 of x and 8 bytes at offset 8 of x" in part
     assert "ld.global.v2.f32" in part
 
 
@@ -140,7 +140,7 @@ def test_a_value_is_followed_through_shared_memory_that_each_file_lays_out_in_it
     assert "equal: all" in compare(two, base=base)[1]
     code, said = compare(two.replace("mul.rn.f32 %f5", "mul.rz.f32 %f5"), base=base)
     assert code == 1
-    part = parting(said)
+    part = traces(said)
     assert "mul.rz.f32 %f5" in part
     assert "mul.rn.f32 %f2" in part
     assert "went through 1 other thread to the store" in part
@@ -149,14 +149,14 @@ def test_a_value_is_followed_through_shared_memory_that_each_file_lays_out_in_it
 def test_of_a_fault_no_thread_of_the_other_file_is_the_counterpart(compare):
     code, said = compare(pairs(PAIRS.replace("[%d4];", "[%d4+-16];")))
     assert code == 1
-    part = parting(said)
-    assert "other.ptx goes where it must not: out of bounds" in part
-    assert "no thread of the other file does the same" in part
+    part = traces(said)
+    assert "other.ptx makes an illegal access: out of bounds" in part
+    assert "no thread of the other file corresponds" in part
     assert "base.ptx:" not in part
 
 
-def test_a_store_whose_register_cannot_be_told_is_said(compare):
-    """An atomic operation leaves what no register holds."""
+def test_a_store_whose_register_cannot_be_determined_is_reported(compare):
+    """An atomic operation stores a value that no register holds."""
     adds = PAIRS.replace(
         "st.global.v2.f32 [%d5], {%f7, %f8};",
         """st.global.f32 [%d5], %f7;
@@ -168,7 +168,7 @@ atom.global.add.f32 %f13, [%d5+4], 0f3F800000;""",
     )
     code, said = compare(pairs(adds))
     assert code == 1
-    assert "which register of other.ptx holds it cannot be told" in parting(said)
+    assert "the register of other.ptx that holds it cannot be determined" in traces(said)
 
 
 @pytest.mark.parametrize(
@@ -176,22 +176,22 @@ atom.global.add.f32 %f13, [%d5+4], 0f3F800000;""",
     [
         (
             ["--grid", "1", "--grid", "1", "--grid", "1"],
-            "--grid is given 3 times; once for both files, or once for each",
+            "--grid is given 3 times; give it once for both files, or once for each",
         ),
         (["--shared", "0", "--shared", "0", "--shared", "0"], "--shared is given 3 times"),
         (["--like", "cases/cuda_fma.py"], "--like names two cases"),
     ],
 )
-def test_what_cannot_be_said_of_two_files(compare, words, why):
+def test_wrong_options_for_two_files_are_errors(compare, words, why):
     code, said = compare(pairs(), *words)
     assert (code, why in said) == (2, True), said
 
 
 def test_files_that_would_run_on_other_inputs_are_refused():
     one, other = Key("c", "a", "sm_90a", "emulator", shape="64"), Key("c", "b", "sm_90a", "emulator", shape="65")
-    with pytest.raises(CaseError, match=r"other inputs: .*64.*65"):
+    with pytest.raises(CaseError, match=r"different inputs: .*64.*65"):
         _same_inputs([(one, None)], [(other, None)])
-    with pytest.raises(CaseError, match="other inputs"):
+    with pytest.raises(CaseError, match="different inputs"):
         _same_inputs([(one, None)], [])
 
 
@@ -217,8 +217,8 @@ def test_what_nvcc_and_triton_make_of_one_case(tmp_path, capsys):
         assert main(["compare", *files, "--like", f"{path}::cuda", *launch]) == code
         said = capsys.readouterr().out
         assert ("equal: all" in said) == (code == 0)
-    assert "fma.rz.f32" in parting(said)
-    assert "cuda_fma.ptx:51  fma.rn.f32 %f4" in parting(said)
+    assert "fma.rz.f32" in traces(said)
+    assert "cuda_fma.ptx:51  fma.rn.f32 %f4" in traces(said)
 
 
 def test_the_base_of_these_tests_is_the_same_computation():

@@ -1,4 +1,4 @@
-"""Values that go from thread to thread by copies, products and atomics are followed to what made them."""
+"""Values that copies, products and atomics pass between threads are followed to the instruction that made them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, thre
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare two modules: where they part."""
+    """Compares two modules. Returns the exit code, the output, and its part on the traces."""
 
     def run(base, other, block):
         (tmp_path / "base.ptx").write_text(base)
@@ -19,25 +19,25 @@ def compare(tmp_path, capsys):
         code = main(["compare", *files, "--like", str(tmp_path / "case.py"), "--block", str(block)])
         said = capsys.readouterr()
         said = said.out + said.err
-        return code, said, said.partition("parting ")[2]
+        return code, said, said.partition("  traces ")[2]
 
     return run
 
 
 @pytest.mark.parametrize("name", PASSAGES)
-def test_a_fault_before_and_one_behind(compare, name):
-    """One thread's value is made with another constant; then what was passed on is."""
+def test_a_fault_before_and_one_after_the_passage(compare, name):
+    """A wrong constant before the value is passed on, and one after it."""
     base, block = passage(name), threads(name)
     wrong = BEFORE.replace("0f40466666", "0f40800000")
-    code, said, parting = compare(base, base.replace(BEFORE, wrong), block)
+    code, said, shown = compare(base, base.replace(BEFORE, wrong), block)
     assert code == 1, said
-    assert f"  {BEFORE}" in parting, said
-    assert f"  {wrong}" in parting, said
-    assert f"thread {WHO} of block (0, 0, 0)" in parting, said
+    assert f"  {BEFORE}" in shown, said
+    assert f"  {wrong}" in shown, said
+    assert f"thread {WHO} of block (0, 0, 0)" in shown, said
     wrong = AFTER.replace("0f3F8CCCCD", "0f40000000")
-    code, said, parting = compare(base, base.replace(AFTER, wrong), block)
+    code, said, shown = compare(base, base.replace(AFTER, wrong), block)
     assert code == 1, said
-    assert f"  {wrong}" in parting, said
+    assert f"  {wrong}" in shown, said
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_a_fault_before_and_one_behind(compare, name):
         ("tcgen05.mma", "0x08040010", "0x08042010"),
     ],
 )
-def test_a_fault_in_what_passes_values_on(compare, name, right, wrong):
+def test_a_fault_in_the_instruction_that_passes_values_on(compare, name, right, wrong):
     """A matrix that is negated, a copy of nothing, another operand, a flag in an instruction descriptor."""
     base = passage(name)
     assert base.count(right) == 1
-    code, said, parting = compare(base, base.replace(right, wrong), threads(name))
+    code, said, shown = compare(base, base.replace(right, wrong), threads(name))
     assert code == 1, said
-    assert wrong in parting, said
-    assert BEFORE not in parting, said
+    assert wrong in shown, said
+    assert BEFORE not in shown, said

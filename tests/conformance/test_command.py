@@ -56,7 +56,7 @@ def test_status_filters(capsys):
     [
         (["nonsense"], "no instruction form matches 'nonsense'"),
         (["--status", "splendid"], "no status is called 'splendid'"),
-        (["--write"], "--write goes with --device"),
+        (["--write"], "--write writes what --device measured"),
     ],
 )
 def test_mistakes_are_told(capsys, words, said):

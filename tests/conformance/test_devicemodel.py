@@ -1,4 +1,4 @@
-"""The arithmetic of wgmma that a device compares with is the definition's, compiled for the host and as PTX."""
+"""The device's arithmetic of wgmma equals the definition, compiled for the host and as PTX."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_arithmetic_is_the_definition_s(form: str) -> None:
-    """On all kinds of magnitudes, with matrices that meet others: every result agrees, and none when d is changed."""
+    """On all kinds of magnitudes and combinations of matrices every result agrees; if d is changed, none does."""
     layout = groupproducts.layouts_of(form)[2]
     kernel = groupproducts.program(form, "sm_90a", layout)
     tiles = 4 * KINDS

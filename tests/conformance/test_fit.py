@@ -125,9 +125,9 @@ def test_the_command_says_where_a_design_differs(monkeypatch, capsys):
     monkeypatch.setattr(Other, "differs", True)
     assert main(["conformance", "--fit", "ex2"]) == 1
     told = capsys.readouterr().out
-    assert "ex2 of this GPU is built otherwise: ex2.approx.ftz.f32, segment 5: no quadratic" in told
+    assert "ex2 of this GPU has another design: ex2.approx.ftz.f32, segment 5: no quadratic" in told
     assert main(["conformance", "--fit", "cosh"]) == 2
-    assert "no function 'cosh' can be fitted; one of rcp, rsqrt" in capsys.readouterr().err
+    assert "'cosh' is no function that can be fitted; give one of rcp, rsqrt" in capsys.readouterr().err
 
 
 def test_segments_that_round_differently_are_a_misfit():

@@ -1,4 +1,4 @@
-"""wgmma on very many tiles, compared on the device: what would hide a mistake there is told."""
+"""wgmma on very many tiles, compared on the device: faults that could hide a mismatch are detected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_a_meets_every_b_of_its_kind() -> None:
 
 
 def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More tiles than a pool has: each round of a pool is another one, and then matrices are drawn anew."""
+    """More tiles than a layout's matrices give: each round combines them anew, and then other matrices are drawn."""
     seen: list[tuple[int, ...]] = []
     pools: list[str] = []
     agreeing, drawn = grouprounds.Rounds.agreeing, groupproducts.drawn
@@ -62,7 +62,7 @@ def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(pools)) == len(pools) == 2
 
 
-def test_one_wrong_result_of_a_later_round_is_seen_and_shown() -> None:
+def test_one_wrong_result_of_a_later_round_is_detected_and_described() -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
         if launch in (3, 4):  # the second round, and its tile again by itself
             result.reshape(-1, 4, 128)[0 if launch == 4 else 10, 1, 5] ^= np.uint32(4)
@@ -74,7 +74,7 @@ def test_one_wrong_result_of_a_later_round_is_seen_and_shown() -> None:
     assert ledger.entry_of(SMALL, [tally], "1").status == ledger.MISMATCH
 
 
-def test_a_result_that_is_right_here_and_wrong_there_is_no_measure() -> None:
+def test_a_device_comparison_that_disagrees_with_the_host_fails_the_form() -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
         if launch == 3:
             result[7] ^= np.uint32(4)
@@ -89,7 +89,7 @@ def test_tiles_that_nothing_compared_do_not_agree(monkeypatch: pytest.MonkeyPatc
     assert grouprounds.measured(HostGpu(), SMALL, 448).mismatches >= 224
 
 
-def test_a_comparison_that_sees_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_detects_nothing_fails_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     def always(self: HostGpu, constants: list[int], arguments: list[int], threads: int) -> None:
         flags, each, *_, n, count = arguments
         self._behind(flags).view(np.uint32)[: count // each] += np.uint32(64 * n)
@@ -100,7 +100,7 @@ def test_a_comparison_that_sees_nothing_is_told(monkeypatch: pytest.MonkeyPatch)
     assert ledger.entry_of(SMALL, [tally], "1").status == ledger.UNCONFIRMED
 
 
-def test_arithmetic_of_the_device_that_is_wrong_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """F one step off in the comparison's kernel: the device and the definition agree, so it is no mismatch."""
     right = devicemodel.numbers
 

@@ -17,6 +17,7 @@ from opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions
 from harness.cli import main
 from harness.conformance import ledger
 from harness.ptx.isa import convert_narrow, convert_scale
+from tests.sampling import spread
 
 known = cache(conversions)
 """Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
@@ -77,6 +78,7 @@ def test_16_bit_sources_are_exhausted(source: str) -> None:
     assert set((pairs >> 16).tolist()) == set((pairs & 0xFFFF).tolist()) == set(range(1 << 16))
 
 
+@pytest.mark.slow  # 2^24 pairs of a pattern and a scale, with their quotients
 @pytest.mark.parametrize(("source", "together"), [("f16", True), ("bf16", False)])
 def test_16_bit_sources_are_exhausted_with_all_scales(source: str, together: bool) -> None:
     pairs, scales = narrow_inputs.scaled(source, together).columns
@@ -137,26 +139,26 @@ def off_by_one(made: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-@pytest.mark.parametrize(
-    ("form", "function", "name"),
-    [
-        ("cvt.rn.satfinite.e2m1x2.f16x2", "exact", EXACT),
-        ("cvt.rz.satfinite.relu.e5m2x2.bf16x2", "by_gfloat", GFLOAT),
-        ("cvt.rn.satfinite.e4m3x2.bf16x2", "by_ml_dtypes", ML_DTYPES),
-        ("cvt.rn.satfinite.relu.pzo.scaled::n1::ue8m0.e3m2x2.f32", "exact", EXACT),
-        ("cvt.rp.ue8m0x2.bf16x2", "by_fields", "exponent fields"),
-        ("cvt.rn.ue5m3x2.f16x2", "by_gfloat", GFLOAT),
-        ("cvt.rz.satfinite.s2f6x2.bf16x2", "s2f6_exact", EXACT),
-        ("cvt.rs.satfinite.e4m3x4.f32", "stochastic_sum", EXACT),
-        ("cvt.rs.f16x2.f32", "stochastic_integers", "exact integers"),
-        ("cvt.rn.pzo.tf32.f32", "exact", EXACT),
-        ("cvt.rz.relu.satfinite.pzo.bf16x2.f32", "by_gfloat", GFLOAT),
-        ("cvt.rn.pzo.f16.f32", "by_half_cast", "numpy"),
-        ("cvt.rn.ftz.pzo.bf16.f32", "by_half_cast", ML_DTYPES),
-        ("cvt.rn.f16x2.e2m3x2", "wide_exact", EXACT),
-        ("cvt.rn.relu.scaled::n2::ue8m0.bf16x2.s2f6x2", "s2f6_wide_gfloat", GFLOAT),
-    ],
-)
+ONE_WRONG_ANSWER = [
+    ("cvt.rn.satfinite.e2m1x2.f16x2", "exact", EXACT),
+    ("cvt.rz.satfinite.relu.e5m2x2.bf16x2", "by_gfloat", GFLOAT),
+    ("cvt.rn.satfinite.e4m3x2.bf16x2", "by_ml_dtypes", ML_DTYPES),
+    ("cvt.rn.satfinite.relu.pzo.scaled::n1::ue8m0.e3m2x2.f32", "exact", EXACT),
+    ("cvt.rp.ue8m0x2.bf16x2", "by_fields", "exponent fields"),
+    ("cvt.rn.ue5m3x2.f16x2", "by_gfloat", GFLOAT),
+    ("cvt.rz.satfinite.s2f6x2.bf16x2", "s2f6_exact", EXACT),
+    ("cvt.rs.satfinite.e4m3x4.f32", "stochastic_sum", EXACT),
+    ("cvt.rs.f16x2.f32", "stochastic_integers", "exact integers"),
+    ("cvt.rn.pzo.tf32.f32", "exact", EXACT),
+    ("cvt.rz.relu.satfinite.pzo.bf16x2.f32", "by_gfloat", GFLOAT),
+    ("cvt.rn.pzo.f16.f32", "by_half_cast", "numpy"),
+    ("cvt.rn.ftz.pzo.bf16.f32", "by_half_cast", ML_DTYPES),
+    ("cvt.rn.f16x2.e2m3x2", "wide_exact", EXACT),
+    ("cvt.rn.relu.scaled::n2::ue8m0.bf16x2.s2f6x2", "s2f6_wide_gfloat", GFLOAT),
+]
+
+
+@pytest.mark.parametrize(("form", "function", "name"), spread(ONE_WRONG_ANSWER, 15, lambda row: row[1:2]))
 def test_one_wrong_answer_of_one_reference_is_named(
     form: str, function: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +219,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("form", "wrong"), WRONG)
+@pytest.mark.parametrize(("form", "wrong"), spread(WRONG, 3, lambda row: [row[1].__qualname__, row[0].split(".")[-1]]))
 def test_a_wrong_definition_is_named(form: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Another rounding or modifier, operands or places exchanged, bits or scales not looked at: all say so."""
     monkeypatch.setattr(opinions, "run", wrong)

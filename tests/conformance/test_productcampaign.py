@@ -1,4 +1,4 @@
-"""Campaigns over products: every form gets its turn, time is shared out, and what was measured is kept."""
+"""Campaigns over products: every form gets its turn, time is divided among them, and finished tallies are kept."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
-def test_tiles_go_on_beyond_those_that_are_drawn(module: Any, form: str) -> None:
+def test_tiles_continue_beyond_the_drawn_ones(module: Any, form: str) -> None:
     device = Emulating()
     tally = module.measured(device, form, 210)
     assert (tally.mismatches, tally.inputs, tally.emulated, tally.failure, tally.refused) == (0, 210, 70, "", "")
@@ -60,7 +60,7 @@ def test_tiles_go_on_beyond_those_that_are_drawn(module: Any, form: str) -> None
 
 
 @pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
-def test_one_wrong_register_of_a_later_tile_is_seen(module: Any, form: str) -> None:
+def test_one_wrong_register_of_a_later_tile_is_detected(module: Any, form: str) -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
         if launch == 2:
             result[10, 1, 5] ^= 1
@@ -71,8 +71,8 @@ def test_one_wrong_register_of_a_later_tile_is_seen(module: Any, form: str) -> N
 
 
 @pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
-def test_later_tiles_are_others(module: Any, form: str) -> None:
-    """A device that gives the first launch's results again is wrong nearly everywhere."""
+def test_later_tiles_differ_from_earlier_ones(module: Any, form: str) -> None:
+    """A device that repeats the first launch's results is wrong for nearly all later tiles."""
     kept: list[np.ndarray] = []
 
     def wrong(launch: int, result: np.ndarray) -> None:
@@ -83,7 +83,7 @@ def test_later_tiles_are_others(module: Any, form: str) -> None:
 
 
 @pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
-def test_code_that_differs_from_whole_kernels_is_no_measure(
+def test_code_that_differs_from_whole_kernels_fails_the_form(
     module: Any, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "_computed" if module is products else "computed"
@@ -118,7 +118,7 @@ def test_cheap_forms_come_first_and_leave_their_time_to_others() -> None:
     assert set(found) == {DENSE, WIDE}
 
 
-def test_time_that_is_short_is_shared_out() -> None:
+def test_short_time_is_divided_among_forms() -> None:
     began = time.monotonic()
     found = productcampaign.campaign([WIDE, DENSE], 10**9, "sm_90a", seconds=40, workers=1, measuring=pretended)
     assert 15_000 < found[DENSE][0].reached <= 20_000 < found[WIDE][0].reached <= 40_000
@@ -147,7 +147,7 @@ def test_no_form_is_begun_when_time_is_up() -> None:
     assert told == [f"no time is left for 1 forms, from {WIDE} on"]
 
 
-def test_what_was_measured_before_a_process_died_is_kept() -> None:
+def test_tallies_from_before_a_crash_are_kept() -> None:
     told: list[str] = []
     found = productcampaign.campaign(
         [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=dying
@@ -222,7 +222,7 @@ def test_each_process_has_a_core_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     assert productcampaign._places(1, "sm_90a") == [(4, None)]
 
 
-def test_what_is_left_to_do() -> None:
+def test_forms_that_are_left_to_do() -> None:
     entries = {
         DENSE: ledger.Entry(DENSE, ledger.CONFIRMED, inputs=100),
         SPARSE: ledger.Entry(SPARSE, ledger.CONFIRMED, inputs=99),
@@ -231,7 +231,7 @@ def test_what_is_left_to_do() -> None:
     assert productcampaign.left_to_do(entries, 100, entries) == [SPARSE, WIDE]
 
 
-def test_a_shorter_run_takes_nothing_from_a_longer_one() -> None:
+def test_a_shorter_run_does_not_replace_the_entry_of_a_longer_one() -> None:
     def after(book: ledger.Ledger, tally: Tally) -> ledger.Entry:
         return ledger.updated(book, Measured(IDENTITY, {DENSE: [tally]}), date(2026, 1, 2)).entries[DENSE]
 

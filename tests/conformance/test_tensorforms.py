@@ -27,7 +27,7 @@ def test_every_form_has_a_line_and_none_is_confirmed() -> None:
     assert {PLAIN, SHIFTED} <= set(tensorforms.bounds_of())
 
 
-def test_a_line_that_says_otherwise_confirms_nothing_without_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_the_present_definition_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     claimed = ledger.Entry(PLAIN, ledger.CONFIRMED, "1", inputs=5)
     book = ledger.Ledger({"1": ledger.Campaign("A GPU", "sm_90a", "1", "1", "2026-01-01")}, {PLAIN: claimed})
     monkeypatch.setattr(ledger, "_committed", lambda: book)

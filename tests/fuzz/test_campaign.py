@@ -34,7 +34,7 @@ def plan(levels=(0, 3), seed="a", **weights):
 
 
 def judged(tmp_path, wanted, levels=(0, 3), runner=None, **weights):
-    """A campaign that has judged one batch of programs, each of which holds the instruction `wanted`."""
+    """A campaign that has judged one batch of programs, each with the instruction `wanted`."""
     made = plan(levels, **weights)
     run = FuzzCampaign(made, runner or StandIn(), tmp_path / "journal.jsonl")
     found = []
@@ -77,7 +77,7 @@ def test_a_crash_and_a_refusal_are_found_without_a_device(tmp_path, instruction,
     assert found[0].skeleton == instruction
 
 
-def test_bits_that_come_once_and_not_again_are_no_fault_of_the_assembler(tmp_path):
+def test_bits_that_cannot_be_reproduced_are_no_fault_of_the_assembler(tmp_path):
     class Once(StandIn):
         asked = 0
 
@@ -109,10 +109,10 @@ def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
         FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
 
 
-def test_a_batch_that_comes_twice_counts_once(tmp_path):
+def test_a_batch_that_is_sent_twice_is_refused(tmp_path):
     run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
     run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
-    with pytest.raises(ValueError, match="batch 0 came twice"):
+    with pytest.raises(ValueError, match="batch 0 was counted before"):
         run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
     assert (run.state.programs, run.state.runs) == (2, 4)
 
@@ -168,7 +168,7 @@ def test_the_command_finds_a_crash_and_goes_on_with_its_journal(tmp_path, capsys
     [["--assembler", "/no/such"], ["--family", "bitz"], ["--family", "bits=x"], ["--avoid", "/no/such"],
      ["--target", "sm_75"], ["--target", "sm_1"]],
 )  # fmt: skip
-def test_what_cannot_be_tried_is_said(words, tmp_path, capsys):
+def test_invalid_options_are_usage_errors(words, tmp_path, capsys):
     assert main(["fuzz", "--output", str(tmp_path), *words]) == 2
     assert words[0] in capsys.readouterr().err
 

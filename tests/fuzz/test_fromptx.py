@@ -1,4 +1,4 @@
-"""PTX taken apart and put together computes the same; cut down, with branches and loops, it still means a thing."""
+"""PTX that is taken apart and put together again computes the same, and reduced kernels remain meaningful."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ ret;
 
 
 def cut(body, shows):
-    """The text of the smallest kernel that shows something in its text and parses."""
+    """The text of the smallest kernel that parses and whose text satisfies a condition."""
     apart = taken_apart(KERNEL.format(body=body))
 
     def each(programs):
@@ -112,8 +112,8 @@ def test_a_branch_that_matters_stays_with_its_label():
     assert len(instructions(small)) <= 6, small
 
 
-def test_what_is_offered_is_well_formed_or_refused_with_words():
-    """The emulator is the judge: it must never be stopped by a candidate in another way."""
+def test_candidates_run_or_are_refused_with_an_error():
+    """The emulator runs or refuses every candidate. It must not fail in another way."""
     inputs = inputs_of("1")
     apart = taken_apart(text_of([program("5", 90, EVERY)], TARGET))
     ran = 0
@@ -127,7 +127,7 @@ def test_what_is_offered_is_well_formed_or_refused_with_words():
     assert ran
 
 
-def test_what_nothing_reaches_and_nobody_reads_goes():
+def test_unreachable_and_unread_pieces_are_removed():
     apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\nbra NEXT;\nadd.u32 %r2, %r2, 9;\nNEXT:\nmov.u32 %r3, 2;"))
     texts = [p.text for p in settled(apart.program.pieces, nearest)]
     assert [t.split()[0] for t in texts] == ["ld.param.u64", "mov.u32", "st.global.u32"]
@@ -149,7 +149,7 @@ def test_variables_in_shared_memory_stay_as_long_as_they_are_named():
         ("{ .shared .b32 s; }\n{ .shared .b32 s; }", "shared s"),
     ],
 )
-def test_what_is_not_taken_apart(body, words):
+def test_unsupported_code_is_refused(body, words):
     with pytest.raises(NotApart, match=words):
         taken_apart(KERNEL.format(body=body))
 
@@ -186,7 +186,7 @@ ret;
 
 
 def test_a_barrier_between_threads_and_the_end_of_a_loop_stay():
-    """Without the one threads race, without the other they never end: the emulator refuses both."""
+    """Without the barrier threads race, and without the loop's end they never stop. The emulator refuses both."""
     apart = taken_apart(EXCHANGE)
     refused = []
 

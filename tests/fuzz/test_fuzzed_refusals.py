@@ -17,7 +17,7 @@ from harness.fuzz.refusals import (
     RefusalCampaign,
     RefusalPlan,
     disagreement,
-    emulators_word,
+    emulator_refusal,
     tried,
     write_groups,
 )
@@ -36,19 +36,19 @@ def plan(path=FLIPPING, seed="t", **others):
 
 def test_before_the_change_a_program_is_legal():
     for number in range(40):
-        assert emulators_word(text_of([small(f"l/{number}", 90, WEIGHTS)], TARGET), TARGET) is None
+        assert emulator_refusal(text_of([small(f"l/{number}", 90, WEIGHTS)], TARGET), TARGET) is None
 
 
 def test_every_kind_of_change_is_made_and_one_place_differs():
     made = [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(600)]
     assert {m.kind for m in made} == set(CHANGES)
     assert made[:5] == [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(5)]
-    refused = sum(emulators_word(m.text, TARGET) is not None for m in made)
+    refused = sum(emulator_refusal(m.text, TARGET) is not None for m in made)
     assert refused > 300
 
 
 def test_an_assembler_that_takes_everything_disagrees(tmp_path):
-    """The stand-in copies its text at -O0: whatever the emulator refuses is a disagreement."""
+    """The stand-in at -O0 accepts every text, so each refusal by the emulator is a disagreement."""
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
     run._take(0, *tried(plan(), 0))
     assert run.state.programs == 8
@@ -76,7 +76,7 @@ def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
     assert (places[0] / "program.ptx").read_text() == first["text"]
 
 
-def test_what_is_a_disagreement():
+def test_disagreements_of_judges_are_detected():
     made = Illegal("s", "a kind", "x by y", "add", "text")
     assert disagreement(made, {EMULATOR: None, "ptxas": None}) is None
     assert disagreement(made, {EMULATOR: "no", "ptxas": "no"}) is None
@@ -85,7 +85,7 @@ def test_what_is_a_disagreement():
     assert one.signature == same.signature
     failing = disagreement(made, {EMULATOR: "no", "ptxas": "fails: crashed: signal 11"})
     assert failing.refuses == ("ptxas",)
-    assert emulators_word("this is no PTX", TARGET) is not None
+    assert emulator_refusal("this is no PTX", TARGET) is not None
 
 
 def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
@@ -96,7 +96,7 @@ def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
 
     monkeypatch.setattr("harness.fuzz.refusals.load_kernel.__wrapped__", broken)
     begun = f".version 8.1\n.target {TARGET}\n"
-    found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulators_word(begun, TARGET), "ptxas": "no"})
+    found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulator_refusal(begun, TARGET), "ptxas": "no"})
     assert "the emulator fails" in found.signature
 
 
@@ -149,7 +149,7 @@ KNOWN = LAX | OPEN | NOT_ASKED
 def test_a_module_begins_as_the_isa_says(old, new, words):
     text = text_of([small("l/1", 90, WEIGHTS)], TARGET)
     assert old in text
-    said = emulators_word(text.replace(old, new), TARGET)
+    said = emulator_refusal(text.replace(old, new), TARGET)
     assert (said is None) == (words is None), said
     assert words is None or words in said
 
@@ -159,7 +159,7 @@ def test_a_module_begins_as_the_isa_says(old, new, words):
     ["sm_80", "sm_90a", "sm_100a", pytest.param("sm_110a", marks=since(3, 9, "its ptxas has no sm_110a")), "sm_121a"],
 )
 def test_programs_state_a_version_that_has_their_target(target):
-    """Without it ptxas refuses each program for a later target, and a campaign tries nothing."""
+    """Otherwise ptxas refuses every program for a later target, and a campaign tests nothing."""
     text = text_of([small("l/1", 80, WEIGHTS)], target)
     assert header_fault(text) == ""
     assert assembler(bundled(target).path, 0).assemble(text, target).ended == "assembled"

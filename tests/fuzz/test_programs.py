@@ -35,7 +35,7 @@ def test_emulator_and_assembler_take_every_program(capability):
 
 
 def test_every_shape_is_taken(monkeypatch):
-    """A program that holds each shape of a family once, in order."""
+    """A program with each shape of a family once, in order."""
     from harness.fuzz import generate
 
     for name, shapes in FAMILIES.items():

@@ -22,7 +22,7 @@ def single(number):
 
 
 def given(body, *columns):
-    """What a body leaves in %y for each row of %r0, %r1, ...: 32 rows at most."""
+    """The value of %y after a body, for each row of %r0, %r1, ...; at most 32 rows."""
     rows = np.zeros((32, 4), np.uint32)
     count = len(columns[0])
     for place, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""A fault that needs one round of a loop ends without the loop; copies of a body compute what the loop does."""
+"""A fault that needs one round of a loop is reduced to PTX without the loop; copies of a body compute the same."""
 
 import re
 
@@ -26,8 +26,8 @@ ld.param.u64 %rd1, [a];
 mov.u32 %r1, 77;
 mov.u32 %r2, BEGIN;
 """
-OTHERS = "\n".join(f"xor.b32 %r{k}, %r{k - 1}, {k};\nadd.u32 %r1, %r1, %r{k};" for k in range(4, 17))
-"""26 instructions, of which the fault needs none."""
+OTHERS = "\n".join(f"xor.b32 %r{k}, %r{k - 1}, {k};\nadd.u32 %r1, %r1, %r{k};" for k in range(4, 11))
+"""14 instructions that the fault does not need."""
 BODY = f"""mul.lo.u32 %r3, %r1, 3;
 {OTHERS}
 mad.lo.u32 %r20, %r1, %r2, %r3;
@@ -37,7 +37,7 @@ AT_ITS_END = f"AGAIN:\n{BODY}\nsetp.ne.u32 %p1, %r2, END;\n@%p1 bra AGAIN;\n"
 AT_ITS_BEGIN = f"AGAIN:\nsetp.eq.u32 %p1, %r2, END;\n@%p1 bra OUT;\n{BODY}\nbra AGAIN;\nOUT:\n"
 TAIL = "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 LOST = 0.2
-"""Seconds after which a loop has lost its end."""
+"""Seconds after which a loop counts as endless."""
 COUNTED = {"begin": 0, "step": 1, "end": 9}, {"begin": 40, "step": -4, "end": 8}
 
 
@@ -52,7 +52,7 @@ def run(text, limit=10.0):
 
 
 def wrong_at(count):
-    """A ptxas that makes one multiplication and addition wrong, where its second factor is a certain number."""
+    """A planted ptxas that compiles a multiply-add wrongly if its second factor is a given number."""
 
     def edit(text):
         return re.sub(
@@ -81,7 +81,7 @@ def instructions(text):
     list(zip([AT_ITS_END, AT_ITS_BEGIN], COUNTED, strict=True)),
     ids=["tested at its end", "at its begin"],
 )
-def test_a_fault_in_the_seventh_round_of_thirty_instructions(loop, counted):
+def test_a_fault_in_the_seventh_round_of_eighteen_instructions(loop, counted):
     edit = wrong_at(counted["begin"] + 6 * counted["step"])
     text = kernel(loop, **counted)
     apart = taken_apart(text)
@@ -100,7 +100,7 @@ def test_a_fault_in_the_seventh_round_of_thirty_instructions(loop, counted):
 
 
 def test_copies_that_threads_may_leave_compute_what_the_loop_does():
-    """Of every loop of random programs, with as many copies as it has rounds or more."""
+    """For every loop of random programs, with at least as many copies as it has iterations."""
     inputs = inputs_of("1")
     tried = 0
     for seed in map(str, range(40)):
@@ -114,7 +114,7 @@ def test_copies_that_threads_may_leave_compute_what_the_loop_does():
 
 
 def looping(rounds):
-    """A random program's loop, of which one statement is wrong in one round."""
+    """A random program's loop, in which one statement is wrong in one iteration."""
     carried, counter, steps, goes, made = (Variable(k, n) for k, n in zip("rrrpr", range(10, 15), strict=True))
     text = (
         "mov.b32 {w0}, {r0};\nmov.b32 {w1}, 0;\nand.b32 {w2}, {r1}, 7;\n{l0}:\n{body}\nmov.b32 {w0}, {result};\n"

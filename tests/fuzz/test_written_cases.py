@@ -155,7 +155,7 @@ def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
     file.write_text(json.dumps(words))
     done = ran(EmulatorBackend())
     assert done.verdict == "error"
-    assert any("other words than when this fault was found" in r.words for r in done.results)
+    assert any("other outputs than when this fault was found" in r.words for r in done.results)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
         ({"assemblers": {"13.4": "wrong"}, "diagnosis": "missing early clobber"}, "no diagnosis"),
     ],
 )
-def test_what_a_known_fault_must_say(given, words):
+def test_a_declared_ptxas_failure_must_be_complete(given, words):
     with pytest.raises(CaseError, match=words):
         PtxasFailure(**given)
 

@@ -40,7 +40,7 @@ def one(run, change):
     return with_results(run, lambda r: change(r) if r.key == chosen else r)
 
 
-def test_what_was_written_is_what_is_read(base, folder):
+def test_a_baseline_is_read_as_it_was_written(base, folder):
     made = digests.condensed(base)
     kept = {r.key: r for r in digests.load(folder).results}
     for r in made.results:
@@ -83,7 +83,7 @@ def test_other_inputs_are_refused_and_not_taken_for_equal_bits(base, folder):
     run = with_results(base, lambda r: dataclasses.replace(r, inputs_digest=f"{r.inputs_digest}x"))
     decision = decided(run, folder)
     assert decision.code == CORRECTNESS
-    assert any("in the baseline and not in the run" in f.text for f in decision.findings)
+    assert any("in the baseline but not in the run" in f.text for f in decision.findings)
 
 
 def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_refused(base, tmp_path, damage):
         digests.load(tmp_path)
 
 
-def test_what_another_machine_has_run_stays(base, tmp_path):
+def test_results_of_another_machine_stay(base, tmp_path):
     gpu = with_results(base, lambda r: r if r.key.backend == "gpu" else None)
     others = with_results(base, lambda r: None if r.key.backend == "gpu" else r)
     digests.write(digests.condensed(gpu), tmp_path)

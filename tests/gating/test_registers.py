@@ -1,4 +1,4 @@
-"""A gate on speed and timings in registers: a figure that is missing, of another loop or too noisy does not pass."""
+"""A gate on speed with timings in registers refuses missing timings, timings of another loop, and too noisy ones."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ OTHER = of_case(loop(clocks=100.0), "asm.approx")
 
 
 def decided(base, before, after, policy=SPEED, accept=baseline.accepted):
-    """The gate's code on a run with timings in registers, and what it says of them."""
+    """The gate's exit code on a run with timings in registers, and its words on them."""
     was = accept(replace(base, in_registers=list(before)))
     decision = gate(replace(base, in_registers=list(after)), was, policy)
     words = [f for f in decision.findings if "in registers" in f.text]
@@ -44,22 +44,22 @@ WRONG = {
     "none": ([], "run: nothing was timed in registers; the baseline has 2 such timings"),
     "only words": ([of_case(untimed()), of_case(untimed(), "asm.approx")], "run: nothing was timed in registers"),
     "only the loop": ([of_case(loop(), ALONE)], "run: nothing was timed in registers"),
-    "missing": ([OTHER], "rcp::asm.rn: in registers on sm_90a, throughput: timed in the baseline and not in the run"),
-    "not timed": ([OTHER, of_case(untimed())], "timed in the baseline and not in the run: the loop holds LDG.E"),
+    "missing": ([OTHER], "rcp::asm.rn: in registers on sm_90a, throughput: timed in the baseline but not in the run"),
+    "not timed": ([OTHER, of_case(untimed())], "timed in the baseline but not in the run: the loop holds LDG.E"),
     "slower": ([OTHER, of_case(loop(clocks=300.0))], "slower on sm_90a in registers, throughput: +17.2%"),
     "lost": (
         [OTHER, of_case(loop(clocks=100.0, opcodes={"LOP3.LUT": 1.0}))],
-        "the loop holds fewer instructions than the accepted one, MUFU.RCP 1 → 0",
+        "the loop has fewer instructions than the accepted one, MUFU.RCP 1 → 0",
     ),
     "noise": ([OTHER, of_case(loop(spread=0.9, noise=0.9))], "too noisy to say, A/A 90.0%"),
-    "twice the time in noise": ([OTHER, of_case(loop(clocks=512.0, noise=1.2))], "a loss of speed is not excluded"),
-    "results": ([OTHER, replace(FIRST, results=8192)], "8192 results of an application, 4096 in the baseline"),
+    "twice the time in noise": ([OTHER, of_case(loop(clocks=512.0, noise=1.2))], "it may be slower: time it again"),
+    "results": ([OTHER, replace(FIRST, results=8192)], "8192 results per application, 4096 in the baseline"),
     "pack": ([OTHER, replace(FIRST, key=replace(FIRST.key, pack=4))], "timed by another loop than in the baseline"),
 }
 
 
 @pytest.mark.parametrize(("after", "words"), WRONG.values(), ids=list(WRONG))
-def test_what_was_accepted_and_is_not_shown_again_is_refused_and_without_a_gate_stated(base, after, words):
+def test_a_missing_timing_is_refused_with_a_gate_on_speed_and_else_a_remark(base, after, words):
     code, told = decided(base, [FIRST, OTHER], after)
     assert code == REGRESSION
     assert any(words in t for t in told)
@@ -83,16 +83,16 @@ def test_the_loop_alone_is_told_and_not_gated(base):
     assert f"{ALONE} is not gated" in told[0]
 
 
-def test_what_is_new_is_stated(base):
+def test_a_new_timing_is_a_remark(base):
     code, told = decided(base, [FIRST], [FIRST, OTHER])
     assert (code, len(told)) == (ACCEPTED, 1)
-    assert "new, and compared with nothing" in told[0]
+    assert "new, so not compared" in told[0]
     code, told = decided(base, [], [FIRST, OTHER])
     assert code == ACCEPTED
-    assert told == ["run: the baseline has no timings in registers; 2 here are compared with nothing"]
+    assert told == ["run: the baseline has no timings in registers; 2 here are not compared"]
 
 
-def test_what_was_never_timed_is_stated_with_its_reason(base):
+def test_a_variant_that_was_never_timed_is_a_remark_with_its_reason(base):
     code, told = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
     assert code == ACCEPTED
     assert told[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")
@@ -105,7 +105,7 @@ def test_another_loop_of_a_variant_that_was_changed_is_stated(base):
 
     was = baseline.accepted(replace(base, in_registers=[FIRST]))
     run = replace(synthetic.with_results(base, changed), in_registers=[of_case(loop(opcodes={"FFMA": 4.0}))])
-    assert [f.code for f in gate(run, was, SPEED).findings if "holds fewer" in f.text] == [ACCEPTED]
+    assert [f.code for f in gate(run, was, SPEED).findings if "has fewer" in f.text] == [ACCEPTED]
 
 
 def test_a_baseline_keeps_the_figures_and_drops_the_samples(base, tmp_path):

@@ -33,7 +33,7 @@ MODELS = Policy(allow_model=True)
 
 
 def by(run, label, *, chosen):
-    """The run's results of gpu and assembler by an assembler; chosen: whether the key says so."""
+    """The run with its gpu and assembler results attributed to one assembler. chosen: whether the key names it."""
 
     def changed(r):
         if r.key.backend == "emulator":
@@ -60,7 +60,7 @@ def objections(decision):
 @pytest.mark.parametrize("form", [baseline, digests])
 @pytest.mark.parametrize("now", [LOW, TWIN, ""])
 def test_a_baseline_of_one_assembler_vouches_for_no_other(base, form, now, tmp_path):
-    """Neither for another level, nor another program of the same version, nor Triton's own."""
+    """It does not cover another level, another program of the same version, or Triton's own assembler."""
     old, run = by(base, OLD, chosen=True), by(base, now, chosen=True) if now else base
     condensed = digests.condensed if form is digests else lambda r: r
     form.write(condensed(old), tmp_path)
@@ -68,12 +68,12 @@ def test_a_baseline_of_one_assembler_vouches_for_no_other(base, form, now, tmp_p
     assert same.code == ACCEPTED
     decision = gate(condensed(run), form.load(tmp_path), MODELS)
     assert decision.code == CORRECTNESS
-    assert any("in the baseline and not in the run" in text for text in objections(decision))
+    assert any("in the baseline but not in the run" in text for text in objections(decision))
     assert decision.checked < same.checked
 
 
 def test_a_baseline_of_digests_keeps_wrong_bits_of_one_level_apart(base, tmp_path):
-    """Bits of two levels in one line would let the one pass for the other."""
+    """If one line held the bits of two levels, wrong bits of one level could pass as those of the other."""
     both = by(base, OLD, chosen=True)
     both.results = [*both.results, *(r for r in by(base, LOW, chosen=True).results if r.key.assembler)]
     made = digests.condensed(both)
@@ -146,7 +146,7 @@ def test_the_gate_holds_a_run_to_the_assemblers_of_its_baseline(base, tmp_path):
 
 def test_results_that_do_not_say_who_assembled_are_not_accepted(base):
     decision = gate(base, baseline.accepted(base), Policy(allow_model=True, assemblers=("12.9",)))
-    assert any("without a word of who assembled them" in text for text in objections(decision))
+    assert any("by an assembler that they do not name" in text for text in objections(decision))
 
 
 def test_a_word_that_names_no_assembler_is_refused(base, tmp_path, capsys):

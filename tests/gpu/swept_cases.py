@@ -1,8 +1,8 @@
 """Cases with mistakes that only a sweep over everything is sure to meet."""
 
-from harness import Case, asm, exact, ulp
-from references import arithmetic, exponential, reciprocal
-from references.formats import F16, F32
+from harness import Case, Meets, absolute, asm, exact, magnitude, ulp
+from references import arithmetic, dequantise, exponential, faithful, reciprocal
+from references.formats import F16, F16X2, F32, U32
 
 
 def product(a, b):
@@ -44,6 +44,64 @@ powers = Case(
     variants={"right": single("ex2.approx.ftz.f32 $0, $1;", match=ulp(2), ftz="required")},
 )
 
+
+# Most inputs lie outside the domain, and differ there by design: the variant gives 0.
+ONE_TO_TWO = magnitude("x", 1, 1.999)
+domains = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=exponential.ex2,
+    variants={
+        name: single(
+            f"{{ .reg .pred p, below; .reg .f32 t; ex2.approx.ftz.f32 $0, $1; abs.f32 t, $1; "
+            f"setp.lt.f32 below, t, 0f3F800000; setp.gt.and.f32 below, t, 0f00000000, below; @below mov.b32 $0, 0; "
+            f"setp.eq.b32 p, $1, {place}; @p {change}; }}",
+            match=ulp(2, on=ONE_TO_TWO), ftz="required",
+        )
+        for name, place, change in (
+            ("right", "0x3f800000", "add.u32 $0, $0, 0"),
+            ("wrong at one input", "0xbf8abcde", "add.u32 $0, $0, 4"),
+            ("another sign at one input", "0x3fc00001", "xor.b32 $0, $0, 0x80000000"),
+            ("no NaN at one input", "0x7f800123", "mov.b32 $0, 0x3f800000"),
+        )
+    },
+)  # fmt: skip
+
+
+meeting = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=exponential.ex2,
+    variants={
+        name: single(
+            "{ .reg .pred p; ex2.approx.ftz.f32 $0, $1; and.b32 $0, $0, 0xfffffffe; "
+            f"setp.eq.b32 p, $1, 0x3fabcdef; @p xor.b32 $0, $0, {fault}; }}",
+            reference=lambda x: exponential.ex2(x) & ~1, match=ulp(100), ftz="required", nan="any",
+            meets=Meets(ONE_TO_TWO, ulp(3)),
+        )
+        for name, fault in (("right", "0"), ("wrong at one input", "0x20"))
+    },
+)  # fmt: skip
+
+# A bound that leaves nearly all results far from the reference in ulp, so that every row has its distances counted.
+far = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=faithful.erf,
+    variants={
+        name: single(
+            "{ .reg .pred p; .reg .f32 t; mul.rn.f32 t, $1, 0f3F906EBB; tanh.approx.f32 $0, t; "
+            f"setp.eq.b32 p, $1, {place}; @p {change}; }}",
+            match=absolute(0.05), nan="any",
+        )
+        for name, place, change in (
+            ("right", "0", "mov.b32 $0, $0"),
+            ("wrong at one input", "0x40000001", "mov.b32 $0, 0x3f600000"),
+            ("infinite at one input", "0x3f000001", "mov.b32 $0, 0x7f800000"),
+        )
+    },
+)  # fmt: skip
+
 products = Case(
     inputs={"a": F16, "b": F16},
     outputs={"y": F16},
@@ -78,4 +136,27 @@ triples = Case(
     outputs={"d": F16},
     reference=fused,
     variants={"f16x2": asm("fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", pack=2)},
+)
+
+
+def nibbles(q):
+    """Eight 4-bit numbers minus 8 as four outputs of two."""
+    return dequantise.interleaved(dequantise.integers(q, bits=4, width=32, zero=8), groups=4)
+
+
+UNPACKED = "\n".join(
+    f"shr.u32 t, $4, {4 * k}; lop3.b32 ${k}, t, 0x000f000f, 0x64006400, 0xEA; sub.f16x2 ${k}, ${k}, zero;"
+    for k in range(4)
+)
+words = Case(
+    inputs={"q": U32},
+    outputs={f"y{k}": F16X2 for k in range(4)},
+    reference=nibbles,
+    variants={
+        "right": asm(f"{{ .reg .b32 t, zero; mov.b32 zero, 0x64086408;\n{UNPACKED}\n}}"),
+        "sign of one zero": asm(
+            f"{{ .reg .pred p; .reg .b32 t, zero; mov.b32 zero, 0x64086408;\n{UNPACKED}\n"
+            "setp.eq.b32 p, $4, 0x88888888; @p xor.b32 $3, $3, 0x8000; }"
+        ),
+    },
 )

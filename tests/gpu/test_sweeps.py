@@ -51,6 +51,30 @@ def test_one_mistake_in_four_thousand_million_is_found(backend, variant, classes
     assert again.results[0].verdict == "fail"
 
 
+@pytest.mark.parametrize(
+    ("case", "variant"),
+    [
+        ("domains", "wrong at one input"), ("domains", "another sign at one input"), ("domains", "no NaN at one input"),
+        ("meeting", "wrong at one input"), ("far", "wrong at one input"), ("far", "infinite at one input"),
+        ("words", "sign of one zero"),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_found_among_results_that_are_unchecked_or_far(backend, case, variant):
+    result, _ = swept(backend, case, variant)
+    assert (result.verdict, result.different) == ("fail", 1)
+    assert not any("no kernel can be made" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("case", ["domains", "meeting", "far", "words"])
+def test_unchecked_and_far_results_cost_no_second_pass(backend, case):
+    """Examined one by one, two thousand million results take minutes."""
+    result, every = swept(backend, case, "right")
+    assert {r.verdict for r in every} == {"pass"}
+    assert not any("no kernel can be made" in note for note in result.notes)
+    assert sum(result.ulps.values()) > 1 << 30
+    assert result.seconds < 30
+
+
 def test_a_dropped_ftz_is_called_one(backend):
     result, _ = swept(backend, "reciprocals", "dropped ftz")
     assert result.verdict == "fail"

@@ -104,7 +104,8 @@ def test_integers_tie_between_floats():
 
 
 def test_few_inputs_are_all_run():
-    (exhaustive,) = input_sets(case_of(U8, I8), "c", "quick")
+    exhaustive, neighbours = input_sets(case_of(U8, I8), "c", "quick")
+    assert neighbours.name == "neighbours/1"
     assert (exhaustive.name, exhaustive.count) == ("exhaustive/1", 1 << 16)
     units = exhaustive.all()
     assert len({(int(a), int(b)) for a, b in zip(units["x0"], units["x1"], strict=True)}) == 1 << 16
@@ -113,7 +114,7 @@ def test_few_inputs_are_all_run():
 
 def test_many_inputs_are_sampled():
     sets = input_sets(case_of(F32, F32, output=E4M3, hard_cases=[(1, 2)]), "c", "quick")
-    assert [s.name for s in sets] == ["hard/1", "edges/1", "ties/1", "outputs/1", "random/1"]
+    assert [s.name for s in sets] == ["hard/1", "edges/1", "ties/1", "outputs/1", "random/1", "neighbours/1"]
     assert {n: u.tolist() for n, u in sets[0].all().items()} == {"x0": [1], "x1": [2]}
 
 

@@ -146,5 +146,5 @@ def test_on_a_device_too_every_evaluation_has_inputs_of_its_own():
     )
     oracle = Oracle(case, policies(case, case.variants["v"]), Counted({"x": U8}))
     x = torch.arange(200)
-    assert not oracle.flags({"x": x}, {"y": x + 1})[0].any()
-    assert oracle.flags({"x": x}, {"y": x + 2})[0].all()
+    assert not oracle.flags({"x": x}, {"y": x + 1}).flagged.any()
+    assert oracle.flags({"x": x}, {"y": x + 2}).flagged.all()

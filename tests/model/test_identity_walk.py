@@ -190,4 +190,4 @@ def test_a_value_that_cannot_be_compared_is_named_and_not_called_changed():
     assert what_changed({**elsewhere, "asm": ""}, here) == f"asm changed; {words}"
     assert what_changed(here, here) == ""
     told = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
-    assert told == ("--ptx-replay: whether the reference has changed since this token was made cannot be told",)
+    assert told == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)

@@ -75,11 +75,11 @@ def test_it_is_assembled_for_later_targets_and_not_for_earlier_ones():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"parameters": ["x", "y", "z", "d"]}, "has 5 parameters, parameters= gives 4"),
+        ({"parameters": ["x", "y", "z", "d"]}, "has 5 parameters, but parameters= gives 4"),
         ({"entry": "other"}, "has no kernel 'other'; it has fused"),
         ({"text": "// nothing\n"}, "has no kernel"),
         ({"text": TEXT + TEXT[TEXT.index(".visible") :].replace("fused", "two")}, "2 kernels, fused, two"),
-        ({"text": TEXT.replace("\n{", "\n.reqntid 64\n{", 1)}, r"demands .reqntid 64, block= is \(128, 1, 1\)"),
+        ({"text": TEXT.replace("\n{", "\n.reqntid 64\n{", 1)}, r"demands .reqntid 64, but block= is \(128, 1, 1\)"),
     ],
 )
 @pytest.mark.parametrize("backend", [EmulatorBackend(), AssemblerBackend("never")], ids=["emulator", "assembler"])
@@ -138,7 +138,7 @@ def test_parameters_are_packed_as_the_driver_takes_them():
     assert packed(module, "k", [2**40, 1.5, b"abc", -1]) == (
         (2**40).to_bytes(8, "little"), b"\0\0\xc0\x3f", b"abc", b"\xff",
     )  # fmt: skip
-    for values, words in (([0, 1.5, b"ab", 0], "c has 3 bytes, 2"), ([0, 1.5, b"abc", 256], "d has 1 bytes; 256")):
+    for values, words in (([0, 1.5, b"ab", 0], "c has 3 bytes, but 2"), ([0, 1.5, b"abc", 256], "d has 1 bytes; 256")):
         with pytest.raises(ValueError, match=words):
             packed(module, "k", values)
 

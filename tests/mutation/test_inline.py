@@ -93,9 +93,9 @@ COUNTED = tl.constexpr("popc.b32 $0, $1;")
 def counted_beside(x):
     return tl.inline_asm_elementwise(COUNTED, "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
 """
-# One number in 2^20 is special, and no input set of the harness has one: weak edges.
+# After a multiplication, one number in 2^20 gets a special result, and no input set contains such a number.
 WEAK = '''
-"""A word whose low 20 bits are 0x5A5A5 gives 1, every other one 0."""
+"""A word whose product with 0x9E3779B1 ends in 0x5A5A5 gives 1, every other one 0."""
 
 import torch
 import triton
@@ -107,13 +107,13 @@ from references.formats import U32
 
 @triton.jit
 def equals(x):
-    text: tl.constexpr = "{ .reg .b32 t; .reg .pred p; and.b32 t, $1, 0xFFFFF; setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }"
+    text: tl.constexpr = "{ .reg .b32 t; .reg .pred p; mul.lo.u32 t, $1, 0x9E3779B1; and.b32 t, t, 0xFFFFF; setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }"
     return tl.inline_asm_elementwise(text, "=&r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
 
 
 def special(x):
     """1 for the one pattern."""
-    return torch.where((x & 0xFFFFF) == 0x5A5A5, 1, 0)
+    return torch.where((x * 0x9E3779B1 & 0xFFFFF) == 0x5A5A5, 1, 0)
 
 
 case = Case(
@@ -173,7 +173,7 @@ def test_a_mutant_leaves_nothing_behind(cases):
 
 
 def test_a_mutant_that_is_in_no_kernel_is_no_survivor(cases):
-    """Were the swap without a place let pass, the right code would run, and the mutant be called equivalent."""
+    """If a swap without a match were accepted, the original would run and the mutant would count as equivalent."""
     subject = Subject(cases["case"], "sm_90a", 60.0)
     with swapping(AsmSwap("shl.b32 $0, $1, 7;", "=r,r", "shl.b32 $0, $1, 8;", "=r,r")):
         found = subject.run("constant")
@@ -192,10 +192,10 @@ def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge(tmp_path):
     assert inline.try_inline(subject, "triton", mutant).fate == "survived"
     (settled,) = inline.settle_inline(subject, "triton", [mutant], SEARCH)
     assert settled.fate == "missed", "the planted weakness was not found"
-    assert int(dict(settled.edge)["x"], 16) & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+    assert int(dict(settled.edge)["x"], 16) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
 
 
-def test_what_the_binder_refuses_is_counted_apart_in_asm_with_effects_too():
+def test_mutants_that_the_binder_refuses_are_counted_separately_in_asm_with_effects_too():
     loaded = load(Path("cases/effects.py"))[0]
     (found,) = mutate(loaded, ["counter"], "sm_90a", FEW, ["asm"])
     assert found.refused >= 2  # an address that is a number, an atomic addition of 16 bits

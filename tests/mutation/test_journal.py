@@ -97,11 +97,11 @@ def test_a_journal_is_believed_only_where_nothing_changed(path, tmp_path, monkey
 @pytest.mark.parametrize(
     "made",
     [
-        Mutation("kept", "asm", "asm", "sm_90a", words="it does not pass as it is on sm_90a: error"),
+        Mutation("kept", "asm", "asm", "sm_90a", words="it does not pass unchanged on sm_90a: error"),
         Mutation("kept", "asm", "asm", "sm_90a", survivors=(Survivor("opcode", "a -> b", "undecided", "timeout"),)),
     ],
 )
-def test_what_another_try_may_decide_is_not_kept(path, tmp_path, made):
+def test_undecided_mutants_are_not_stored(path, tmp_path, made):
     journal = MutationJournal(tmp_path / "j.jsonl")
     journal.keep(asked(path), made)
     assert journal.find(asked(path)) is None
@@ -117,4 +117,4 @@ def test_a_line_that_was_cut_off_is_done_again_and_a_foreign_one_refused(path, t
     assert kept.read_text() == whole
     kept.write_text(whole + json.dumps({"plan": 1}) + "\n")
     assert main(["mutate", str(path), "--journal", str(kept)]) == 2
-    assert "j.jsonl:2 is no line of a journal" in capsys.readouterr().err
+    assert "j.jsonl:2 is no line of a mutation journal" in capsys.readouterr().err

@@ -46,7 +46,7 @@ PTX = """.version 8.0
     ret;
 }
 """
-# A thread's partner for the shared sum is 16 threads further on: with one warp, or two, its word is another thread's.
+# A thread's partner for the shared sum is 16 threads away, so with one warp or two its word belongs to another thread.
 SOURCE = '''
 """Each element and the one 16 places away."""
 
@@ -161,7 +161,7 @@ def test_asm_that_was_given_as_ptx_is_mutated_and_none_passes_that_is_wrong(give
 
 
 def test_a_dropped_barrier_does_not_pass_where_the_bits_are_right_by_luck(given):
-    """One warp in lockstep gives the right bits without the barrier: the race is what fails."""
+    """One warp in lockstep gives the right bits without the barrier, so only the race makes the mutant fail."""
     subject = Subject(given, "sm_90a", 60.0)
     assert subject.baseline("given") == ""
     trial = kernels.try_kernel(subject, "given", mutant(subject, "bar.sync 0; -> "))
@@ -178,7 +178,7 @@ def test_a_mutant_leaves_nothing_behind(given):
 
 
 def test_a_mutant_whose_place_is_in_no_kernel_is_no_survivor(given):
-    """Were it let pass, the right code would have run, and the mutant be called equivalent."""
+    """If it were accepted, the original would run, and the mutant would count as equivalent."""
     subject = Subject(given, "sm_90a", 60.0)
     found = mutant(subject, "shl.b32 %r5, %r1, 2; -> shl.b32 %r5, %r1, 3;")
     text = found.kernel.compilation.ptx.replace("tripled", "another")

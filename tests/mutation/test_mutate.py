@@ -22,9 +22,9 @@ from harness.records.killrate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 
-# One number in 2^20 is special, and no input set of the harness has one: weak edges.
+# After a multiplication, one number in 2^20 gets a special result, and no input set contains such a number.
 WEAK = '''
-"""A word whose low 20 bits are 0x5A5A5 gives 1, every other one 0."""
+"""A word whose product with 0x9E3779B1 ends in 0x5A5A5 gives 1, every other one 0."""
 
 import torch
 
@@ -34,7 +34,7 @@ from references.formats import U32
 
 def special(x):
     """1 for the one pattern."""
-    return torch.where((x & 0xFFFFF) == 0x5A5A5, 1, 0)
+    return torch.where((x * 0x9E3779B1 & 0xFFFFF) == 0x5A5A5, 1, 0)
 
 
 case = Case(
@@ -43,7 +43,8 @@ case = Case(
     reference=special,
     %svariants={
         "asm": asm(
-            "{ .reg .b32 t; .reg .pred p; and.b32 t, $1, 0xFFFFF; setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }",
+            "{ .reg .b32 t; .reg .pred p; mul.lo.u32 t, $1, 0x9E3779B1; and.b32 t, t, 0xFFFFF;"
+            "setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }",
             constraints="=&r,r",
             pack=1,
         ),
@@ -134,7 +135,7 @@ def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge_which_then_catches_
     missed = [s for s in found.survivors if s.fate == "missed" and "0x5a5a6" in s.change]
     assert missed, "the planted weakness was not found"
     edge = int(missed[0].edge["x"], 16)
-    assert edge & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+    assert edge * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
     strong = weak.with_name("strong.py")
     strong.write_text(WEAK % f"hard_cases=[({edge:#x},)],\n    ")
     (loaded,) = load(strong)
@@ -147,14 +148,14 @@ def test_the_reference_is_mutated_and_is_itself_again_afterwards(weak):
     before = loaded.case.reference.__code__
     (found,) = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["reference"])
     assert loaded.case.reference.__code__ is before
-    assert found.count("killed") >= 3  # the mask's and the answers' mistakes show on ordinary inputs
+    assert found.count("killed") >= 3  # mistakes in the mask and in the results show on ordinary inputs
     assert [s for s in found.survivors if s.fate == "missed" and s.edge]
 
 
 def test_a_variant_that_fails_as_it_is_is_refused(weak):
     (loaded,) = load(weak)
     asm_of, reference = mutate(loaded, ["wrong"], "sm_90a", Budget())
-    assert "does not pass as it is" in asm_of.words
+    assert "does not pass unchanged" in asm_of.words
     assert asm_of.count("killed") == 0
     assert reference.words
 
@@ -175,7 +176,7 @@ def test_a_fault_of_the_harness_kills_nothing(weak, monkeypatch):
     assert {s.fate for s in crashed} == {"undecided"}
 
 
-def test_what_is_refused_is_counted_apart(weak):
+def test_refused_mutants_are_counted_separately(weak):
     (loaded,) = load(weak)
     found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=Search(16, 1 << 16, 1.0)), ["asm"])
     every = sum(1 for _ in asm.mutants(loaded.case.variants["asm"].texts[1].text, "=&r,r", 1))
@@ -214,7 +215,7 @@ def test_json_is_one_object_a_line(weak, capsys):
 
 def test_an_unknown_variant_is_a_usage_error(weak, capsys):
     assert main(["mutate", str(weak), "--variant", "nothing"]) == 2
-    assert "there are asm, wrong" in capsys.readouterr().err
+    assert "the cases have asm, wrong" in capsys.readouterr().err
 
 
 def test_the_target_is_one_that_the_variants_work_on(weak):
@@ -263,7 +264,7 @@ def test_only_mutants_of_the_lines_that_run_are_made():
 
 
 def test_a_reference_that_is_a_lambda_within_a_call_is_mutated(tmp_path):
-    """Each of two in one line by its own text; and one over several lines."""
+    """Two lambdas on one line are told apart, and one lambda spans several lines."""
     path = tmp_path / "lambdas.py"
     path.write_text("both = dict(one=lambda x: x + 1, two=lambda x: x * 3)\nlong = [\n    lambda x:\n    x - 7,\n]\n")
     names: dict[str, object] = {"__name__": "lambdas"}

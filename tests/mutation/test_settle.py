@@ -79,7 +79,7 @@ def test_other_machine_code_settles_nothing(subjects):
     assert found.fate == "missed"
 
 
-def test_what_does_not_assemble_is_not_the_same_machine_code(subjects, monkeypatch):
+def test_code_that_does_not_assemble_is_not_equal_machine_code(subjects, monkeypatch):
     monkeypatch.setattr(machinecode, "assemble", lambda compilation: (_ for _ in ()).throw(ValueError("planted")))
     (found,) = settled_asm(subjects["plain"], "max.u32 $0, $2, $1;")
     assert found.fate == "sampled"
@@ -113,7 +113,7 @@ def test_a_reference_is_compared_as_it_flushes_too(subjects):
     (found,) = settle_reference(subject, ["asm"], reference, [mutant], FEW)
     assert found.fate not in ("equivalent", "sampled")
     (found,) = settle_reference(subjects["plain"], ["asm"], subjects["plain"].case.reference, [mutant], FEW)
-    assert found.fate == "sampled"  # nobody calls it so
+    assert found.fate == "sampled"  # no variant of this case flushes, so the change never shows
 
 
 def test_inputs_and_what_is_right_are_computed_once_for_all(subjects):
@@ -164,7 +164,7 @@ def test_a_seed_chooses_which_mutants_are_left_in(subjects):
 
 
 def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects):
-    """The judge takes a reference's codes in order, whatever their shape; where there are too few, it has the word."""
+    """The judge reads a reference's codes in order, whatever their shape, and reports it if there are too few."""
     shapes = {"other": lambda z: z.reshape(-1, 2), "fewer": lambda z: z[:-1], "more": lambda z: np.repeat(z, 2)}
     right = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
     asked = []

@@ -51,11 +51,11 @@ def release(process):
 
 
 def waits(process):
-    """It asked for the lock, and says nothing for a while."""
+    """Check that the process has asked for the lock and does not get it for a while."""
     return not select.select([process.stdout], [], [], 0.5)[0]
 
 
-def test_who_computes_shares_and_who_times_waits_for_all_of_them(start):
+def test_computing_processes_share_and_a_timing_process_waits_for_all_of_them(start):
     one, two = start("shared"), start("shared")
     assert held(one)
     assert held(two)
@@ -67,7 +67,7 @@ def test_who_computes_shares_and_who_times_waits_for_all_of_them(start):
     assert held(timing)
 
 
-def test_who_computes_waits_for_who_times(start):
+def test_a_computing_process_waits_for_a_timing_process(start):
     timing = start("alone")
     assert held(timing)
     other = start("shared")
@@ -76,7 +76,7 @@ def test_who_computes_waits_for_who_times(start):
     assert held(other)
 
 
-def test_latecomers_do_not_overtake_who_wants_to_time(start):
+def test_later_processes_do_not_overtake_a_waiting_timing_process(start):
     one = start("shared")
     assert held(one)
     timing = start("alone")

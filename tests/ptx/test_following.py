@@ -1,4 +1,4 @@
-"""What a followed thread's copies take: each byte with its place and who made it."""
+"""The copies of a followed thread: each byte with its place and the thread that made it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_box_of_a_tensor_map() -> None:
 
 
 def test_a_copy_that_adds_to_another_blocks_memory() -> None:
-    """Its result is made of what lay there, which that block stored, and of what this block stored."""
+    """The result depends on the old value, which that block stored, and on the value that this block stored."""
     move = MOVE.format(reduce=".reduce", op=".add.u32")
     body = f"{FENCED} st.shared.b32 [%r5+512], 3; {EXPECT.format(BYTES)} {FROM} {move} {WAIT} "
     body += f"ld.shared.b32 %r9, [%r5+512]; {SYNC}"
@@ -68,7 +68,7 @@ def test_a_copy_that_adds_to_another_blocks_memory() -> None:
     assert (came.value, came.stored.thread) == ((1000 + 5) & 0xFF, THREADS + 5)
 
 
-def test_copies_are_noted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_recorded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noting, "MOST_TAKEN", 255)
     with pytest.raises(TooLong, match="copies and multiplies more than 255 bytes"):
         followed(launched(LOAD, tensor=True), 0)

@@ -27,7 +27,7 @@ from legality import (
     with_needless,
 )
 
-QUICK = {"sm_75": 400, "sm_80": 400, "sm_90a": 2500, "sm_100a": 1000, "sm_107a": 400, "sm_110a": 200, "sm_120f": 300}
+QUICK = {"sm_75": 200, "sm_80": 200, "sm_90a": 1000, "sm_100a": 500, "sm_107a": 250, "sm_110a": 150, "sm_120f": 200}
 """Targets of the default run, and how many lines of each kind they get. The slow tests take every line on every
 target."""
 
@@ -52,7 +52,7 @@ def test_combinations_that_no_form_lists(target: str) -> None:
     check(sample(combinations(), QUICK[target], target), target)
 
 
-@pytest.mark.parametrize(("target", "count"), [("sm_80", 1000), ("sm_90a", 4000), ("sm_107a", 1000)])
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 400), ("sm_90a", 1500), ("sm_107a", 400)])
 def test_words_without_a_meaning(target: str, count: int) -> None:
     """`add.finite.f32`, `cvt.pred.u32.u16`: some are ignored, some refused."""
     check(sample([line for form in scalar_forms() for line in with_needless(form)], count, target), target)
@@ -64,7 +64,7 @@ def test_types_of_operands(target: str) -> None:
     check(sample(lines, QUICK[target], target), target)
 
 
-@pytest.mark.parametrize(("target", "count"), [("sm_80", 300), ("sm_90a", 1000), ("sm_100a", 300), ("sm_107a", 300)])
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 400), ("sm_100a", 150), ("sm_107a", 150)])
 def test_unusual_operands(target: str, count: int) -> None:
     """Sinks, vectors, negated predicates, special registers, constants out of range."""
     lines = [line for form in scalar_forms() for line in odd_operands(form)]
@@ -127,7 +127,7 @@ def in_use(lines: Sequence[str], target: str) -> None:
         assert refused_in_use(taken[at : at + 250], target) == {}
 
 
-@pytest.mark.parametrize(("target", "count"), [("sm_80", 300), ("sm_90a", 800), ("sm_107a", 300)])
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 400), ("sm_107a", 150)])
 def test_forms_in_use(target: str, count: int) -> None:
     in_use(sample(spelled(scalar_forms()), count, target), target)
 

@@ -20,7 +20,7 @@ from harness.ptx.machine import lockstep as machine
 from harness.ptx.targets import ByAnswers
 from tests.ptx import random_campaign, random_texts
 
-QUICK, LONG = 150, 20_000
+QUICK, LONG = 70, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 UNSHRUNK = (Phase.explicit, Phase.generate)
 """Where an error is expected: a small example of it is for nobody to read."""

@@ -15,9 +15,6 @@ from test_tensor_memory_products import (
     drawn,
     expected,
     image,
-    put,
-    scaled_reference,
-    scales,
 )  # fmt: skip
 
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
@@ -139,36 +136,6 @@ def test_either_block_may_issue(issuer: int) -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells, issuer=issuer), expected(product, a, b, c))
     nothing = np.zeros_like(c)
     np.testing.assert_array_equal(ran(product, a, b, cells, enable=0, issuer=issuer), expected(product, a, b, nothing))
-
-
-SCALED = [
-    Product("mxf8f6f4", "e4m3", "e5m2", scale="ue8m0", m=256, n=16, parts=(1, 2)),
-    Product("mxf4nvf4", "e2m1", "e2m1", scale="ue4m3", size="block16", m=256, n=16),
-]
-
-
-@pytest.mark.parametrize("product", SCALED, ids=lambda p: p.kind)
-def test_scaled_products(product: Product) -> None:
-    """Each block has the scales of its own rows of a, and of all columns of b."""
-    a, b = drawn(product, 11)
-    x, y = scales(product, 12)
-    c, cells = accumulator(product, 13, 32)
-    for block in range(2):
-        put(cells[block], SCALE_A, x[128 * block :][:128], product.parts[0])
-        put(cells[block], SCALE_B, y, product.parts[1])
-    np.testing.assert_array_equal(ran(product, a, b, cells), scaled_reference(product, a, b, x, y, c))
-
-
-def test_scales_of_half_as_many_rows_are_refused() -> None:
-    product = replace(SCALED[0], m=128)
-    a, b = drawn(product, 11)
-    x, y = scales(product, 12)
-    _, cells = accumulator(product, 13, 32)
-    for block in range(2):
-        put(cells[block], SCALE_A, np.concatenate([x, x])[:128], product.parts[0])
-        put(cells[block], SCALE_B, y, product.parts[1])
-    with pytest.raises(ExecutionError, match=r"has 128 rows for a pair .* take 256 rows, or .cta_group::1 with 128"):
-        ran(product, a, b, cells)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,12 @@ from harness.triton.specialise import Parameters, PointerType, specialise
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels
 
+from tests.sampling import only
 from tests.tritons import since
 
 TARGETS = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
+QUICK = ["sm_75", "sm_90a", "sm_120a"]
+"""`test_small_kernels` has quick tests on the other two; the slow ones run each kernel on all."""
 BLACKWELL = ["sm_100a", "sm_120a"]
 NAMES = {
     "float32": "fp32",
@@ -82,18 +85,16 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(
-    "target", [t if t in ("sm_75", "sm_100a") else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS]
-)
+@pytest.mark.parametrize("target", only(TARGETS, ["sm_75"]))
 def test_sort(target: str, rng: np.random.Generator) -> None:
-    """Triton spends seconds on each: on an old target and a new one, and on the others among the slow tests."""
+    """Triton spends seconds on each. `test_small_kernels` sorts on two other targets."""
     x = rng.integers(-1000, 1000, 512).astype(np.int32)
     y = np.zeros_like(x)
     run("sort", target, (1,), x=x, y=y, B=512)
     np.testing.assert_array_equal(y, np.sort(x))
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", only(TARGETS, QUICK))
 class TestOrdinaryKernels:
     def test_softmax(self, target: str, rng: np.random.Generator) -> None:
         x = rng.standard_normal((37, 1000)).astype(np.float32)
@@ -150,7 +151,7 @@ class TestOrdinaryKernels:
         assert (int(total[0]), int(lock[0])) == (x.sum(), 0)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("target", only(["sm_80", "sm_90a", "sm_100a"], ["sm_90a"]))
 class TestWhatElseTritonEmits:
     def test_loads_ahead(self, target: str, rng: np.random.Generator) -> None:
         x = rng.integers(0, 100, (45, 1000)).astype(np.float32)

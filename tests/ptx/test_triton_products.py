@@ -29,6 +29,8 @@ from references.tensor_core import ADA, AMPERE, BLACKWELL, HOPPER
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels
 
+from tests.sampling import paired
+
 M, N, K, B, STEP = 64, 32, 96, 32, 32
 GENERATIONS = {"sm_80": AMPERE, "sm_86": AMPERE, "sm_89": ADA, "sm_90a": HOPPER, "sm_120a": BLACKWELL}
 TYPES = {
@@ -61,8 +63,10 @@ def reference(x: np.ndarray, y: np.ndarray, fmt: Format, to: Format, generation:
     return found.numpy()
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "e4m3", "e5m2"])
-@pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize(
+    ("target", "name"),
+    paired(["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"], ["float16", "bfloat16", "float32", "e4m3", "e5m2"], 2),
+)
 def test_float_products(target: str, name: str) -> None:
     fmt, kind = TYPES[name]
     if fmt.code_bits == 8 and target not in ("sm_89", "sm_120a"):

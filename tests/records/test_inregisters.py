@@ -1,4 +1,4 @@
-"""Records of speed in registers: their rules, and from where on the faster variant is worth it."""
+"""Records of speed in registers: their rules, and the intensity above which the faster variant pays."""
 
 import json
 from dataclasses import replace
@@ -65,8 +65,8 @@ def test_a_record_reads_as_it_was_written(record):
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (replace(loop(), key=replace(loop().key, shape="1024")), "shape '1024'; throughput or latency"),
-        (replace(loop(), low=0.0), "median 256.0 clocks, within 0.0"),
+        (replace(loop(), key=replace(loop().key, shape="1024")), "shape '1024'; expected throughput or latency"),
+        (replace(loop(), low=0.0), "median 256.0 clocks is not within 0.0"),
         (replace(loop(), median=0.0, low=0.0, high=0.0), "median 0.0 clocks"),
         (replace(loop(), opcodes={}), "a loop without instructions"),
         (replace(loop(), opcodes={"MUFU.RCP": 0.0}), "a loop without instructions"),
@@ -80,7 +80,7 @@ def test_a_record_that_contradicts_itself_is_refused(record, said):
         from_json(to_json(record))
 
 
-def test_a_file_holds_them_and_an_older_file_has_none(tmp_path):
+def test_files_keep_these_records_and_older_files_have_none(tmp_path):
     new, old = written(tmp_path / "new.jsonl", loop(), untimed("div")), written(tmp_path / "old.jsonl")
     assert sorted(t.key.variant for t in read(new).in_registers) == ["div", "rcp"]
     assert read(old).in_registers == []
@@ -94,11 +94,11 @@ def test_a_version_that_does_not_know_a_kind_of_record_says_so(tmp_path):
         read(tmp_path / "r.jsonl")
 
 
-def test_a_run_that_was_cut_off_takes_them_again(tmp_path):
+def test_a_run_that_was_cut_short_times_again(tmp_path):
     assert resumable(written(tmp_path / "r.jsonl", loop(), loop("div"), end=False)).in_registers == []
 
 
-def test_runs_of_two_machines_keep_those_of_both(tmp_path):
+def test_a_merged_run_keeps_the_records_of_both_machines(tmp_path):
     runs = [read(written(tmp_path / f"{name}.jsonl", loop(device=name))) for name in ("one", "other")]
     assert [t.device for t in merged(runs).in_registers] == ["one", "other"]
 
@@ -121,18 +121,18 @@ def test_a_difference_is_one_beyond_the_noise_with_samples_and_without():
         (Beside(1.3, 1.29, 1.31, "slower"), 0.01, False),
     ],
 )
-def test_noise_that_leaves_room_for_a_loss_decides_nothing(found, noise, expected):
+def test_noise_that_could_hide_a_loss_leaves_the_verdict_open(found, noise, expected):
     assert undecided(found, noise) is expected
 
 
-def test_instructions_that_a_loop_lost_are_told():
+def test_instructions_that_a_loop_lost_are_listed():
     assert lost(loop(), loop()) == {}
     assert lost(loop(), loop(opcodes={"LOP3.LUT": 1.0, "FMUL": 3.0})) == {"MUFU.RCP": (1.0, 0.0)}
     assert lost(loop(), loop(opcodes={"MUFU.RCP": 0.5, "LOP3.LUT": 1.0})) == {"MUFU.RCP": (1.0, 0.5)}
     assert lost(loop(), loop(opcodes={"MUFU.RCP": 0.99, "LOP3.LUT": 2.0})) == {}
 
 
-def test_a_comparison_of_runs_tells_what_became_slower_and_what_a_loop_lost(tmp_path):
+def test_a_comparison_lists_slower_variants_and_lost_instructions(tmp_path):
     before = read(written(tmp_path / "a.jsonl", loop(), untimed("div")))
     after = read(written(tmp_path / "b.jsonl", loop(clocks=512.0, opcodes={"LOP3.LUT": 1.0}), loop("div")))
     found = compare(before, after).differences
@@ -143,15 +143,15 @@ def test_a_comparison_of_runs_tells_what_became_slower_and_what_a_loop_lost(tmp_
     assert found[1].detail == "MUFU.RCP 1 → 0"
 
 
-def test_the_faster_variant_pays_where_the_slower_one_holds_up_the_memory():
+def test_the_faster_variant_pays_where_the_slower_one_is_slower_than_memory():
     timed = [loop("div", clocks=512.0), loop("rcp"), loop("like-div", clocks=512.2), loop(ALONE, clocks=100.0)]
     timed += [loop("div", "latency"), untimed("kernel")]
     assert list(pays(timed)) == [Pays("rcp", "div", 0.5, 4.0, 8.0), ("like-div", "div", "same")]
     assert pays_lines(timed) == [
         "memory: 16.00 bytes a clock and SM at 1755 MHz, by a copy",
-        "rcp pays over div from 0.50 results a byte of memory traffic on: "
+        "rcp pays over div above 0.50 results for each byte of memory traffic: "
         "4.0 for each element of 8 bytes read and written",
-        "like-div beside div: same; nothing to choose between",
+        "like-div beside div: same; neither is faster",
     ]
 
 

@@ -17,7 +17,7 @@ from tests.reports import synthetic
 def machine(
     gpu: str, device: str, change: Callable[[Result], Result | None] = lambda r: r, **more: object
 ) -> RunRecords:
-    """A small catalogue as a machine with this GPU would leave it."""
+    """The records of a small catalogue from a machine with this GPU."""
     run = synthetic.finished(synthetic.catalogue(2, targets=("sm_90a",)))
     environment = synthetic.environment(gpus=[{"name": gpu, "target": "sm_90a"}], **more)
     run.run = dataclasses.replace(run.run, environment=environment)
@@ -30,7 +30,7 @@ def first_gpu_key(run: RunRecords) -> object:
     return next(r.key for r in run.results if r.key.backend == "gpu" and r.verdict == "pass")
 
 
-def test_what_two_machines_agree_on_stands_once_and_names_both():
+def test_a_result_on_which_two_machines_agree_is_kept_once_with_both_devices():
     one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
     found = merged([one, two])
     assert [r.key for r in found.results] == [r.key for r in read_order(one)]
@@ -57,7 +57,7 @@ def changed(key: object, **fields: object) -> Callable[[Result], Result]:
         ({"fingerprint": {"asm": "another"}}, "the variant, its reference or its policies differ between the runs"),
     ],
 )
-def test_what_they_do_not_agree_on_is_kept_from_both_and_told(fields, words):
+def test_results_that_disagree_are_both_kept_and_reported(fields, words):
     one = machine("NVIDIA H200", "GPU-1")
     key = first_gpu_key(one)
     found = merged([one, machine("NVIDIA A100", "GPU-2", changed(key, **fields))])
@@ -69,7 +69,7 @@ def test_what_they_do_not_agree_on_is_kept_from_both_and_told(fields, words):
     assert second.notes[-1] == f"on GPU-2; {words}"
 
 
-def test_what_one_machine_could_not_run_another_has():
+def test_a_result_that_one_machine_lacks_is_taken_from_another():
     one = machine("NVIDIA H200", "GPU-1")
     key = first_gpu_key(one)
     without = {"verdict": "not run", "words": "no NVIDIA GPU on this machine", "outputs_digest": ()}
@@ -132,7 +132,7 @@ def test_files_of_two_machines_make_one_page(tmp_path, capsys, how):
     assert "NVIDIA H200 (sm_90a) and" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_folder_without_merge_is_a_history_as_ever(tmp_path):
+def test_a_folder_without_merge_is_a_history(tmp_path):
     run = machine("NVIDIA H200", "GPU-1")
     written(run, tmp_path / "a.jsonl")
     assert read(tmp_path).conflicts == []

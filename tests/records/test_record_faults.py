@@ -19,6 +19,7 @@ from harness.gating import baseline
 from harness.records import End, Mutation, RecordError, Result, RunRecords, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
+from tests.sampling import sizes
 from tests.sealed import sealed, unsealed
 
 # A run has no mutations: `ptxdiff mutate` writes them to files of their own.
@@ -38,7 +39,7 @@ def whole(tmp_path_factory) -> bytes:
 
 
 def refusal(path: Path, data: bytes) -> str:
-    """The words with which a file is refused; empty where it is read."""
+    """The error with which a file is refused; "" if it can be read."""
     path.write_bytes(data)
     try:
         read(path)
@@ -90,10 +91,10 @@ CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "a negative count": ("result", put(-1, "different"), "result: different: expected a count, found -1"),
     "more different than compared": ("result", put(21, "different"), "21 codes differ, of 10 compared"),
     "more unchecked than compared": ("result", put(11, "unchecked"), "11 codes unchecked, of 10 compared"),
-    "a pass that differs": ("pass", put(1, "different"), "verdict pass, and 1 codes differ"),
-    "a pass with a finding": ("pass", put(["a guard zone hit"], "findings"), "verdict pass, and 1 findings"),
+    "a pass that differs": ("pass", put(1, "different"), "the verdict is pass, but 1 codes differ"),
+    "a pass with a finding": ("pass", put(["a guard zone hit"], "findings"), "pass, but there are 1 findings"),
     "a pass that was expected to fail": ("pass", put(True, "expected_failure"), "an expected failure with the verdict"),
-    "words that are a number": ("result", put(5, "words"), "result: words: expected a text, found 5"),
+    "words that are a number": ("result", put(5, "words"), "result: words: expected a string, found 5"),
     "findings that are text": ("result", put("none", "findings"), "result: findings: expected a list, found 'none'"),
     "classes that are a list": ("result", put([], "classes"), "result: classes: expected an object, found []"),
     "a class that is no count": ("result", put("2", "classes", "NaN"), "expected a whole number, found '2'"),
@@ -104,32 +105,32 @@ CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "an ulp that is text": ("result", put("1", "worst", "ulp"), "result: worst: ulp: expected a whole number"),
     "an offender that is null": ("result", put([None], "offenders"), "offenders: expected an object, found null"),
     "a block without a digest": ("result", lambda o: o["outputs_digest"][0].pop("digest"), "without digest"),
-    "a hash that is a list": ("result", put(["x"], "fingerprint", "asm"), "fingerprint: a value of it: expected a text"),
-    "seconds below zero": ("result", put(-0.5, "seconds"), "result: seconds: expected a number that is not negative"),
+    "a hash that is a list": ("result", put(["x"], "fingerprint", "asm"), "fingerprint: a value of it: expected a string"),
+    "seconds below zero": ("result", put(-0.5, "seconds"), "result: seconds: expected a number of at least 0"),
     "infinite seconds": ("result", put(float("1e999"), "seconds"), "Infinity is no number of a record"),
     "seconds that are no number": ("result", put(float("nan"), "seconds"), "NaN is no number of a record"),
     "a grid of other size": ("result", put([4, 4], "grid", "shape"), "grid: counts do not fill 4 rows of 4"),
-    "a grid of one side": ("result", put([2], "grid", "shape"), "grid: shape (2,); rows and columns"),
+    "a grid of one side": ("result", put([2], "grid", "shape"), "grid: shape (2,); rows and columns must"),
     "a grid that is no base64": ("result", put("?", "grid", "counts"), "grid: counts: "),
     "a grid that is not deflated": ("result", put("AAAA", "grid", "counts"), "grid: counts: "),
     "half a character": ("result", put("\ud800", "words"), "not UTF-8: surrogates not allowed"),
-    "an effort that is a number": ("run", put(3, "effort"), "run: effort: expected a text, found 3"),
+    "an effort that is a number": ("run", put(3, "effort"), "run: effort: expected a string, found 3"),
     "another schema": ("run", put(1, "schema"), "schema 1, and this version reads 3"),
     "a schema that is text": ("run", put("2", "schema"), "run.jsonl:1: schema '2'; this version reads 3"),
     "an environment that is a list": ("run", put([], "environment"), "run: environment: expected an object, found []"),
-    "machines that are none": ("run", put(3, "environment", "machines"), "environment: machines is no list"),
-    "an argument that is null": ("run", put([None], "arguments"), "run: arguments: expected a text, found null"),
+    "machines that are none": ("run", put(3, "environment", "machines"), "environment: machines must be a list"),
+    "an argument that is null": ("run", put([None], "arguments"), "run: arguments: expected a string, found null"),
     "a text of an unknown kind": ("text", put("cubin", "kind"), "text: kind: expected one of asm, ptx, sass"),
     "a variant that is null": ("case", put(None, "variants", "v"), "variants: a value of it: expected an object"),
     "a negative line": ("case", put(-1, "variants", "v", "line"), "line: expected a count, found -1"),
     "a sample that is text": ("timing", put([1, "2"], "samples"), "timing: samples: expected a whole number"),
     "no median": ("timing", drop("median"), "timing: without median"),
-    "a median of nothing": ("timing", put(0.0, "median"), "median 0.0 s, within 1.0 to 2.0"),
-    "a median outside its interval": ("timing", put(9.0, "median"), "median 9.0 s, within 1.0 to 2.0"),
+    "a median of nothing": ("timing", put(0.0, "median"), "median 0.0 s is not within 1.0 to 2.0"),
+    "a median outside its interval": ("timing", put(9.0, "median"), "median 9.0 s is not within 1.0 to 2.0"),
     "a disagreement with nobody": ("disagreement", put(None, "other"), "disagreement: other: expected an object"),
     "an end of other counts": ("end", put(2, "verdicts", "pass"), "the run ended with 2 pass and not 1: lines were lost"),
     "an end of failures": ("end", put({"fail": 1, "pass": 1}, "verdicts"), "1 fail and not 0, 0 expected failure and not 1"),
-    "an unknown verdict counted": ("end", put(0, "verdicts", "past"), "end: verdicts: none is called 'past'"),
+    "an unknown verdict counted": ("end", put(0, "verdicts", "past"), "end: verdicts: unknown verdict 'past'"),
     "a count that is no number": ("end", put("1", "verdicts", "pass"), "expected a whole number, found '1'"),
 }  # fmt: skip
 
@@ -141,7 +142,7 @@ def number_of(objects: list[dict[str, Any]], kind: str) -> int:
 
 
 def corrupted(whole: bytes, kind: str, edit: Edit) -> tuple[int, bytes]:
-    """The file with one line changed, and its checksums right again; and the line's number."""
+    """A file with one line changed and all checksums made right again, and the line's number."""
     lines = unsealed(whole)
     objects = [json.loads(line) for line in lines]
     number = number_of(objects, kind)
@@ -155,7 +156,7 @@ def test_there_are_enough_corruptions():
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_what_a_record_must_not_say_is_refused_with_its_line(whole, tmp_path, name):
+def test_an_invalid_record_is_refused_with_its_line(whole, tmp_path, name):
     kind, edit, words = CORRUPTIONS[name]
     number, data = corrupted(whole, kind, edit)
     said = refusal(tmp_path / "run.jsonl", data)
@@ -198,7 +199,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "a line twice": (lambda x: joined([*x[:4], x[3], *x[4:]]), ":5: the checksum is wrong"),
     "two lines exchanged": (lambda x: joined([*x[:3], x[4], x[3], *x[5:]]), ":4: the checksum is wrong"),
     "two files": (lambda x: joined(x + x), ":10: the checksum is wrong"),
-    "a line behind the end": (lambda x: sealed([*unsealed(joined(x)), b"{}"]), ":10: not a record"),
+    "a line after the end": (lambda x: sealed([*unsealed(joined(x)), b"{}"]), ":10: not a record"),
     "two runs": (lambda x: sealed(unsealed(joined([x[0], *x]))), ":2: two runs in one file"),
     "a result twice": (lambda x: sealed(unsealed(joined([*x[:4], x[3], *x[4:]]))), ":5: a second result of rcp::rcp.rn"),
     "a case twice": (lambda x: sealed(unsealed(joined([*x[:2], x[1], *x[2:]]))), ":3: a second case rcp"),
@@ -243,8 +244,8 @@ def test_a_damaged_file_is_refused_with_its_line(whole, tmp_path, name):
     assert len(said) < 500
 
 
-def test_a_lost_line_of_a_run_that_was_cut_short_is_seen_too(whole, tmp_path):
-    """There is no end to count results; a resumed run would take the rest for the whole item."""
+def test_a_lost_line_of_a_run_that_was_cut_short_is_detected(whole, tmp_path):
+    """There is no `end` line with counts, and a resumed run would take the remaining results for the whole item."""
     lines = whole.splitlines()[:-1]
     path = tmp_path / "run.jsonl"
     path.write_bytes(joined([*lines[:3], *lines[4:]]))
@@ -261,7 +262,7 @@ def test_a_tail_that_is_missing_leaves_a_run_cut_short(whole, tmp_path, cut):
     assert found.run == RUN
 
 
-def test_a_resumed_file_goes_on_with_its_checksums(tmp_path):
+def test_a_resumed_file_continues_its_checksums(tmp_path):
     path = tmp_path / "run.jsonl"
     writer = Writer(path)
     writer.write(RUN, RESULT, End("", 1.0, {"expected failure": 1}))
@@ -274,9 +275,9 @@ def test_a_resumed_file_goes_on_with_its_checksums(tmp_path):
     assert len(read(path).results) == 3
 
 
-def test_no_run_goes_on_with_a_baseline(tmp_path):
+def test_a_baseline_cannot_be_resumed(tmp_path):
     (path, *_) = baseline.write(small(), tmp_path)
-    with pytest.raises(RecordError, match="a baseline, with which no run can go on"):
+    with pytest.raises(RecordError, match="this is a baseline, which no run can continue"):
         Writer(path, resume=True)
 
 
@@ -300,9 +301,10 @@ def flips(data: bytes, count: int) -> Iterator[tuple[int, bytes]]:
         yield bit, bytes(flipped)
 
 
+@pytest.mark.parametrize("count", sizes(400, 4000))
 @pytest.mark.parametrize("of", ["run", "baseline"])
-def test_every_flipped_bit_is_refused(tmp_path, of):
-    """1,500 of a run, and as many of a baseline, without an exception other than the refusal."""
+def test_every_flipped_bit_is_refused(tmp_path, of, count):
+    """As many bits of a run as of a baseline; each is refused, and raises no other exception."""
     run = small()
     if of == "run":
         data = stored(run, tmp_path / "whole.jsonl").read_bytes()
@@ -310,11 +312,11 @@ def test_every_flipped_bit_is_refused(tmp_path, of):
         (path,) = baseline.write(run, tmp_path / "baseline")
         data = path.read_bytes()
     path = tmp_path / "run.jsonl"
-    taken = [bit for bit, flipped in flips(data, 1500) if not refusal(path, flipped)]
+    taken = [bit for bit, flipped in flips(data, count) if not refusal(path, flipped)]
     assert taken == []
 
 
-def test_every_bit_around_the_ends_of_lines_is_seen(whole, tmp_path):
+def test_a_flipped_bit_near_the_end_of_a_line_is_detected(whole, tmp_path):
     """Newlines, checksums and their marks: all bits of the last 30 bytes of each line."""
     path = tmp_path / "run.jsonl"
     ends = [n for n, byte in enumerate(whole) if byte == ord("\n")]
@@ -327,7 +329,7 @@ def test_every_bit_around_the_ends_of_lines_is_seen(whole, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["lost", "twice", "exchanged"])
-def test_lines_of_a_baseline_lost_repeated_or_exchanged_are_seen(tmp_path, change):
+def test_lost_repeated_or_exchanged_lines_of_a_baseline_are_detected(tmp_path, change):
     (path,) = baseline.write(small(), tmp_path)
     lines = path.read_bytes().splitlines()
     changed = {
@@ -341,7 +343,7 @@ def test_lines_of_a_baseline_lost_repeated_or_exchanged_are_seen(tmp_path, chang
 
 
 def test_one_changed_result_changes_two_lines_of_a_baseline(tmp_path):
-    """So that a diff shows what changed: that line, and the last, whose checksum is of the whole file."""
+    """A diff then shows only the changed line, and the last line, whose checksum covers the whole file."""
     run = small()
     (path,) = baseline.write(run, tmp_path)
     before = path.read_bytes().splitlines()
@@ -381,7 +383,7 @@ def test_every_verb_refuses_in_one_line_with_exit_2(whole, tmp_path, capfd, verb
     assert words in err
 
 
-def test_what_older_files_lack_may_be_missing(whole, tmp_path):
+def test_a_field_that_older_files_lack_may_be_missing(whole, tmp_path):
     """A field with a default."""
     number, data = corrupted(whole, "result", drop("device"))
     assert refusal(tmp_path / "run.jsonl", data) == ""

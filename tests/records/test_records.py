@@ -1,4 +1,4 @@
-"""Records: written as they come, read back as they were, resumed, and the same whatever the order of running."""
+"""Records: written at once, read back unchanged, resumed, and independent of the order in which items run."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_every_type_comes_back_as_it_was(record):
 
 @pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
 def test_the_sample_of_every_type_fills_every_field(record):
-    """So that a field added later is in the round trip as well."""
+    """A field that is added later is then tested too."""
     for f in dataclasses.fields(record):
         if isinstance(record, InRegisters) and f.name == "words":  # why there are no figures: never beside them
             continue
@@ -195,7 +195,7 @@ def test_json_has_no_nan(tmp_path):
     writer.close()
 
 
-def test_a_resumed_writer_goes_on_and_drops_the_end(tmp_path):
+def test_a_resumed_writer_continues_the_file_and_drops_its_end(tmp_path):
     path = tmp_path / "run.jsonl"
     write(path, RUN, SAMPLES[2], RESULT, SAMPLES[-1])
     writer = Writer(path, resume=True)
@@ -222,7 +222,7 @@ def records_of(pytester: pytest.Pytester, name: str = "run.jsonl") -> typing.Any
     return read(pytester.path / name)
 
 
-def test_a_run_writes_everything_down(run_cases, pytester):
+def test_a_run_records_everything(run_cases, pytester):
     run_cases("--ptx-records=run.jsonl", flip=FLIP)
     found = records_of(pytester)
     assert found.run.effort == "quick"
@@ -266,7 +266,7 @@ def test_no_way_of_running_changes_an_input(run_cases, pytester):
         assert some.items() <= everything.items()
 
 
-def test_a_resumed_run_does_the_rest(run_cases, pytester):
+def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
     run_cases("--ptx-records=run.jsonl", "-k", "right", flip=FLIP)
     first = records_of(pytester)
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
@@ -289,7 +289,7 @@ def test_results_of_another_form_of_the_variant_are_refused(run_cases):
     changed = FLIP.replace("0x01010101;", "0x02020202;")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume: the records hold results of an earlier definition *changed*"])
 
 
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""
@@ -354,10 +354,10 @@ def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_case
         result = run_cases(*options, folder=f"{folder}/cases", elsewhere=edit(ELSEWHERE))
     sys.modules.pop("helpers_of_elsewhere", None)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume: the records hold results of an earlier definition *changed*"])
 
 
-def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):
+def test_a_run_is_not_resumed_in_another_environment(run_cases, monkeypatch):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     monkeypatch.setattr("harness.running.environment.harness", lambda: "edited")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
@@ -367,12 +367,12 @@ def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):
     )
 
 
-def test_another_effort_is_no_resumed_run(run_cases):
+def test_a_run_is_not_resumed_with_another_effort(run_cases):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "--ptx-effort=full", flip=RIGHT)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --ptx-records: run.jsonl was begun with --ptx-effort=quick; go on with the same"]
+        ["ERROR: --ptx-records: run.jsonl was begun with --ptx-effort=quick; use the same effort"]
     )
 
 

@@ -1,4 +1,4 @@
-"""Records with their JSON on the way: the two say the same, whatever the texts hold, and no doctored one is taken."""
+"""Records together with their JSON: both are always equal, whatever the texts hold, and an altered text is refused."""
 
 import json
 from dataclasses import replace
@@ -29,15 +29,15 @@ RECORDS = [
 ]
 
 
-def test_what_is_packed_comes_out_as_it_was():
-    """A line each: no character of a text, and no separator of Unicode's, begins another."""
+def test_packed_records_are_unpacked_unchanged():
+    """Each record is one line: no character of a text, and no separator of Unicode, begins another line."""
     out = unpacked(packed(map(sent, RECORDS)))
     assert [s.record for s in out] == RECORDS
     assert [json.loads(s.text) for s in out] == [json.loads(json.dumps(to_json(r))) for r in RECORDS]
     assert unpacked("") == []
 
 
-def test_half_a_character_costs_no_run():
+def test_half_a_surrogate_pair_does_not_end_a_run():
     (out,) = unpacked(packed([sent(Result(key=KEY, verdict="fail", words="half \ud800"))]))
     assert out.record.words == "half ?"
 
@@ -53,7 +53,7 @@ def test_a_file_of_sent_records_is_that_of_the_records(tmp_path):
 
 
 @pytest.mark.parametrize("run", ["20260101T000000Z", 'a "run"\n\\', "é"])
-def test_a_kept_result_says_from_which_run_it_is(run):
+def test_a_stored_result_names_its_run(run):
     for record in RECORDS[:2]:
         again = received(of_run(sent(record).text, run))
         assert again.record == replace(record, reused=run)
@@ -67,6 +67,6 @@ def test_a_result_that_names_a_run_already_is_refused():
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"record":"result"}', b"\xff", b'{"record":"result","key":{}}'])
-def test_what_is_no_record_is_refused(text):
+def test_text_that_is_no_record_is_refused(text):
     with pytest.raises(RecordError):
         received(text)

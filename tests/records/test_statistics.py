@@ -1,4 +1,4 @@
-"""The statistics of times: intervals that cover, verdicts that name only planted differences."""
+"""The statistics of times: intervals that contain the median as often as stated, verdicts on planted differences."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def test_the_interval_covers_the_median_as_often_as_it_says(kind, count):
     assert covered < trials
 
 
-def test_what_is_noisier_than_a_difference_that_matters_is_not_called_the_same():
+def test_with_too_much_noise_no_two_variants_are_called_the_same():
     assert speed.verdict(0.96, 1.04, 0.045) == "same"
     assert speed.verdict(0.96, 1.04, 0.12) == "too noisy to say"
     assert speed.verdict(0.96, 1.04, 0.02) == "too noisy to say"
@@ -70,7 +70,7 @@ def test_medians_resolve_a_fraction_of_the_clocks_step():
     assert covered >= 86  # 95 less four standard errors
 
 
-def test_what_differs_by_less_than_a_step_is_told_apart_where_times_vary_by_more():
+def test_differences_below_the_clocks_step_are_resolved_if_times_vary_by_more():
     rng = np.random.default_rng(10)
     one, twin, other = (on_clock(level, 1000, rng) for level in (1.4e-6, 1.4e-6, 1.42e-6))
     found = speed.beside(one, other, speed.noise_of(one, twin))
@@ -80,7 +80,7 @@ def test_what_differs_by_less_than_a_step_is_told_apart_where_times_vary_by_more
 
 
 def test_readings_of_a_coarse_clock_are_not_told_apart_by_less_than_a_step():
-    """All samples of either fall on one reading: the bootstrap alone would be sure of 2%."""
+    """All samples of each kernel have one reading: the bootstrap alone would report a difference of 2%."""
     found = speed.beside([1.408e-6] * 99 + [1.44e-6], [1.44e-6] * 99 + [1.408e-6], 0.0)
     assert found.ratio == pytest.approx(1.0227, abs=1e-4)
     assert found.low < 1 < found.high
@@ -113,7 +113,7 @@ def test_a_planted_difference_is_named(factor, spread, verdict):
         assert found.low <= factor <= found.high
 
 
-def test_what_the_twin_shows_is_no_difference():
+def test_a_difference_within_the_twins_noise_is_not_reported():
     """A drift that makes a kernel 3% slower than itself hides a variant that is 2% slower."""
     rng = np.random.default_rng(3)
     a, twin, b = (level * (1 + 0.002 * rng.standard_normal(100)) for level in (1.0, 1.03, 1.02))

@@ -26,6 +26,7 @@ import references
 from harness import emulate
 from harness.inputs.generated import Stratified
 from references.formats import Format, pack, unpack
+from tests.sampling import spread
 
 ROWS: list[Row] = [*meeting_floats.ROWS, *meeting_conversions.ROWS, *meeting_integers.ROWS]
 TRIPLES = 4096
@@ -114,7 +115,24 @@ def named(rows: list[Row]) -> list[Any]:
     return [pytest.param(row, id=f"{row.form} {k}") for k, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize("row", named(ROWS))
+def of_a_kind(row: Row) -> set[tuple[str, ...]]:
+    """What the quick sample has at least once: each word of each instruction, and each reference with each format."""
+    opcode, *words = row.form.split(".")
+    formats = {f.name for f in row.inputs + row.outputs}
+    return {(opcode, w) for w in words} | {(name, f) for name in row.stands_for for f in formats} | {(row.target,)}
+
+
+def test_the_quick_sample_has_every_reference_and_every_format() -> None:
+    quick = [p.values[0] for p in SAMPLE if not p.marks]
+    assert set().union(*(row.stands_for for row in quick)) == set().union(*(row.stands_for for row in ROWS))
+    assert {f.name for r in quick for f in r.inputs + r.outputs} == {f.name for r in ROWS for f in r.inputs + r.outputs}
+    assert len(quick) < len(ROWS) / 2, "a sample"
+
+
+SAMPLE = spread(ROWS, 16, of_a_kind, lambda row: row.form)
+
+
+@pytest.mark.parametrize("row", SAMPLE)
 def test_edges_and_a_few_random_inputs(row: Row) -> None:
     few = random(row.inputs, 0, 1 << 12)
     held(row, [torch.cat(both) for both in zip(combined(row.inputs), few, strict=True)])

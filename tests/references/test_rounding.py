@@ -2,6 +2,8 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +12,12 @@ from second_opinion import round_fraction, same
 from references import formats, rounding
 from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, TF32, UE8M0, Format
 from references.rounding import MAX64, ROUNDINGS
+from tests.sampling import sizes
 
 NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
 
 
+@cache
 def ties_and_neighbours(fmt: Format) -> list[float]:
     """Every value and midpoint of a narrow format, past the overflow threshold, and float64 neighbours of
     each.
@@ -29,28 +33,40 @@ def ties_and_neighbours(fmt: Format) -> list[float]:
     return both.tolist()
 
 
+def formats_and_steps() -> list[Any]:
+    """Of formats of eight bits every fifth number quickly, and all of them among the slow tests."""
+    found = []
+    for fmt in (*NARROW, F16):
+        many = len(ties_and_neighbours(fmt))
+        few, more = (1, 1) if many < 500 else (many // 300, max(many // 3000, 1))
+        found.append(pytest.param(fmt, few, id=fmt.name))
+        if more < few:
+            found.append(pytest.param(fmt, more, id=f"{fmt.name}, more", marks=pytest.mark.slow))
+    return found
+
+
 @pytest.mark.parametrize("mode", ROUNDINGS)
 @pytest.mark.parametrize("satfinite", [False, True])
-@pytest.mark.parametrize("fmt", [*NARROW, F16], ids=str)
-def test_float64_on_all_ties(fmt: Format, mode: rounding.Rounding, satfinite: bool) -> None:
+@pytest.mark.parametrize(("fmt", "step"), formats_and_steps())
+def test_float64_on_all_ties(fmt: Format, step: int, mode: rounding.Rounding, satfinite: bool) -> None:
     if fmt.nan == "none" and not satfinite:
         with pytest.raises(ValueError, match="must saturate"):
             rounding.round_float64(fmt, torch.zeros(1, dtype=torch.float64), rounding=mode)
         return
     inputs = ties_and_neighbours(fmt)
-    if fmt is F16:
-        inputs = inputs[:: len(inputs) // 3000] + inputs[-50:]
+    if step > 1:
+        inputs = inputs[::step] + inputs[-50:]
     got = rounding.round_float64(fmt, torch.tensor(inputs, dtype=torch.float64), rounding=mode, satfinite=satfinite)
     expected = [round_fraction(fmt, Fraction(x), mode, satfinite, negative=str(x).startswith("-")) for x in inputs]
     same(torch.tensor(expected), got, torch.tensor(inputs, dtype=torch.float64).view(torch.int64))
 
 
+@pytest.mark.parametrize("count", sizes(105, 1050))
 @pytest.mark.parametrize("mode", ROUNDINGS)
 @pytest.mark.parametrize("fmt", [F32, F64, TF32, F16, UE8M0], ids=str)
-def test_sticky_significands(fmt: Format, mode: rounding.Rounding) -> None:
+def test_sticky_significands(fmt: Format, mode: rounding.Rounding, count: int) -> None:
     """Significands of 55 to 61 bits, exact and with a sticky bit, from deep underflow to overflow."""
     generator = torch.Generator().manual_seed(3)
-    count = 400
     significand = torch.randint(1 << 55, 1 << 61, (count,), generator=generator)
     significand[::7] = 1 << 60
     tie = significand[::3] >> (60 - fmt.precision) | 1  # at most a bit more than the format has, the last one set
@@ -160,6 +176,6 @@ def test_a_wrong_mode_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(rounding, "_round_up", lambda *arguments: right(*arguments[:-1], wrong))
     monkeypatch.setattr(rounding, "_to_nearest_even", lambda fmt, _, codes: rounding._by_shifting(fmt, codes, wrong))
     with pytest.raises(AssertionError, match="differ"):
-        test_float64_on_all_ties(E4M3, "rn", True)
+        test_float64_on_all_ties(E4M3, 1, "rn", True)
     with pytest.raises(AssertionError, match="differ"):
-        test_sticky_significands(F32, "rn")
+        test_sticky_significands(F32, "rn", 105)

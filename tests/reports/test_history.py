@@ -1,4 +1,4 @@
-"""What changed, since when: the planted changes are found and nothing else is."""
+"""The history of changes: the planted ones are found with their nights, and no others."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def test_a_quiet_history_is_quiet(base):
     assert found.standing == []
 
 
-def test_a_run_that_was_asked_for_less_misses_nothing(base):
+def test_a_run_with_a_narrower_selection_has_no_vanished_items(base):
     def asked(run, *words):
         return dataclasses.replace(run, run=dataclasses.replace(run.run, arguments=words))
 
@@ -113,7 +113,7 @@ def test_a_run_that_was_cut_short_makes_nothing_vanish(base):
         ),
     ],
 )
-def test_what_vanishes_is_named_at_its_widest(base, keep, subject):
+def test_a_whole_target_case_or_backend_that_vanishes_is_one_change(base, keep, subject):
     nights = list(synthetic.nights(base, 2, planted={}))
     nights[1] = dataclasses.replace(nights[1], results=[r for r in nights[1].results if keep(r.key)])
     found, _ = history(nights)
@@ -136,7 +136,7 @@ def test_runs_given_in_any_order_are_put_in_order(base):
     assert newest is nights[-1]
 
 
-def test_a_changed_environment_is_told(base):
+def test_a_changed_environment_is_listed(base):
     nights = list(synthetic.nights(base, 2, planted={}))
     nights[1].run.environment["driver"] = "580.1"
     found, _ = history(nights)

@@ -141,7 +141,7 @@ def test_all_five_verdicts_and_expected_failures_are_counted_in_words(page_of_ba
         assert part in words
 
 
-def test_what_did_not_run_stands_with_its_reason(base, tmp_path):
+def test_items_that_did_not_run_are_shown_with_their_reason(base, tmp_path):
     reason = "no NVIDIA GPU: CUDA is not available"
     results = [
         dataclasses.replace(r, verdict="not run", evidence="none", words=reason) if r.key.backend == "gpu" else r
@@ -156,7 +156,7 @@ def test_what_did_not_run_stands_with_its_reason(base, tmp_path):
     ("results", "end", "verdict"),
     [([], True, "○ Nothing ran"), ([], False, "◔ Cut short"), (None, False, "◔ Cut short")],
 )
-def test_a_run_that_came_to_nothing_says_so(base, tmp_path, results, end, verdict):
+def test_a_run_without_a_verdict_is_reported_as_such(base, tmp_path, results, end, verdict):
     run = dataclasses.replace(base, results=base.results if results is None else results, end=base.end if end else None)
     words = Page(written(tmp_path, [run])).words
     assert verdict in words
@@ -229,7 +229,7 @@ def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
         {"areas": (Area((Bits("0x" + "f" * 400, ""),) * 2, (Bits("0x0", ""),) * 2, 1),)},
     ],
 )
-def test_a_map_that_cannot_be_unpacked_costs_no_page(base, tmp_path, change):
+def test_a_page_is_made_without_a_map_that_cannot_be_unpacked(base, tmp_path, change):
     broken = dataclasses.replace(synthetic.grid(lambda a, b: a == b), **change)
     run = dataclasses.replace(base, results=[dataclasses.replace(r, grid=broken) for r in base.results[:9]])
     assert 'class="failing"' not in html.write([run], tmp_path / "page.html").read_text()
@@ -258,7 +258,7 @@ def test_packets_hold_every_result_and_the_code(base, page_of_base):
     assert sass[0]
 
 
-def test_listings_beyond_the_budget_are_dropped_aloud(base, tmp_path, monkeypatch):
+def test_listings_beyond_the_budget_are_dropped_with_a_remark(base, tmp_path, monkeypatch):
     monkeypatch.setattr(html, "PACKET_BUDGET", 8 * 2000)
     text = written(tmp_path, [base])
     assert "For size, " in text
@@ -316,7 +316,7 @@ def test_names_in_a_packet_are_those_of_the_matrix(tmp_path):
     assert listed <= set(names)
 
 
-def test_unseen_characters_of_code_are_seen(tmp_path):
+def test_invisible_characters_of_code_are_made_visible(tmp_path):
     content = packet(written(tmp_path, [hostile.run("a\u202eb\x1b", started="2026-03-01T00:00:00Z")]), "a\\u202eb\\x1b")
     assert "\\u202e" in str(content["lines"])
     assert not set("\u202e\x1b") & set(json.dumps(content, ensure_ascii=False))
@@ -392,7 +392,7 @@ def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_wr
 
 
 class Shelf(dict):
-    """What was kept, by what it was made from; `given` counts the packets that were taken from it."""
+    """A store of packets by their inputs; `given` counts the packets that were read from it."""
 
     given = 0
 

@@ -1,4 +1,4 @@
-"""What of PTX and SASS is shown, marked and lined up."""
+"""Listings of PTX and SASS: the lines shown, their marks, and how the two are matched."""
 
 import pytest
 

@@ -159,7 +159,7 @@ def test_counts_have_all_five_verdicts_and_keep_expected_failures_apart():
     assert verdict.expected == 1
 
 
-def test_what_rests_on_a_model_or_did_not_run_or_is_cut_short_is_said():
+def test_the_verdict_mentions_models_missing_results_and_cut_runs():
     notes = " ".join(
         overall(
             view(run(result("fail"), result(pack=2, evidence="model"), result("not run", backend="gpu"), ended=False))

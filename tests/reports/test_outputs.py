@@ -167,7 +167,7 @@ def test_sarif_has_one_result_a_case_with_a_stable_fingerprint(failed):
     assert "suppressions" not in results[0]
 
 
-def test_sarif_of_a_run_that_was_cut_short_was_no_success(base):
+def test_sarif_of_a_run_that_was_cut_short_is_unsuccessful(base):
     log = sarif.log(dataclasses.replace(base, end=None))
     assert log["runs"][0]["invocations"][0]["executionSuccessful"] is False
     assert log["runs"][0]["results"] == []
@@ -286,7 +286,7 @@ def test_an_item_says_from_which_run_it_was_reused(partly_reused):
     ]
 
 
-def test_errors_of_approximate_forms_are_told_in_words():
+def test_errors_of_approximate_forms_are_shown_in_words():
     profile = [0.1] * 512
     at = {"measure": "relative elsewhere", "error": 2.0**-22, "at": ["0x3ef3ffde"]}
     table = ledger([

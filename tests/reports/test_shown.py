@@ -21,7 +21,7 @@ from tests.reports import hostile, synthetic
 
 
 def commands(text: str) -> list[str]:
-    """The lines that GitHub's runner would take for a command; a line ends at any kind of newline."""
+    """The lines that GitHub's runner would run as commands; a line ends at any kind of newline."""
     lines = re.split(r"\r\n|[\r\n]", text)
     return [x for x in lines if x.lstrip().startswith("::") or re.search(r"##\w*\[", x)]
 

@@ -79,7 +79,9 @@ def test_the_page_shows_both_modes_their_instructions_and_where_the_faster_varia
     assert "In registers on sm_90a: results a clock and SM</h3>" in text
     assert "In registers on sm_90a: clocks an application, in a dependent chain</h3>" in text
     assert "1 MUFU.RCP" in text
-    assert "asm.approx pays over asm.rn from 0.50 results a byte of memory traffic on: 4.0 for each element" in text
+    assert (
+        "asm.approx pays over asm.rn above 0.50 results for each byte of memory traffic: 4.0 for each element" in text
+    )
     assert "triton was not timed in registers on sm_90a, throughput: the loop holds LDG.E" in text
 
 

@@ -1,4 +1,4 @@
-"""Whose bits approximate instructions have on the emulator: the choice decides results, and nothing forgets it."""
+"""The choice of bits for approximate instructions on the emulator: caches, resumed runs and repeat commands keep it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_by_default_the_unit_s_bits(runs):  # noqa: F811
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-def test_what_is_rounded_is_a_model_and_says_so(runs, target, monkeypatch):  # noqa: F811
+def test_rounded_results_have_the_evidence_model(runs, target, monkeypatch):  # noqa: F811
     """On Hopper too, however the ledger stands; the records name the choice, and the experiment is another one."""
     monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     identities = set()
@@ -76,7 +76,7 @@ def test_what_is_rounded_is_a_model_and_says_so(runs, target, monkeypatch):  # n
     assert len({i for i, _ in identities}) == len(identities)
 
 
-def test_a_run_goes_on_with_the_same_choice(run_cases, pytester):
+def test_a_run_is_resumed_with_the_same_choice_only(run_cases, pytester):
     options = ("--ptx-target=sm_90a", "--ptx-records=run.jsonl")
     first = run_cases(*options, "--ptx-approximate=rounded", case=PLAIN)
     first.assert_outcomes(passed=1)
@@ -97,7 +97,7 @@ def test_the_command_that_repeats_a_failure_names_the_choice(run_cases):
     ("words", "message"),
     [
         (["--ptx-approximate=exact"], "*--ptx-approximate*invalid choice: 'exact'*"),
-        (["--ptx-approximate=rounded", "--ptx-backend=assembler"], "*--ptx-approximate is for the emulator, and*"),
+        (["--ptx-approximate=rounded", "--ptx-backend=assembler"], "*--ptx-approximate is for the emulator, but*"),
     ],
 )
 def test_wrong_choices_are_usage_errors(run_cases, words, message):
@@ -125,4 +125,4 @@ def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, mon
         found.stdout.re_match_lines([r"results: (\d+) pass \((\d+) model\)"])
         assert cells == {"sm_90a": "model", "sm_100a": "model"}
         assert "rounded to nearest, which no GPU does" in page
-    assert "approximate bits not known to be this GPU" in page
+    assert "approximate bits may differ from this GPU" in page

@@ -41,7 +41,7 @@ ACCIDENT = FLIP.replace(
 
 @pytest.fixture
 def catalogue(tmp_path):
-    """A folder of case files, the second of which has an accident once, when told to."""
+    """A folder of case files. The second one has an accident once, if a variable asks for it."""
     return write_catalogue(tmp_path)
 
 
@@ -78,7 +78,7 @@ ITEMS = 3 * 2 * 2  # files, variants, targets
 
 
 def page(path: Path, folder: Path) -> bytes:
-    """The report's bytes, but for when the run was and how long things took."""
+    """The report's bytes, without dates and durations."""
     from reports import html
 
     lines = []
@@ -178,7 +178,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     assert full.returncode == pytest.ExitCode.INTERNAL_ERROR
     told = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
     assert len(told) == 1
-    assert "records: run.jsonl: File too large; what was written before can be read" in told[0]
+    assert "records: run.jsonl: File too large; the file can be read up to there" in told[0]
     assert "Traceback" not in full.stdout + full.stderr
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
@@ -187,14 +187,14 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     assert pages[0] == pages[1]
 
 
-def test_a_device_that_is_always_full_is_told_at_once(run_cases, pytester):
+def test_a_full_device_is_reported_at_once(run_cases, pytester):
     os.symlink("/dev/full", pytester.path / "run.jsonl")
     result = run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
-    result.stdout.fnmatch_lines(["*records: run.jsonl: No space left on device; what was written before can be read*"])
+    result.stdout.fnmatch_lines(["*records: run.jsonl: No space left on device; the file can be read up to there*"])
 
 
-def test_what_a_writer_could_not_write_whole_it_takes_back(tmp_path, monkeypatch):
+def test_a_partly_written_record_is_removed(tmp_path, monkeypatch):
     writer = Writer(tmp_path / "run.jsonl")
     writer.write(RUN, RESULT)
     before = (tmp_path / "run.jsonl").read_bytes()
@@ -223,7 +223,7 @@ def test_what_a_writer_could_not_write_whole_it_takes_back(tmp_path, monkeypatch
     assert [r.key for r in read(tmp_path / "run.jsonl").results] == [KEY]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match=r"file/run\.jsonl: "):
         Writer(tmp_path / "file" / "run.jsonl")
@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 
 def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: str) -> None:
-    """A ptxas that does as told for kernels with a mark in their asm, and else what the real one does."""
+    """A ptxas that crashes or hangs for kernels with a mark in their asm, and otherwise calls the real one."""
     from harness.triton import targets
 
     real = targets._bundled("ptxas")

@@ -1,4 +1,4 @@
-"""While one setup runs and is judged, the next one compiles; neither order nor inputs change by that."""
+"""While one setup runs and is judged, the next one compiles. That changes neither the order nor the inputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place_of(job: Job):
 
 
 class Listed:
-    """A backend that notes what it is asked, and answers rightly without compiling anything."""
+    """A backend that records its calls, and gives right outputs without compiling anything."""
 
     name = "emulator"
 
@@ -80,7 +80,7 @@ def test_the_next_one_compiles_while_this_one_runs():
         assert word == "prepare" or behind <= 1
 
 
-def test_what_is_prepared_and_never_run_gives_no_result():
+def test_a_prepared_job_that_never_runs_gives_no_result():
     backend = Listed(answer=lambda x: x ^ 7)
     found = run_item(item_of(), backend, "quick", stop=True)
     assert found.verdict == "fail"

@@ -41,7 +41,7 @@ def test_it_is_an_expected_failure_with_its_reason(run):
     assert info.expected_failure == f"other bits on sm_90a: {WHY}"
 
 
-def test_elsewhere_it_fails(run):
+def test_it_fails_on_other_targets(run):
     code, _, found = run(DIFFERS, "sm_100a")
     assert code == 1
     assert {r.outcome for r in found.results if r.key.variant == "wrong" and r.total} == {"fail"}
@@ -81,7 +81,7 @@ def outcomes(found):
 
 
 def test_with_a_reference_it_is_held_to_that_on_its_target_alone(run_cases):
-    """In one run, which keeps judgements: the same bits are right on one target, and wrong on the others."""
+    """In one run, whose judgements are cached: the same bits are right on one target, and wrong on the others."""
     targets = [f"--ptx-target={t}" for t in ("sm_80", "sm_90a", "sm_100a")]
     result = run_cases(*targets, "--ptx-records=run.jsonl", flip=EVERYWHERE)
     found = read(Path("run.jsonl"))

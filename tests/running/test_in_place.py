@@ -154,7 +154,7 @@ enough = sparse(900, 10000, 1, 2, 1500)
 
 
 def test_a_kernel_that_need_not_write_does_not_pass(run_cases, pytester):
-    """What is not written holds the input's bits, so only a reference that changes them shows that it was not."""
+    """An unwritten tensor holds the input's bits, so only a reference that changes them reveals the missing store."""
     source = HEAD.replace("def nothing(x, d, n)", "def nothing(x, n)") + UNCHANGED
     run_cases("--ptx-records=r.jsonl", unchanged=source)
     found = results(pytester)
@@ -176,7 +176,7 @@ def test_a_kernel_that_need_not_write_does_not_pass(run_cases, pytester):
 
 
 def test_small_shapes_count_together():
-    """One element that happens to stay as it is says nothing of the case; a large shape that stays so does."""
+    """One element that happens to stay the same proves no fault of the case; a large shape that stays the same does."""
     small = {"n=1": [{"x": (1, 0)}, {"x": (1, 0)}], "n=2": [{"x": (2, 1)}]}
     assert not left_alone(small)
     assert "0 of 2 codes would" in left_alone({"n=1": small["n=1"]})
@@ -195,7 +195,7 @@ case = Case(
 
 
 def test_bits_that_are_right_only_in_one_order_of_programs_are_a_race(run_cases, pytester):
-    """The emulator takes programs in order, so that each finds its neighbour as the input was."""
+    """The emulator runs programs in order, so that each reads its neighbour's input before it is overwritten."""
     run_cases("--ptx-records=r.jsonl", order=HEAD + ORDER)
     found = results(pytester)
     assert verdicts(found) == {"neighbours": {"fail"}}
@@ -276,8 +276,8 @@ bound = of(where={"at": generated})
 """
 
 
-def test_an_index_out_of_range_is_told_of_where(run_cases, pytester):
-    """Edges and random bits know no range: a kernel then leaves its tensor, or its reference raises."""
+def test_an_index_out_of_range_gets_a_hint_to_where(run_cases, pytester):
+    """Edges and random bits have no range: a kernel then leaves its tensor, or its reference raises."""
     head = HEAD.replace("import Case, kernel, ptx", "import Case, generated, kernel, ptx").replace(
         "F32, I32", "F32, I32, I64"
     )
@@ -286,7 +286,7 @@ def test_an_index_out_of_range_is_told_of_where(run_cases, pytester):
     said: dict[tuple[str, str], list[str]] = {}
     for r in found:
         said.setdefault((r["key"]["case"].partition(".")[2], r["key"]["variant"]), []).append(r.get("message", ""))
-    hint = 'edges/1 gives at, v any bits: the range of an index is told by where={"at": Domain('
+    hint = 'edges/1 gives at, v any bits; state the range of an index with where={"at": Domain('
     assert any(hint in text and "out of bounds" in text for text in said["free", "reads"])
     assert any(hint in text and "error: reference placed raised" in text for text in said["free", "counts"])
     assert not any(said["bound", "reads"])  # it passes

@@ -1,4 +1,4 @@
-"""Judgements kept in a process: never another variant's, another input's or another output's."""
+"""The cache of judgements in a process: it never gives those of another variant, input or output."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ case = Case(
 
 
 def test_a_result_that_depends_on_a_thread_or_a_clock_fails_though_its_bits_are_right(results):
-    """The stand-ins are zero here, so that only the dependence tells."""
+    """The stand-ins are zero here, so that only the dependence reveals the fault."""
     found = results(PLACE)
     assert {r.verdict for r in found["reads the clock alone"]} == {"pass"}
     for variant, register in (("by a high bit of the lane", "%laneid"), ("by the clock", "%globaltimer_hi")):

@@ -126,7 +126,7 @@ def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant
 
 
 def test_what_changes_nothing_passes(tmp_path, monkeypatch, backend):
-    """The other side: these tests fail for the mistake, not for having touched the file."""
+    """The control: the tests above fail because of the mistake, not because the file was edited."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     for variant, old, new in (("f16x2", r"fma\.rn\.", "fma.rn.relu."), ("f16x2", r"max\.f16x2 ", "max.f16x2  ")):
         assert run_planted(tmp_path, backend, "f16x2_fma_clamp", variant, old, new).verdict == "pass"

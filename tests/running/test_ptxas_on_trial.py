@@ -138,7 +138,7 @@ def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(bac
     by = (assembler_at(FLIPPING, 3),)
     found = run_item(item, backend, "quick", stop=True, assemblers=by, dump=tmp_path).results[-1]
     assert (found.verdict, found.diagnosis) == ("fail", "ptxas"), found.message
-    assert "it is cut down to what shows the fault" in found.message
+    assert "it is reduced to the part that shows the fault" in found.message
     (file,) = tmp_path.glob("*.ptx")
     text = file.read_text()
     kept = [line for line in text[text.index("{") :].splitlines() if line.endswith(";")]
@@ -149,7 +149,7 @@ def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(bac
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch):
-    """What is cut down is looked at by two tests; a few seconds do for the first one's kernel."""
+    """Two tests examine the reduced PTX; for the first one's kernel a few seconds are enough."""
     monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
 
 
@@ -226,7 +226,7 @@ def test_the_message_has_the_input_and_the_emulator_s_value(backend, tried):
     assert meant == x ^ 0x5A
     assert given == x | 0x5A
     assert meant != given
-    assert "repeat this with --ptx-dump=DIR" in story
+    assert "run the command behind 'repeat' with --ptx-dump=DIR" in story
 
 
 def test_the_attachment_is_cut_down_and_shows_the_fault(backend, tried, tmp_path):
@@ -269,14 +269,14 @@ def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_pa
         ("both wrong", '[ "$lowest" ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'),
     ],
 )
-def test_it_is_not_reached_where_it_is_not_proved(backend, tried, planted, variant, deed):
+def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, deed):
     found = tried(backend, variant, planted(deed))
     assert (found.verdict, found.diagnosis) == ("fail", "")
     assert "ptxas is NVIDIA" not in found.message
 
 
-def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, planted, tmp_path):
-    """Wrong the first time it is assembled, and right ever after."""
+def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tried, planted, tmp_path):
+    """The machine code is wrong the first time it is assembled, and right every other time."""
     deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
     honest = backend.run
 
@@ -296,7 +296,7 @@ def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, pla
 
 
 def test_a_finding_beside_the_emulator_s_own_bits_is_not_the_assembler_s(backend, tried, planted):
-    """The level that fails agrees with the emulator: what it wrote elsewhere, nothing here explains."""
+    """The outputs of the failing level agree with the emulator, so no other level explains its stray write."""
 
     class Overwrites:
         name = "gpu"
@@ -318,7 +318,7 @@ def test_a_crash_is_the_assembler_s_on_the_assembler_too(backend, tried, tmp_pat
         assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
         assert "ptxas 99.9.1 -O3 ended by signal 11 (SIGSEGV)" in found.words
         assert "ptxas 99.9.1 -O3 is at fault, ptxas 99.9.1 -O0 assembles it" in found.words
-        assert "crashes on this PTX, where it should assemble it" in found.message
+        assert "crashes on this PTX, instead of assembling it" in found.message
         assert "developer.nvidia.com/bugs" in found.message
         assert "repeat    pytest" in found.message
     file = next(tmp_path.glob("*assembler*.ptx"))
@@ -329,12 +329,12 @@ def test_a_crash_that_does_not_come_again_is_an_error_to_be_tried_again(tried, p
     deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
     found = tried(AssemblerBackend("never"), "right", planted(deed))
     assert found.verdict == "error"
-    assert "asked again it did not" in found.words
+    assert "but not when it was called again" in found.words
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
-def test_what_the_system_kills_is_no_fault_of_the_assembler(tried, planted, signal):
-    """When memory runs out, say."""
+def test_a_ptxas_killed_by_the_system_is_not_at_fault(tried, planted, signal):
+    """For example when memory runs out."""
     found = tried(AssemblerBackend("never"), "right", planted(f"kill -{signal} $$"))
     assert (found.verdict, found.diagnosis) == ("error", "")
 
@@ -346,7 +346,7 @@ def test_a_hang_is_the_assembler_s_and_ends_in_time(tried, planted, monkeypatch)
     assert found.words.endswith(
         "ptxas 99.9.2 -O3 did not finish in 1 s; ptxas 99.9.2 -O3 is at fault, ptxas 99.9.2 -O0 assembles it"
     )
-    assert "does not come to an end on this PTX" in found.message
+    assert "does not end on this PTX" in found.message
 
 
 def test_a_refusal_is_no_fault_of_the_assembler(tried, planted):
@@ -359,7 +359,7 @@ def test_machine_code_that_stops_the_device_is_the_assembler_s_too(backend, trie
     found = tried(backend, "right", planted(stops), dump=tmp_path)
     assert (found.verdict, found.diagnosis) == ("fail", "ptxas"), found.message
     assert found.words.endswith("; ptxas 99.9.2 -O3 is at fault, ptxas 99.9.2 -O0 is right")
-    assert "makes machine code that stops the device, where this PTX does nothing of the kind" in found.message
+    assert "makes machine code that stops the device, where this PTX does not stop it" in found.message
     assert "gives the emulator's bits for the same PTX" in found.message
     assert len(list(tmp_path.glob("*.ptx"))) == 1
 

@@ -71,11 +71,11 @@ def test_a_whole_kernel_names_its_input_set():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nonsense", "it consists of name=value, separated by commas"),
+        ("nonsense", "expected name=value pairs, separated by commas"),
         ("place=0,x=00000000", "'pack' is missing"),
         ("pack=two,x=00000000", "invalid literal"),
-        ("pack=0,x=00000000", "pack, steps and shape are at least 1"),
-        ("pack=1,shape=0,x=00000000", "pack, steps and shape are at least 1"),
+        ("pack=0,x=00000000", "pack, steps and shape must be at least 1"),
+        ("pack=1,shape=0,x=00000000", "pack, steps and shape must be at least 1"),
         ("pack=1,z=00000000", "the case's inputs are x; the token gives z"),
         ("pack=1", "the token gives none"),
         ("pack=2,x=00000000", "expected 2 values of 32 bits"),
@@ -83,7 +83,7 @@ def test_a_whole_kernel_names_its_input_set():
         ("pack=1,x=g", "expected hexadecimal numbers separated by colons"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_said(text, words):
+def test_a_wrong_token_gets_a_clear_error(text, words):
     with pytest.raises(TokenError) as raised:
         parse(text, case_of(x=F32))
     assert words in str(raised.value)
@@ -102,7 +102,7 @@ def repeated(run_cases, before: str, after: str) -> str:
     return run_cases(node, word, c=after).stdout.str()
 
 
-def test_a_replay_of_the_same_case_says_nothing_of_changes(run_cases):
+def test_a_replay_of_the_same_case_has_no_remark(run_cases):
     commented = FLIP.replace("U8\n\n", "U8  # bytes\n\n")
     for text in (FLIP, commented):
         told = repeated(run_cases, FLIP, text)
@@ -132,11 +132,11 @@ def test_inputs_in_another_format_are_other_inputs(run_cases):
     assert "--ptx-replay: the formats of the case have changed since this token was made" in told
 
 
-def test_a_token_without_an_identity_runs_and_is_said(run_cases):
+def test_a_token_without_an_identity_runs_with_a_remark(run_cases):
     word = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
     told = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
     assert "1 passed" in told
-    assert "this token does not say what it was made from" in " ".join(told.split())
+    assert "this token does not identify the case's definition" in " ".join(told.split())
 
 
 KERNEL = """
@@ -178,15 +178,15 @@ def test_a_kernel_whose_inputs_changed_cannot_be_repeated(run_cases):
     assert CHANGED + "function" + NOW in " ".join(told.split())
 
 
-def test_other_compiled_code_of_the_same_case_is_said():
+def test_other_compiled_code_of_the_same_case_gets_a_remark():
     origin = Origin.of({"asm": "0" * 16}, body="a" * 64)
     made = Replay(Setup(), 0, {}, origin=origin)
     same = {"asm": "0" * 16}
     assert remarks(made, same) == remarks(made, same, "a" * 64) == remarks(None, same) == ()
-    assert "compiled to other code than when this token was made" in remarks(made, same, "b" * 64)[0]
+    assert "compiles to other code than when this token was made" in remarks(made, same, "b" * 64)[0]
 
 
 @pytest.mark.parametrize("word", ["", "x", "8670c7d8e074-8652--x", "8670c7d8e074-865--", "8670c7d8e074"])
 def test_an_identity_that_is_cut_off_is_refused(word):
-    with pytest.raises(TokenError, match="copy the token whole"):
+    with pytest.raises(TokenError, match="copy the whole token"):
         parse(f"identity={word},pack=1,shape=1,x=00000000", case_of(x=F32))

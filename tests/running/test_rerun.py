@@ -65,7 +65,7 @@ class Shifting:
 
 
 def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str) -> tuple[list, list[Split]]:
-    """The results of a case's items, and how they split, looked into."""
+    """The results of a case's items, and their splits with the disagreements."""
     values = {"module": "reciprocal", "function": "correctly_rounded", "match": "", **texts}
     path = tmp_path / "square.py"
     path.write_text(CASE.format(**values))
@@ -86,7 +86,7 @@ def _asm_alone(monkeypatch):
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
 
 
-def test_targets_that_agree_say_nothing(tmp_path):
+def test_targets_that_agree_are_not_reported(tmp_path):
     results, found = run(tmp_path, create("emulator"), "sm_80", "sm_90a", "sm_100a", variants=("one", "other"), **RCP)
     assert {r.verdict for r in results} == {"pass"}
     assert found == []
@@ -101,7 +101,7 @@ def test_a_difference_that_a_bound_allows_is_a_fact(tmp_path):
     assert "allowed, all pass" in str(split)
 
 
-def test_the_first_input_where_they_part_is_named(tmp_path):
+def test_the_first_input_with_different_bits_is_named(tmp_path):
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     _, (split,) = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **texts)
     first = split.first
@@ -141,7 +141,7 @@ def test_variants_of_different_promises_are_not(tmp_path):
 
 
 def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
-    """What is too large to hold is compared where its digests differ, in that block alone."""
+    """A set too large to hold is compared only in a block whose digests differ."""
     monkeypatch.setattr("harness.running.run.LARGE", 64)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     backend = Shifting("sm_90a")
@@ -154,7 +154,7 @@ def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     assert found.first.index == 7
 
 
-def test_what_was_found_out_is_kept_for_the_same_bits_of_the_same_items_alone(tmp_path, monkeypatch):
+def test_a_disagreement_is_stored_for_the_same_bits_of_the_same_items_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("harness.running.reuse._edited_meanwhile", lambda: False)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}

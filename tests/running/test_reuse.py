@@ -83,7 +83,7 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
 
 
 def told(found):
-    """What the results of a run say, but for what each run has of its own."""
+    """The results of a run, without the fields in which all runs differ."""
     names = ("key", "verdict", "outputs_digest", "inputs_digest", "message", "asm", "identity", "evidence")
     return [{n: r.get(n) for n in names} for r in found if r["record"] == "result"]
 
@@ -138,7 +138,7 @@ def test_a_target_never_gets_what_another_may_run(runs):
 
 
 @pytest.mark.parametrize("option", ["--ptx-fresh", "--ptx-effort=exhaustive", "--ptx-limit=50", "replay"])
-def test_another_run_than_that_is_run(runs, option):
+def test_other_options_of_a_run_reuse_nothing(runs, option):
     _, _, before = runs()
     if option == "replay":
         option = f"--ptx-replay={next(r['replay'] for r in before if r.get('replay'))}"
@@ -148,7 +148,7 @@ def test_another_run_than_that_is_run(runs, option):
 
 @pytest.mark.parametrize("what", ["harness", "_versions"])
 def test_another_harness_or_another_package_is_another(runs, monkeypatch, what):
-    """As where two checkouts share a cache folder, an instruction was edited, or numba was installed anew."""
+    """For example if two checkouts share a cache folder, an instruction was edited, or numba was installed again."""
     runs()
     monkeypatch.setattr(reuse, what, lambda: "another")
     assert len(runs()[1]) == 3
@@ -212,7 +212,7 @@ def test_errors_are_tried_again(runs):
     assert len(runs(case=broken)[1]) == len(ran) == 3
 
 
-def test_what_cannot_be_encoded_is_never_reused(runs):
+def test_results_of_a_case_that_cannot_be_encoded_are_never_reused(runs):
     opaque = CASE.replace("def flipped", "import threading\nLOCK = threading.Lock()\n\ndef flipped").replace(
         "return x ^", "LOCK.locked()\n    return x ^"
     )
@@ -221,7 +221,7 @@ def test_what_cannot_be_encoded_is_never_reused(runs):
 
 
 def test_a_process_that_runs_an_edited_harness_keeps_nothing(runs, monkeypatch):
-    """It may have imported the text of before, and would file its results under the text of now."""
+    """It may have imported the old text, and would store its results under a key of the new text."""
     with monkeypatch.context() as patch:
         patch.setattr(reuse, "_began", lambda: 0.0)
         runs()

@@ -116,7 +116,7 @@ def test_nothing_compared_is_no_pass():
     assert run(Scripted(lambda job: Outcome("ran"))).verdict == "fail"
 
 
-def test_a_machine_that_cannot_is_not_run():
+def test_a_machine_without_the_backend_gives_not_run():
     found = run(Scripted(flip, reason="no device"))
     assert (found.verdict, found.results[0].words) == ("not run", "no device")
 
@@ -143,7 +143,7 @@ def test_unsupported_is_accepted_outside_the_declared_targets():
 
 
 @pytest.mark.parametrize("status", ["ran", "assembled"])
-def test_what_must_be_refused_and_is_not_fails(status):
+def test_a_declared_refusal_that_does_not_occur_fails(status):
     found = run(Scripted(lambda job: dataclasses.replace(flip(job), status=status)), refused=only("sm_90a"))
     assert found.verdict == "fail"
     assert "declared in refused=" in found.results[0].words
@@ -254,7 +254,7 @@ def test_an_item_is_as_good_as_its_worst_result(verdicts, verdict):
     assert ItemResults([Result(key, v) for v in verdicts]).verdict == verdict
 
 
-def test_the_word_of_the_assembler_is_asked_where_it_can_be(monkeypatch):
+def test_other_targets_are_assembled_if_an_assembler_is_here(monkeypatch):
     """Whether any declared target accepts an asm: yes, no, or nobody here knows."""
     answers: dict[str, str] = {}
 

@@ -108,7 +108,7 @@ def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
     out = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert items(tmp_path / "run.jsonl") == {("a_first", "right", "sm_100a", "emulator")}
-    assert "cut short: 1 of 2 items have no result; --ptx-resume goes on" in out
+    assert "cut short: 1 of 2 items have no result; --ptx-resume continues it" in out
     assert refused(tmp_path / "run.jsonl", capsys)
 
 
@@ -126,7 +126,7 @@ def test_a_part_of_a_run_that_was_cut_short_is_no_whole_run(run_cases):
 
 
 def test_errors_that_a_part_of_a_run_left_out_are_missing(run_cases):
-    """They are taken out of the file, to be run again; a run of something else does not make them good."""
+    """They are removed from the file, to be run again; a run of other items does not replace them."""
     broken = RIGHT.replace("0x01010101;", "0x01010101; nonsense;")
     run_cases("--ptx-records=run.jsonl", a=broken, b=RIGHT)
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kb.py")
@@ -166,7 +166,7 @@ def test_a_choice_of_items_is_a_whole_run(run_cases):
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_run_that_something_ends_is_cut_short_whatever_it_says(run_cases, pytester, capsys, code):
+def test_a_run_that_was_ended_early_is_cut_short_whatever_its_exit_status(run_cases, pytester, capsys, code):
     pytester.makeconftest(f"""
         import pytest
 
@@ -189,7 +189,7 @@ def test_a_run_that_breaks_down_is_cut_short(run_cases, pytester, capsys):
 
 
 def test_a_case_file_that_cannot_be_read_leaves_no_whole_run(run_cases, capsys):
-    """pytest goes on where it is told to; what is missing was not checked."""
+    """pytest may be told to continue; the missing items were not checked."""
     words = ["--continue-on-collection-errors", "--ptx-records=run.jsonl"]
     result = run_cases(*words, a=RIGHT, b=RIGHT.replace("case =", "1 / 0\ncase ="))
     result.assert_outcomes(passed=1, errors=1)
@@ -265,7 +265,7 @@ def test_a_file_has_one_holder_by_whatever_name(tmp_path):
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["run.jsonl"]
 
 
-def test_what_a_dead_process_left_of_its_lock_holds_nothing(tmp_path):
+def test_the_lock_file_of_a_dead_process_locks_nothing(tmp_path):
     (tmp_path / "run.jsonl.lock").write_text('{"pid": 1, "host": "gone", "since": "2026-01-01T00:00:00+00:00"}')
     FileLock(tmp_path / "run.jsonl").release()
     held = FileLock(tmp_path / "run.jsonl")
@@ -307,7 +307,7 @@ case = Case(
 '''
 
 
-def test_what_passes_rest_on_stands_beside_them(run_cases, pytester, capsys):
+def test_passes_are_shown_with_their_evidence(run_cases, pytester, capsys):
     result = run_cases("--ptx-records=run.jsonl", flip=RIGHT, rcp=APPROXIMATE)
     result.assert_outcomes(passed=2)
     counts = Counter(r.evidence for r in read(Path("run.jsonl")).results)
@@ -341,7 +341,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All that a result says, but for how long it took."""
+    """All fields of a result, except its duration."""
     return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
 
 

@@ -98,8 +98,8 @@ def test_an_edited_helper_settles_nothing(runs, started):
     assert not any("reused" in r for r in after.values())
 
 
-def test_what_no_worker_ran_is_a_failure(runs, monkeypatch):
-    """The workers collect less than they were handed: as where a file gives other variants every time."""
+def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
+    """The workers collect fewer items than they were given, as from a file that makes other variants every time."""
     runs()
     told = settling.Settling.pytest_configure_node
 
@@ -108,7 +108,7 @@ def test_what_no_worker_ran_is_a_failure(runs, monkeypatch):
         del node.workerinput[settling.ONLY][0]
 
     monkeypatch.setattr(settling.Settling, "pytest_configure_node", less)
-    done, after = runs(*SPREAD, first=WRONG)
+    done, after = runs("-n", "1", first=WRONG)
     assert done.ret == 1
     assert after["first one"]["verdict"] == "error"
     assert "no worker of pytest-xdist ran it" in after["first one"]["words"]
@@ -144,7 +144,7 @@ class Asked:
     ],
     ids=str,
 )  # fmt: skip
-def test_runs_that_workers_have_to_themselves(monkeypatch, changed):
+def test_runs_in_which_the_controller_settles_nothing(monkeypatch, changed):
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setattr(settling._runs, "get", lambda *parts: b"")
     assert settling.settles(Asked())

@@ -195,8 +195,8 @@ misspelt_at_pack_4 = case_of(asm({
     ("planted", "backend", "verdict", "words"),
     [
         ("in_a_pack", "emulator", "fail", "num_warps 1"),
-        ("by_warps", "emulator", "error", "%ntid says where Triton has placed an element"),
-        ("by_warps", "assembler", "error", "%ntid says where Triton has placed an element"),
+        ("by_warps", "emulator", "error", "%ntid depends on where Triton places an element"),
+        ("by_warps", "assembler", "error", "%ntid depends on where Triton places an element"),
         ("fused_by_triton", "emulator", "fail", "fusion on"),
         ("fused_by_ptxas", "emulator", "fail", "fusion on"),
         ("one_element", "emulator", "fail", "shape 1,"),
@@ -205,7 +205,7 @@ misspelt_at_pack_4 = case_of(asm({
     ],
 )
 def test_a_mistake_in_few_setups_is_found_on_one_target(tmp_path, planted, backend, verdict, words):
-    """Each of these passed on sm_86 alone: a row that shows it was run on other targets."""
+    """Each of these once passed on sm_86 alone, because the row that reveals it was run on other targets."""
     path = tmp_path / "planted.py"
     path.write_text(PLANTED)
     (loaded,) = (case for case in loader.load(path) if case.attribute == planted)

@@ -1,4 +1,4 @@
-"""What pytest itself says of a failure: the whole message once, and its first line in the short summary."""
+"""pytest's own output on a failure: the whole message once, and its first line in the short summary."""
 
 import xml.etree.ElementTree as ElementTree
 

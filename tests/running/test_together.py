@@ -1,4 +1,4 @@
-"""What a case file's items make together changes no result, and no item fails by what another lacks."""
+"""Disassembling a case file's items together changes no result, and a fault of one item fails no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def items(case=CASE, target="sm_90a", path=Path(__file__), backend="assembler"):
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """What nvdisasm was asked to read, with nothing kept from earlier."""
+    """The files that nvdisasm was called with, starting from an empty cache."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     assembling._ahead.clear()
     real, called = assembling._disassemble, []
@@ -73,7 +73,7 @@ def test_results_are_those_of_items_run_alone(calls):
     assert ["FMUL" in c for c in counts] == [False, True]
 
 
-def test_only_what_runs_on_the_target_by_the_backend_is_made(calls):
+def test_only_variants_of_the_target_and_backend_are_prepared(calls):
     backend, together = AssemblerBackend(disassembled=("sm_90a",)), Together()
     others = [
         *items(OTHER, path=Path("other.py")),

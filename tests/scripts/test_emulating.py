@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
 import triton
+import triton.profiler
 
 from harness import emulating
 from harness.launcher import LaunchError
@@ -48,7 +50,12 @@ def test_a_file_runs_as_it_is(target: str, capsys: pytest.CaptureFixture[str]) -
         assert torch.equal(array, torch.arange(size) * 2.0)
     assert found["config"] == {"BLOCK": 32}, "the first that a static_assert lets through"
     assert all(map(math.isnan, found["time"]))
-    assert "measured: not run, as the emulator has no times" in capsys.readouterr().err
+    assert sorted(line for line in capsys.readouterr().err.splitlines() if "has no times" in line) == [
+        "do_bench: called its function once, and gave NaN, as the emulator has no times",
+        "measured: not run, as the emulator has no times",
+        "the profile decorated: not made, as the emulator has no times",
+        "the profile tables: not made, as the emulator has no times",
+    ]
 
 
 @pytest.fixture
@@ -87,7 +94,7 @@ def test_an_argument_that_a_table_names_too_is_one_memory(session: Any) -> None:
     assert table.view(torch.float32)[2:].tolist() == [0.0, 0.0]
 
 
-def test_what_counts_as_unwritten_is_no_pointed_memory(session: Any) -> None:
+def test_an_unwritten_argument_whose_address_is_in_memory_is_refused(session: Any) -> None:
     table = torch.zeros(2, dtype=torch.int64)
     table[0] = table[1:].data_ptr()
     with pytest.raises(LaunchError, match="unwritten= names table, whose address the kernel finds in memory too"):
@@ -99,13 +106,13 @@ def test_the_second_launch_keeps_the_choice_and_resets_nothing(session: Any) -> 
     assert torch.allclose(y[:32], x[:32].float() @ x[:32].float().T + 7, atol=1e-3)
 
 
-def test_an_error_of_a_kernel_passes_no_configuration_over(session: Any) -> None:
+def test_an_error_of_a_kernel_is_raised_and_skips_no_configuration(session: Any) -> None:
     x = session["TensorDescriptor"].from_tensor(torch.randn((64, 64), dtype=torch.float16), [1, 1])
     with pytest.raises(MemoryFault, match="out of bounds"):
         session["gram"][(2,)](x, torch.zeros((16, 32)), 65)
 
 
-def test_where_no_configuration_runs_all_are_named(session: Any) -> None:
+def test_if_no_configuration_runs_the_error_names_all(session: Any) -> None:
     tuner = session["gram"]
     tuner.configs = [triton.Config({"BLOCK": size}) for size in (128, 256)]
     with pytest.raises(LaunchError, match=r"no configuration of the autotuner runs: .*BLOCK: 128.*BLOCK: 256"):
@@ -113,28 +120,36 @@ def test_where_no_configuration_runs_all_are_named(session: Any) -> None:
 
 
 def test_everything_is_put_back() -> None:
-    before = triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability
+    def replaced() -> list[Any]:
+        proton = triton.profiler, sys.modules["triton.profiler.profile"]
+        mark = triton.testing.Mark
+        return [
+            triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability, mark.run,
+            *(getattr(m, name) for m in proton for name in ("start", "activate", "deactivate", "finalize")),
+        ]  # fmt: skip
+
+    before = replaced()
     active = triton.runtime.driver._active
     with pytest.raises(ZeroDivisionError), emulating("sm_80"):
         torch.empty(1 // 0, device="cuda")
-    assert before == (triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability)
+    assert before == replaced()
     assert triton.runtime.driver._active is active
     tensor = torch.zeros(4)
     assert tensor.numpy().ctypes.data == tensor.data_ptr()
 
 
-def test_what_nobody_can_do_is_refused(session: Any) -> None:
+def test_unsupported_actions_are_refused(session: Any) -> None:
     with pytest.raises(LaunchError, match=r"emulating\(\) within emulating\(\)"), emulating("sm_80"):
         pass
     with pytest.raises(LaunchError, match=r"doubled\.warmup\(\)"):
         session["doubled"].warmup(torch.zeros(1, dtype=torch.int64), None, 1, grid=(1,), BLOCK=8)
-    with pytest.raises(LaunchError, match="asked for 'utils'"):
+    with pytest.raises(LaunchError, match="driver has no 'utils'"):
         triton.runtime.driver.active.utils  # noqa: B018
     with pytest.raises(ValueError, match="no target"), emulating("gfx90a"):
         pass
 
 
-def test_processors_are_what_the_host_is_told() -> None:
+def test_host_code_gets_the_chosen_number_of_multiprocessors() -> None:
     with emulating("sm_90a"):
         assert torch.cuda.get_device_properties("cuda").multi_processor_count == 132
     with emulating("sm_90a", processors=2):

@@ -6,6 +6,7 @@
 import torch
 import triton
 import triton.language as tl
+import triton.profiler as proton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 DEVICE = triton.runtime.driver.active.get_active_torch_device()
@@ -75,11 +76,22 @@ def tables(sizes=(3, 40, 64), said=None, block=64):
     return arrays
 
 
+@proton.profile(name="decorated")
+def profiled():
+    with proton.scope("tables", {"bytes": 4}):
+        return tables(sizes=(1,))
+
+
+SESSION = proton.start("tables", hook="triton")
+proton.deactivate(SESSION)
+proton.activate(SESSION)
 FOUND = {
     "capability": CAPABILITY,
     "products": products(),
     "tables": tables(),
     "config": gram.best_config.kwargs,
     "time": triton.testing.do_bench(lambda: tables(sizes=(1,)), quantiles=[0.5, 0.2]),
+    "profiled": profiled(),
 }
+proton.finalize()
 measured.run(show_plots=True, print_data=True)

@@ -14,16 +14,16 @@ from harness.sweep.fused.writer import NotFused
 def runs(monkeypatch):
     """The ways in which a sweep was run; the first one raises what is in `fault`."""
     monkeypatch.setattr("harness.backends.gpu.DEVICE", "cuda")
-    made = SimpleNamespace(compiled=[], fault=None)
+    noted = SimpleNamespace(compiled=[], fault=None)
 
-    def run(job, policy, inputs, *, compiled):
-        made.compiled.append(compiled)
-        if made.fault is not None and compiled:
-            raise made.fault
+    def run(job, policy, inputs, *, compiled, made=None):
+        noted.compiled.append(compiled)
+        if noted.fault is not None and compiled:
+            raise noted.fault
         return Swept(Outcome("ran"), Judgement(), notes=("as before",))
 
     monkeypatch.setattr(launched, "_run", run)
-    return made
+    return noted
 
 
 def swept():

@@ -15,7 +15,7 @@ def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
     assert _target("gpu", None) == "sm_90a"
     assert _places("sm_90a") == [HOST[0], HOST[2]]
     assert _places("sm_80") == [HOST[1]]
-    with pytest.raises(UsageError, match="--target sm_100a: no GPU here is of that kind; there is sm_90a, sm_80"):
+    with pytest.raises(UsageError, match="--target sm_100a: no GPU here has this target; present: sm_90a, sm_80"):
         _places("sm_100a")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ MATCHES = [
 ]  # fmt: skip
 
 
+FTZ = ["never", "allowed", "required"]
+
+
 def pairs(fmt: Any) -> tuple[Any, Any]:
     """All pairs of interesting codes, and each with its neighbours."""
     edges = edge_units(fmt)
@@ -49,7 +53,7 @@ def case_of(fmt: Any, reference: Any, **options: Any) -> Case:
 def flagged(case: Case, fmt: Any, x: Any, y: Any) -> Any:
     oracle = Oracle(case, policies(case, case.variants["v"]), Counted({"x": U8}))
     oracle.inputs = {"x": fmt}
-    return oracle.flags({"x": torch.from_numpy(x)}, {"y": torch.from_numpy(y)})[0].numpy()
+    return oracle.flags({"x": torch.from_numpy(x)}, {"y": torch.from_numpy(y)}).flagged.numpy()
 
 
 def refused(case: Case, fmt: Any, x: Any, y: Any) -> Any:
@@ -72,10 +76,18 @@ def other_sign(fmt):
     return lambda x: x ^ (1 << fmt.sign_shift)
 
 
-@pytest.mark.parametrize("match", MATCHES, ids=lambda m: m.describe())
-@pytest.mark.parametrize("fmt", [F32, F16, E4M3], ids=lambda f: f.name)
-@pytest.mark.parametrize("ftz", ["never", "allowed", "required"])
-@pytest.mark.parametrize("several", [False, True], ids=["one", "either"])
+def together() -> list[Any]:
+    """Every two of match, format, flushes and number of references meet in the quick half."""
+    rows = itertools.product(enumerate(MATCHES), enumerate([F32, F16, E4M3]), enumerate(FTZ), (False, True))
+    found = []
+    for (i, match), (j, fmt), (k, ftz), several in rows:
+        marks = () if (i + j + k) % 2 == several else pytest.mark.slow
+        name = f"{match.describe()}-{fmt.name}-{ftz}-{'either' if several else 'one'}"
+        found.append(pytest.param(match, fmt, ftz, several, marks=marks, id=name))
+    return found
+
+
+@pytest.mark.parametrize(("match", "fmt", "ftz", "several"), together())
 def test_the_device_flags_what_the_plain_judge_refuses(fmt, match, ftz, several):
     x, y = pairs(fmt)
     reference = either(same, other_sign(fmt)) if several else same
@@ -109,7 +121,7 @@ def test_one_of_several_specifications_answers_for_all_outputs():
     oracle = Oracle(case, policies(case, case.variants["v"]), None)
     a = torch.tensor([2, 2, 2, 2])
     got = {"y": torch.tensor([2, 3, 2, 3]), "z": torch.tensor([3, 2, 2, 3])}
-    assert oracle.flags({"a": a}, got)[0].tolist() == [False, False, True, True]
+    assert oracle.flags({"a": a}, got).flagged.tolist() == [False, False, True, True]
 
 
 def test_a_second_specification_of_the_host_keeps_a_sweep_there():

@@ -209,7 +209,7 @@ def test_shards_that_are_too_many_to_be_listed_are_refused(tmp_path, capsys, mon
     file.write_text(CASE)
     words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--shard-bits", "16"]
     assert main(words) == 2
-    assert "more than 200 shards to run; choose greater --shard-bits" in capsys.readouterr().err
+    assert "more than 200 shards to run; give greater --shard-bits" in capsys.readouterr().err
 
 
 def test_a_sweep_whose_policy_judges_next_to_nothing_is_no_pass(tmp_path, capsys):

@@ -15,15 +15,24 @@ from harness.judging.differences import Difference  # noqa: E402
 from harness.model.case import Case  # noqa: E402
 from harness.model.match import absolute, exact, magnitude, ulp  # noqa: E402
 from harness.model.policies import policies  # noqa: E402
-from harness.model.variants import asm  # noqa: E402
+from harness.model.variants import Meets, asm  # noqa: E402
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
+from harness.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
 from harness.sweep.fused import kernels, operations, writer  # noqa: E402
 from harness.sweep.fused.graphs import Body  # noqa: E402
 from harness.sweep.fused.writer import NotFused  # noqa: E402
 from harness.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
 from harness.sweep.result import ROW  # noqa: E402
-from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
-from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F32, U8, U16, pack  # noqa: E402
+from references import (  # noqa: E402
+    arithmetic,
+    comparison,
+    conversion,
+    dequantise,
+    exponential,
+    faithful,
+    reciprocal,
+)
+from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
 
 WIDE = 32
 """Warps of a block on the emulator: the text is the same, and 1024 threads take a quarter of the steps of 256."""
@@ -46,7 +55,8 @@ def on_the_emulator(kernel, *arrays, warps=WIDE):
     )
 
 
-def oracle_of(reference, inputs, output, match, generator=Counted, **options):
+def oracle_of(reference, inputs, output, match, generator=Counted, own=None, **options):
+    options |= {"reference": own} if own else {}
     case = Case(
         inputs=inputs, outputs={"y": output}, reference=reference,
         variants={"v": asm("x", constraints=",".join(["=r", *["r"] * len(inputs)]), pack=1, match=match, **options)},
@@ -90,6 +100,26 @@ def pair_to_e2m1(a, b):
     return torch.stack([conversion.to_e2m1(a), conversion.to_e2m1(b)], -1).reshape(-1)
 
 
+def through_codes(a, b):
+    """A product of what was stacked as codes and taken apart."""
+    return product(*torch.stack([a, b], -1).unbind(-1))
+
+
+def lowest_and_third(x):
+    """The first of two outputs with the fields of a word."""
+    return dequantise.interleaved(dequantise.integers(x, bits=4, width=16, zero=8), groups=2)[0]
+
+
+def compared(a, b):
+    return comparison.compare_all(a, b, operators=("lt", "geu", "num"), fmt=F16)
+
+
+def of_exponential(x):
+    """Another function than the case's, for a variant that only meets the case's on a domain."""
+    return exponential.ex2(x) ^ 1
+
+
+NEAR_TWO = magnitude("x", 1, 1.999)  # ends within a row of inputs
 FTZ = {"ftz": "required"}
 ORACLES = {
     "rcp.rn": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact()), [0, 0x7F0000, 0x7F7F0000]),
@@ -99,6 +129,21 @@ ORACLES = {
     "ex2": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(2)), [0x39C50000, 0xB8F50000, 0x42FF0000, 0xC3150000]),
     "domain": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(1, on=magnitude("x", 1, 2), outside=absolute(2**-20))),
                [0x3F7F0000]),
+    "unchecked": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(1, on=NEAR_TWO)), [0x3FFF0000]),
+    "unchecked, canonical": (
+        oracle_of(exponential.ex2, {"x": F32}, F32, ulp(1, on=NEAR_TWO), nan="canonical"), [0x7FFF0000]),
+    "meets": (
+        oracle_of(exponential.ex2, {"x": F32}, F32, exact(), own=of_exponential, meets=Meets(NEAR_TWO, ulp(1))),
+        [0x3FFF0000]),
+    "exp": (oracle_of(faithful.exp, {"x": F32}, F32, ulp(2)), [0x42B00000, 0xBF7F0000]),
+    "log": (oracle_of(faithful.log, {"x": F32}, F32, absolute(2**-22, on=NEAR_TWO, outside=ulp(2))), [0x3FFF0000]),
+    "erf": (oracle_of(faithful.erf, {"x": F32}, F32, ulp(2)), [0x3F7F0000]),
+    "gelu": (oracle_of(faithful.gelu, {"x": F32}, F32, absolute(2**-20)), [0xBF7F0000]),
+    "softplus": (oracle_of(faithful.softplus, {"x": F32}, F32, ulp(2)), [0xBF7F0000, 0x7F7F0000]),
+    "atan2": (oracle_of(faithful.atan2, {"a": F32, "b": F32}, F32, ulp(2), Stratified), [1 << 16]),
+    "taken apart": (oracle_of(through_codes, {"a": F16, "b": F16}, F16, exact()), [0x3C010000]),
+    "fields": (oracle_of(lowest_and_third, {"x": U16}, F16X2, exact()), [0]),
+    "comparisons": (oracle_of(compared, {"a": F16, "b": F16}, U8, exact()), [0x3C010000, 0x7E000000]),
     "e4m3": (oracle_of(to_e4m3, {"x": F32}, E4M3, exact(zero_sign="any")), [0x3C800000, 0x43DF0000, 0xFF800000]),
     "mul": (oracle_of(product, {"a": F16, "b": F16}, F16, exact()), [0x03FF0000, 0x3C010000, 0xFC000000]),
     "payload": (oracle_of(product, {"a": F16, "b": F16}, F16, exact(), nan="payload"), [0x7C010000]),
@@ -115,9 +160,13 @@ AS_ON_A_DEVICE = ("e4m3", "payload")
 """Tallied with as many warps as sweeps have."""
 
 
+@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["two", "rest"])
 @pytest.mark.parametrize("name", ORACLES)
-def test_tallies_are_the_plain_oracle_s(name):
+def test_tallies_are_the_plain_oracle_s(name, rest):
     oracle, starts = ORACLES[name]
+    starts = starts[2:] if rest else starts[:2]
+    if not starts:
+        pytest.skip("it has no more than two starts")
     warps = kernels.WARPS if name in AS_ON_A_DEVICE else WIDE
     kernel = kernels.tally_kernel(oracle, kernels.number_bits(oracle))
     (fmt,) = oracle.outputs.values()
@@ -131,7 +180,7 @@ def test_tallies_are_the_plain_oracle_s(name):
             on_the_emulator(kernel, np.array([start]), table, units.numpy(), warps=warps)
             found = dict(zip(oracle.names, table.tolist(), strict=True))
             if fmt.is_float and (found["y:low"] < NEAR[0] or found["y:high"] > NEAR[-1]):
-                counts = {n for n in found if n.startswith("y:") and n not in ("y:low", "y:high")}
+                counts = {n for n in found if n.startswith("y:") and n not in ("y:low", "y:high", "y:unchecked")}
                 found, expected = ({n: c for n, c in d.items() if n not in counts} for d in (found, expected))
             assert found == expected, hex(start)
         assert expected["flagged"] > 0
@@ -147,6 +196,33 @@ def test_inputs_are_made_ahead_beside_the_tally():
     on_the_emulator(kernel, start.reshape(1).numpy(), table, outputs, a)
     assert set(a.tolist()) == {0x3C11}
     assert table.tolist() == oracle.tally(start, torch.from_numpy(outputs))[:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    "match", [absolute(2**-8), ulp(1, on=NEAR_TWO), ulp(1 << 20)], ids=["absolute", "unchecked", "ulp"]
+)
+def test_histograms_are_the_plain_judge_s(match):
+    oracle, start = oracle_of(exponential.ex2, {"x": F32}, F32, match), 0x3FFF0000
+    right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(torch.tensor(start), torch.empty(ROW))))[0]["y"]
+    units = far_now_and_then(right).to(torch.int32)
+    table = np.zeros(PLACES, np.int32)
+    kernel = kernels.histogram_kernel(oracle, kernels.number_bits(oracle))
+    on_the_emulator(kernel, np.array([start - ROW]), table, units.expand(2, -1).numpy().copy(), np.array([1]))
+    flagged = oracle.mask(torch.tensor(start), units).numpy()
+    results = units.numpy().view(np.uint32).astype(np.int64)
+    expected = differences.step_histogram(F32, right.numpy()[~flagged], results[~flagged])
+    found = by_bin(table.tolist())
+    assert found == expected
+    assert len(found) > 3
+    assert sum(found.values()) + table[DROPPED] == ROW
+
+
+def far_now_and_then(codes):
+    """Results some binades off, of the other sign, infinite, or not a number."""
+    kind = torch.randint(0, 40, codes.shape, generator=torch.Generator().manual_seed(4))
+    for k, fault in enumerate((codes + 1, codes - 1, codes + 100, codes - 70000, codes ^ (1 << 31), 0x7F800000)):
+        codes = torch.where(kind == k, fault, codes)
+    return codes & 0xFFFFFFFF
 
 
 def test_the_mask_shows_what_the_tally_counts():

@@ -1,4 +1,4 @@
-"""What is timed beside what: one set of buffers for all, refusals in words, the twin, the copy, the empty kernel."""
+"""The arms of a timing: one set of buffers for all, refusals with reasons, the twin, the copy, the empty kernel."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_all_variants_run_on_the_same_buffers(loaded, prepared):
     assert note.startswith("refused: error: ")
 
 
-def test_another_assembler_makes_what_it_is_named_for(loaded, prepared, monkeypatch):
+def test_a_chosen_assembler_assembles_all_variants(loaded, prepared, monkeypatch):
     """PyTorch's kernels are not assembled here, so they stand beside Triton's own alone."""
     lowest = tritons_own("sm_90a", level=0)
     size = sized(loaded[0].case, 1 << 12)
@@ -88,12 +88,12 @@ def test_pytorch_gets_tensors_of_the_types_it_computes_in(loaded, prepared):
     assert found.isfinite().all()
 
 
-def test_chosen_variants_come_without_pytorch(loaded, prepared):
+def test_chosen_variants_are_timed_without_pytorch(loaded, prepared):
     size = sized(loaded[0].case, 1 << 12)
     assert list(arms.arms_of(loaded[0], "sm_90a", size, ("or",)).launches) == ["or", TWIN, COPY, EMPTY]
 
 
-def test_what_pytorch_cannot_compile_is_left_out_in_words(loaded, prepared, monkeypatch):
+def test_an_expression_that_pytorch_cannot_compile_is_noted(loaded, prepared, monkeypatch):
     def broken(function, **options):
         raise RuntimeError("inductor found\nno compiler")
 
@@ -103,7 +103,7 @@ def test_what_pytorch_cannot_compile_is_left_out_in_words(loaded, prepared, monk
     assert made.notes[1] == "torch.compile: RuntimeError: inductor found no compiler"
 
 
-def test_a_case_of_which_nothing_can_be_built_says_why(loaded, prepared):
+def test_a_case_without_a_variant_that_builds_is_refused_with_the_reason(loaded, prepared):
     with pytest.raises(ValueError, match="a: error: "):
         arms.arms_of(loaded[1], "sm_90a", sized(loaded[1].case, 1 << 12))
 

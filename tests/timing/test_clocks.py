@@ -1,4 +1,4 @@
-"""Clocks: by NVML or nvidia-smi, limits named, and nothing invented where neither answers."""
+"""Clocks: from NVML or nvidia-smi, with the limits; unknown without both."""
 
 import subprocess
 
@@ -26,7 +26,7 @@ class Nvml:
         return next(self.reasons)
 
 
-def test_nvml_is_asked_and_the_limits_are_named(monkeypatch):
+def test_nvml_gives_the_clocks_and_the_limits(monkeypatch):
     monkeypatch.setattr(clocks, "_nvml", lambda uuid: (Nvml([0x01, 0x04, 0x20 | 0x01]), None))
     found = Clocks("GPU-1")
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvm
     assert all("GPU-1" in words for words in asked)
 
 
-def test_where_nobody_answers_nothing_is_known(monkeypatch, without_nvml):
+def test_without_nvml_and_nvidia_smi_the_clocks_are_unknown(monkeypatch, without_nvml):
     def run(words, **options):
         raise FileNotFoundError(words[0])
 

@@ -38,7 +38,7 @@ def sass(body=LOOP, more="", before=CLOCK, after=CLOCK):
     return before + body.format(more=more) + after + "        /*0070*/                   EXIT ;\n"
 
 
-def test_the_body_is_what_stands_between_a_label_and_the_branch_back_to_it():
+def test_the_body_lies_between_a_label_and_the_branch_back_to_it():
     assert loop_body(sass()) == {"BRA": 1, "LOP3.LUT": 1, "MUFU.RCP": 1}
 
 
@@ -54,7 +54,7 @@ def test_the_body_is_what_stands_between_a_label_and_the_branch_back_to_it():
         (sass(before=CLOCK + CLOCK, after=""), "there are 0 loops"),
     ],
 )
-def test_a_loop_that_would_measure_something_else_is_refused(text, said):
+def test_machine_code_that_is_not_the_expected_loop_is_refused(text, said):
     with pytest.raises(NotALoop, match=said):
         loop_body(text)
 
@@ -63,7 +63,7 @@ def body(**counts):
     return Assembled(None, None, counts, 7)
 
 
-def test_one_application_is_what_twice_as_many_add():
+def test_the_opcodes_of_one_application_come_from_the_difference_of_two_loops():
     one, two = body(MUFU=8, LOP3=8, BRA=1), body(MUFU=16, LOP3=16, BRA=1)
     assert per_application(one, two, 8) == {"LOP3": 1.0, "MUFU": 1.0}
 
@@ -73,11 +73,11 @@ def test_one_application_is_what_twice_as_many_add():
     [
         ({"MUFU": 8, "LOP3": 8, "BRA": 1}, "add 0 instructions"),
         ({"MUFU": 8, "LOP3": 12, "BRA": 1}, "add 4 instructions"),
-        ({"MUFU": 64, "LOP3": 20, "BRA": 1}, "instructions that belong to no application"),
+        ({"MUFU": 64, "LOP3": 20, "BRA": 1}, "instructions of its own"),
     ],
     ids=["dropped", "merged", "of another size"],
 )
-def test_applications_that_the_compiler_merged_moved_or_dropped_are_noticed(two, said):
+def test_applications_that_the_compiler_merged_moved_or_dropped_are_detected(two, said):
     with pytest.raises(NotALoop, match=said):
         per_application(body(MUFU=8, LOP3=8, BRA=1), body(**two), 8)
 
@@ -96,7 +96,7 @@ def test_an_approximate_reciprocal_is_one_instruction_in_the_compiled_loop():
 
 
 def test_a_loop_that_ptxas_drops_is_refused():
-    """The reciprocal of a reciprocal is the number itself, ptxas finds: nothing is left between the clocks."""
+    """ptxas replaces the reciprocal of a reciprocal by the number: no code is left between the readings."""
     with pytest.raises(NotALoop, match="there are 0 loops"):
         compiled("rcp", "rcp.approx.ftz", 4, held=False)
 
@@ -117,7 +117,7 @@ def arm(name, mode="throughput"):
 
 
 def clocked_as(costs, noise=0.002, seed=1):
-    """A device on which an application costs so many clocks, beside 5000 for what surrounds the loop."""
+    """A device on which an application takes `costs` clocks, and the code around the loop 5000."""
     rng = random.Random(seed)
     return lambda a, steps: 5000 + costs[a.name] * a.unroll * steps * (1 + rng.uniform(-noise, noise))
 
@@ -129,7 +129,7 @@ def timed(made, clocked):
     return {(t.key.variant, t.mode): t for t in records_of(rcp, "sm_90a", made, found)}
 
 
-def test_what_surrounds_the_loop_cancels_and_a_difference_is_one():
+def test_code_around_the_loop_cancels_and_a_real_difference_is_reported():
     made = [arm("div"), arm("rcp"), arm("div", "latency"), arm("rcp", "latency")]
     found = timed(made, clocked_as({"div": 1024.0, "rcp": 256.0}))
     assert list(found) == [(a.name, a.mode) for a in made]
@@ -155,19 +155,19 @@ def test_a_loop_that_could_not_be_made_has_a_record_with_the_reason():
     assert from_json(to_json(found)) == found
 
 
-def test_a_difference_within_the_noise_of_the_first_arm_beside_itself_is_none():
+def test_a_difference_within_the_noise_of_the_twin_is_not_reported():
     found = timed([arm("one"), arm("other")], clocked_as({"one": 100.0, "other": 100.2}, noise=0.01))
     one, other = found.values()
     assert one.noise > 0.0005
     assert other.beside(one).verdict in ("same", "too noisy to say")
 
 
-def test_a_loop_whose_steps_cost_nothing_is_no_measurement():
-    with pytest.raises(CannotTime, match="cost no clocks"):
+def test_a_loop_whose_steps_take_no_clocks_is_refused():
+    with pytest.raises(CannotTime, match="took no more clocks"):
         sampled([arm("hoisted")], lambda a, steps: 5000.0)
 
 
-def test_a_round_in_which_twice_the_steps_took_no_longer_is_no_measurement():
+def test_a_round_in_which_twice_the_steps_took_no_longer_is_refused():
     calls = iter(range(1000))
     with pytest.raises(CannotTime, match="rcp: twice as many steps of the loop took no longer"):
         sampled([arm("rcp")], lambda a, steps: 5000.0 if next(calls) > 100 else 5000.0 + 100 * steps, rounds=61)
@@ -176,10 +176,10 @@ def test_a_round_in_which_twice_the_steps_took_no_longer_is_no_measurement():
 ASM = "{ .reg .f32 t; mul.rn.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t; }"
 
 
-def test_a_loop_that_lacks_what_the_asm_is_about_is_refused():
+def test_a_loop_without_the_instruction_under_test_is_refused():
     held_in(ASM, {"MUFU.EX2": 1.0, "FMUL": 1.0})
     for opcodes in ({"FMUL": 1.0, "LOP3.LUT": 1.0}, {"MUFU.EX2": 0.0, "FMUL": 1.0}):
-        with pytest.raises(Lacks, match=r"the asm has ex2\.approx\.ftz\.f32, and the loop no MUFU"):
+        with pytest.raises(Lacks, match=r"the asm has ex2\.approx\.ftz\.f32, but the loop has no MUFU"):
             held_in(ASM, opcodes)
 
 
@@ -194,18 +194,18 @@ def test_a_loop_that_lacks_what_the_asm_is_about_is_refused():
         ("clz.b32 $0, $1;", "FLO"),
     ],
 )
-def test_instructions_that_ptxas_has_one_opcode_for_are_looked_for(text, opcode):
+def test_instructions_with_a_single_opcode_must_be_in_the_loop(text, opcode):
     held_in(text, {f"{opcode}.X": 0.5})
-    with pytest.raises(Lacks, match=f"the loop no {opcode}: it holds LOP3.LUT"):
+    with pytest.raises(Lacks, match=f"the loop has no {opcode}: it holds LOP3.LUT"):
         held_in(text, {"LOP3.LUT": 4.0})
 
 
-def test_what_ptxas_may_write_in_several_ways_is_not_looked_for():
+def test_instructions_with_several_opcodes_are_not_required():
     held_in("add.f32 $0, $1, $2; rcp.rn.f32 $0, $0; cvt.rn.f16.f32 $0, $1;", {"LOP3.LUT": 1.0})
 
 
 def test_a_variant_that_adds_nothing_to_the_loop_alone_is_not_timed(monkeypatch):
-    """What feeds results back is counted for every application: without the loop alone beside it, it would be timed."""
+    """The loop alone is timed too: otherwise the code that feeds results back would be timed as the variant."""
     import harness.timing.inregisters as module
 
     rcp = load(CASES / "rcp.py")[0]
@@ -220,7 +220,7 @@ def test_a_variant_that_adds_nothing_to_the_loop_alone_is_not_timed(monkeypatch)
     made, untimed = arms(rcp, "sm_90a", "")
     assert {a.name for a in made} == {"rcp.approx.ftz", "rcp.rn", ALONE}
     assert {(u.name, u.mode) for u in untimed} == {("triton", "throughput"), ("triton", "latency")}
-    assert "the loop holds what feeds results back, and nothing else" in str(untimed[0])
+    assert "the loop holds only code that feeds results back" in str(untimed[0])
 
 
 def test_asm_whose_loop_lost_its_instruction_is_not_timed(monkeypatch):
@@ -235,10 +235,10 @@ def test_asm_whose_loop_lost_its_instruction_is_not_timed(monkeypatch):
     monkeypatch.setattr(module, "_loop", loop)
     made, untimed = arms(rcp, "sm_90a", "")
     assert "rcp.approx.ftz" not in {a.name for a in made}
-    assert "the asm has rcp.approx.ftz.f32, and the loop no MUFU" in str(untimed[0])
+    assert "the asm has rcp.approx.ftz.f32, but the loop has no MUFU" in str(untimed[0])
 
 
-def test_units_of_64_bits_are_not_timed_in_words():
+def test_units_of_64_bits_are_not_timed_and_the_reason_is_given():
     made, untimed = arms(load(CASES / "mul128.py")[0], "sm_90a", "")
     assert not made
     assert {u.words for u in untimed} == {"units of 64 bits are not fed back in registers"}

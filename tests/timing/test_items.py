@@ -31,7 +31,7 @@ LEVELS = {"plain": 1e-5, "or": 1.3e-5}
 
 
 def model(path, attribute, target, assemblers=(None,), variants=(), sizes=(), budget=1.0, least=32):
-    """What a session would give."""
+    """A session with figures that were made up."""
     if attribute == "broken":
         raise RuntimeError("an illegal memory access was encountered")
     found = []
@@ -48,7 +48,7 @@ def model(path, attribute, target, assemblers=(None,), variants=(), sizes=(), bu
 
 
 def in_registers(loaded, target, variants=(), limit=None):
-    """What the loops of a case would give: a figure of one variant, and why there is none of the other."""
+    """Made-up records of a case's loops: a figure for one variant, and a reason for the other."""
     key = Key(loaded.name, "plain", target, "gpu", shape="throughput", num_warps=16, context="held")
     timed = InRegisters(key, 4096, (99.0, 100.0, 101.0), 100.0, 99.0, 101.0, 0.01, {"MOV": 1.0}, 8.0, 16.0, 1755.0)
     return timed, InRegisters(replace(key, variant="or"), words="the loop holds LDG.E")
@@ -62,23 +62,23 @@ def device(monkeypatch):
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
 
 
-def test_without_a_gpu_benchmarks_are_skipped_in_words(run_cases):
+def test_without_a_gpu_benchmarks_are_skipped_with_a_reason(run_cases):
     done = run_cases("--benchmark-only", "--ptx-backend=gpu", "-rs", move=SOURCE)
     done.assert_outcomes(skipped=12)
     done.stdout.fnmatch_lines(["*not run: no NVIDIA GPU on this machine*"])
     assert done.ret == 0
 
 
-def test_without_a_gpu_timing_is_skipped_in_words_or_fails_if_required(run_cases):
+def test_without_a_gpu_timing_is_skipped_with_a_reason_or_fails_if_required(run_cases):
     run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", move=SOURCE).assert_outcomes(skipped=2)
     done = run_cases("--ptx-timing", "--ptx-backend=gpu", "--ptx-require-gpu", "-k", "timing", move=SOURCE)
     done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not timed: no NVIDIA GPU on this machine*"])
+    done.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not timed: no NVIDIA GPU on this machine*"])
 
 
 def test_timing_without_the_gpu_backend_is_a_contradiction(run_cases):
     done = run_cases("--ptx-timing", "--ptx-backend=emulator", move=SOURCE)
-    done.stderr.fnmatch_lines(["*--ptx-timing needs a GPU, and --ptx-backend=emulator leaves it out*"])
+    done.stderr.fnmatch_lines(["*--ptx-timing needs a GPU, but --ptx-backend=emulator leaves it out*"])
     assert done.ret == pytest.ExitCode.USAGE_ERROR
 
 
@@ -97,18 +97,18 @@ def test_timings_go_into_the_records_and_the_summary(run_cases, device, pytester
     ]
 
 
-def test_registers_that_cannot_be_timed_are_no_silent_pass(run_cases, device, pytester, monkeypatch):
+def test_a_failure_to_time_in_registers_fails_the_item(run_cases, device, pytester, monkeypatch):
     def broken(*words, **more):
         raise RuntimeError("an illegal instruction was encountered")
 
     def cannot(*words, **more):
-        raise CannotTime("plain: 64 more steps of the loop cost no clocks")
+        raise CannotTime("plain: 64 more steps of the loop took no more clocks")
 
     words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing and not other", "--ptx-records=r.jsonl")
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", broken)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["move: timing in registers broke down: RuntimeError: an illegal instruction*"])
+    done.stdout.fnmatch_lines(["move: timing in registers failed: RuntimeError: an illegal instruction*"])
     assert len(read(pytester.path / "r.jsonl").timings) == 6
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", cannot)
     done = run_cases(*words, move=SOURCE)
@@ -141,7 +141,7 @@ def test_timings_cut_off_in_the_middle_are_taken_again(run_cases, device, pytest
     assert len(read(path).timings) == 6
 
 
-def test_what_cannot_be_timed_is_skipped_and_what_breaks_down_fails(run_cases, device, monkeypatch):
+def test_a_case_that_cannot_be_timed_is_skipped_and_an_exception_fails(run_cases, device, monkeypatch):
     def cannot(limit, *words):
         raise CannotTime("the device is sm_80")
 
@@ -153,10 +153,10 @@ def test_what_cannot_be_timed_is_skipped_and_what_breaks_down_fails(run_cases, d
     monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, path, *w: model(path, "broken", ""))
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["move: timing broke down: RuntimeError: an illegal memory access was encountered"])
+    done.stdout.fnmatch_lines(["move: timing failed: RuntimeError: an illegal memory access was encountered"])
 
 
-def test_benchmarks_are_the_only_items_then_and_grouped_by_case_and_size(run_cases, device, pytester):
+def test_benchmark_only_collects_benchmarks_alone_grouped_by_case_and_size(run_cases, device, pytester):
     done = run_cases("--benchmark-only", "--ptx-backend=gpu", "--benchmark-json=b.json", move=SOURCE)
     done.assert_outcomes(passed=12)
     done.stdout.fnmatch_lines(["*benchmark 'move large': 2 tests*", "plain?large? *", "or?large? *"])
@@ -231,8 +231,8 @@ def test_benchmarks_of_two_assemblers_stand_in_two_tables(run_cases, device, pyt
     }
 
 
-def test_a_resumed_run_times_nothing_again_and_by_nobody_else(run_cases, device, pytester, monkeypatch):
-    """Timings by Triton's own say nothing of another level: a file with the former takes none of the latter."""
+def test_a_resumed_run_times_only_with_assemblers_that_have_no_timings(run_cases, device, pytester, monkeypatch):
+    """Timings with Triton's own ptxas do not count for another level, so a resumed run still times that level."""
     words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl", "-k", "timing and not other")
     both = ("--ptx-opt=0", "--ptx-opt=3")
     run_cases(*words, *both, move=SOURCE).assert_outcomes(passed=1)

@@ -1,4 +1,4 @@
-"""Rounds: random order from a seed, as many as it takes, and the noise said where that is not enough."""
+"""Rounds: random order from a seed, as many as needed, and a report of the noise if the budget is too small."""
 
 import numpy as np
 import pytest
@@ -65,14 +65,14 @@ def test_noisy_arms_get_more_rounds_until_they_are_known():
     assert not found.wide
 
 
-def test_when_the_budget_ends_the_width_is_said():
+def test_an_interval_that_is_wide_at_the_end_of_the_budget_is_reported():
     found = measure(ARMS, Device(spread=0.5), seed=1, budget=0.0)
     assert found.rounds == LEAST
     assert set(found.wide) == set(ARMS)
     assert min(found.wide.values()) > rounds.PRECISION
 
 
-def test_only_the_arms_that_are_judged_hold_up_the_end():
+def test_rounds_end_when_the_judged_arms_are_known():
     rng = np.random.default_rng(1)
     noisy = {**ARMS, "/empty": lambda: ("/empty", 1e-6 * rng.gamma(1))}
     found = measure(noisy, Device(), seed=1, budget=30, judged=["a", "b"])
@@ -104,7 +104,7 @@ def test_the_clocks_are_read_after_every_batch():
 
 
 def test_what_a_launch_changed_is_restored_before_each_and_not_timed():
-    """An arm that changes its input: its level is right at the first launch alone, and the restore takes a second."""
+    """An arm that changes its input: only its first launch would be right without the restore, which takes a second."""
     value, seen = [0], []
 
     def restore():

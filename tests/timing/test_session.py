@@ -52,7 +52,7 @@ def session(seed=1, spread=0.003, budget=5.0, limits=(), factors=None):
     return timings(keys, samples, common)
 
 
-def test_a_record_says_all_that_was_measured():
+def test_a_record_has_all_measurements():
     found = session()
     assert [t.key.variant for t in found] == ["rcp.approx", "rcp.rn", "slow"]
     first = found[0]
@@ -67,11 +67,11 @@ def test_a_record_says_all_that_was_measured():
     assert {t.device for t in found} == {"GPU-1"}
 
 
-def test_noise_and_limits_are_said():
+def test_noise_and_limits_are_in_the_notes():
     found = session(spread=0.2, budget=0.0, limits=("power cap",))[0]
     assert found.throttled
-    assert "wide after 32 samples, when 0 s were over" in found.notes[0]
-    assert found.notes[1] == "clocks held down: power cap"
+    assert "wide after 32 samples, when the budget of 0 s was used up" in found.notes[0]
+    assert found.notes[1] == "clocks reduced: power cap"
 
 
 def test_samples_of_the_twin_set_the_noise():
@@ -99,7 +99,7 @@ def test_the_page_shows_intervals_noise_and_notes(run, tmp_path):
     text = html.write([found], tmp_path / "r.html").read_text()
     t = found.timings[0]
     assert f"{t.low * 1e6:.3g} µs – {t.high * 1e6:.3g} µs" in text
-    assert "samples, when 0 s were over" in text
+    assert "samples, when the budget of 0 s was used up" in text
     assert "too noisy to say" in text
     assert "33,554,432" in text
 
@@ -127,7 +127,7 @@ def test_records_survive_the_file(run, tmp_path):
 
 
 def test_a_planted_slowdown_is_named_by_comparison_and_gate(run):
-    """5% between two runs, each with its own noise; what moved by less than 1% is not."""
+    """5% between two runs, each with its own noise, is reported; a change of less than 1% is not."""
     before, after = run(seed=1), run(seed=2, factors={"rcp.rn": 1.05, "slow": 1.005})
     found = compare(before, after).of("speed")
     assert [(d.key.variant, d.worse) for d in found] == [("rcp.rn", True)]
@@ -143,7 +143,7 @@ def test_a_gate_on_speed_states_what_was_not_timed_and_what_is_too_noisy(run):
     assert any("nothing was timed; the baseline has 3 timings" in f.text for f in nothing.findings)
     gone = gate(dataclasses.replace(before, timings=before.timings[:2]), before, policy)
     assert [(f.subject, f.text) for f in gone.findings if f.code == 3] == [
-        ("rcp::slow", "timed in the baseline and not in the run: 33554432")
+        ("rcp::slow", "timed in the baseline but not in the run: 33554432")
     ]
     noisy = gate(run(seed=3, spread=0.2, budget=0.0), before, policy)
     assert any(f.code == 0 and "too noisy to say on sm_90a" in f.text for f in noisy.findings)
@@ -158,7 +158,7 @@ def test_pytorchs_own_speed_is_shown_and_not_gated(run):
         r.timings[:] = [dataclasses.replace(t, key=dataclasses.replace(t.key, variant=PYTORCH)) for t in r.timings[1:2]]
     decided = gate(after, before, Policy(speed=True, allow_model=True))
     assert not [f for f in decided.findings if f.code == 3]
-    assert any("slower" in f.text and "what PyTorch does is not gated" in f.text for f in decided.findings)
+    assert any("slower" in f.text and "PyTorch is not gated" in f.text for f in decided.findings)
 
 
 def test_times_by_different_timers_are_not_compared(run):
@@ -183,7 +183,7 @@ def test_page_and_comparison_give_one_verdict(run):
     assert difference.detail.startswith(f"{100 * (page.ratio - 1):+.1f}% ")
 
 
-def test_each_timing_says_who_assembled_what_was_timed():
+def test_each_timing_names_the_assembler_of_its_kernel():
     assert {(t.key.variant, t.ptxas) for t in session()} == {(n, f"ptxas of {n}") for n in LEVELS if n[0] != "/"}
 
 
@@ -209,7 +209,7 @@ def device(monkeypatch):
 
 
 def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
-    """One that cannot be timed is a note where others can, and no session where none can."""
+    """If some assemblers cannot be timed, notes say so; if none can, there is no session."""
     (tmp_path / "flip.py").write_text(FLIP)
     lowest = PtxasChoice("/no/ptxas", "13.0.1", 0, "0123456789ab")
     broken = dataclasses.replace(lowest, digest="f" * 12, level=1)

@@ -15,7 +15,7 @@ def kernel(at, length, name="elementwise_1d"):
     return (name, START + at, START + at + length)
 
 
-def test_each_launch_is_what_lies_between_two_flushes():
+def test_each_launch_lies_between_two_flushes():
     record = [flush(0), kernel(31_000, 1536), flush(40_000), kernel(71_000, 1568)]
     assert spans(record, 2) == [1.536e-6, 1.568e-6]
 
@@ -45,6 +45,6 @@ def test_records_come_in_any_order():
         [kernel(31_000, 100), flush(40_000), kernel(71_000, 100)],
     ],
 )
-def test_what_was_lost_is_noticed(record):
+def test_a_lost_record_is_detected(record):
     with pytest.raises(LostRecords, match="of 2 launches"):
         spans(record, 2)

@@ -1,4 +1,4 @@
-"""ptxas's account of a kernel, and its SASS."""
+"""ptxas's report on a kernel, and its SASS."""
 
 import re
 

@@ -23,7 +23,7 @@ def elf(sections: dict[str, tuple[int, bytes]]) -> bytes:
     return head + struct.pack("<HHH", 64, len(heads), len(heads) - 1) + body + b"".join(heads)
 
 
-def test_code_constants_and_what_the_driver_reads_are_told_from_lines_for_debuggers():
+def test_sections_for_debuggers_are_left_out():
     loaded = {".text.k": (6, b"code"), ".nv.constant0.k": (2, b"c"), ".nv.info.k": (0, b"i")}
     found = loaded_sections(elf({**loaded, ".debug_line": (0, b"x")}))
     assert found == {name: content for name, (_, content) in loaded.items()}
@@ -38,6 +38,6 @@ def test_code_constants_and_what_the_driver_reads_are_told_from_lines_for_debugg
         (elf({".debug_line": (0, b"x")}), "no code"),
     ],
 )
-def test_what_holds_no_code_is_refused(cubin, words):
+def test_a_file_without_code_is_refused(cubin, words):
     with pytest.raises(ValueError, match=words):
         loaded_sections(cubin)

@@ -47,7 +47,7 @@ def alone(code):
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
-def test_what_is_read_together_reads_as_it_does_alone(tmp_path, target):
+def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
     bodies = [(STRAIGHT, "elementwise_1d"), (DIVISION, "elementwise_1d"), (LOOP, "elementwise_1d"), (DIVISION, "rows")]
     codes = [cubin(body, target, name, tmp_path) for body, name in bodies]
     codes += [cubin(PRINTS, target, folder=tmp_path, more=CALLED) for n in range(2)]
@@ -60,8 +60,8 @@ def test_what_is_read_together_reads_as_it_does_alone(tmp_path, target):
         assert texts == [alone(codes[kernels.index(kernel)]) for kernel in group]
 
 
-def test_what_was_made_ahead_is_what_disassemble_gives(tmp_path, monkeypatch):
-    """Also where the cache is turned off: the texts are handed over within the process."""
+def test_disassemble_returns_the_texts_that_were_made_ahead(tmp_path, monkeypatch):
+    """Also if the cache is turned off: then the texts stay in the process."""
     codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, LOOP)]
     expected = [alone(code) for code in codes]
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
@@ -100,14 +100,14 @@ def test_a_text_that_is_not_as_expected_is_not_taken_apart(pair, spoil):
     assert parted(kernels, spoil(text)) is None
 
 
-def test_the_code_of_one_kernel_is_not_taken_for_that_of_another(pair, tmp_path):
+def test_a_part_with_another_number_of_instructions_is_not_used(pair, tmp_path):
     """By the number of its instructions."""
     kernels, text = pair
     longer = kernel_of(cubin(DIVISION, folder=tmp_path))
     assert parted([longer, kernels[1]], text) is None
 
 
-def test_what_comes_back_wrong_is_read_alone(tmp_path, monkeypatch):
+def test_a_cubin_whose_part_is_not_as_expected_is_read_alone(tmp_path, monkeypatch):
     codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, DIVISION)]
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     real, called = assembling._disassemble, []
@@ -123,7 +123,7 @@ def test_what_comes_back_wrong_is_read_alone(tmp_path, monkeypatch):
     assert called[1:] == codes[:1]
 
 
-def test_what_is_no_single_kernel_is_left_alone(tmp_path):
+def test_a_cubin_with_other_than_one_kernel_is_read_alone(tmp_path):
     assert kernel_of(b"") is None
     assert kernel_of(b"\x7fELF\x02" + bytes(200)) is None
     good = cubin(STRAIGHT, folder=tmp_path)

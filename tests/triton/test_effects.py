@@ -34,7 +34,7 @@ def read(ASM: tl.constexpr, PURE: tl.constexpr):
 
 @triton.jit
 def difference(y, ASM: tl.constexpr, PURE: tl.constexpr):
-    """Two readings, whose difference is 0 for a compiler that takes them for one."""
+    """Two readings. Their difference is 0 if the compiler merges them."""
     tl.store(y, read(ASM, PURE) - read(ASM, PURE))
 
 

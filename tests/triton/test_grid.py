@@ -10,7 +10,7 @@ from harness.triton.launch import grid_of
 
 
 class Kernel:
-    """A @triton.jit function, of which the name alone is asked."""
+    """A @triton.jit function, of which only the name is used."""
 
     fn = len
 

@@ -1,4 +1,4 @@
-"""Where a tensor lies between its guards, and what may change there."""
+"""The place of a tensor between its guards, and the bytes that may change."""
 
 import ml_dtypes  # noqa: F401 - numpy learns its types
 import numpy as np
@@ -34,7 +34,7 @@ def test_only_an_outputs_units_may_change(fmt, shape, stride, alignment, guard):
         assert len(image) == layout.span.stop, "the memory ends with the tensor"
 
 
-def test_places_are_told_from_the_tensor():
+def test_places_are_given_relative_to_the_tensor():
     layout = Layout(TensorLayout("y", U32, (4,)))
     assert [layout.where(b) for b in (250, 256, 270, 272)] == [
         "6 before its start", "0 from its start", "14 from its start", "0 past its end",

@@ -66,7 +66,7 @@ def written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The specs that workers were asked to compile; what they answer is made up, and tells the specs apart."""
+    """The specs that workers were asked to compile. Their answers are made up, with another PTX for each spec."""
     found: list[KernelSpec] = []
 
     class Pretending:
@@ -145,7 +145,7 @@ def test_another_compilation_of_the_same_kernel_is_another(written, asked, monke
 
 @pytest.mark.parametrize("what", ["harness", "installation"])
 def test_another_harness_or_triton_is_another(written, asked, monkeypatch, what):
-    """As where two checkouts share a cache folder, or Triton was installed again."""
+    """For example if two checkouts share a cache folder, or Triton was installed again."""
     spec = spec_of(written())
     compiled(spec, monkeypatch)
     monkeypatch.setattr(kept, what, lambda: "another")
@@ -170,7 +170,7 @@ def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(t
     assert len(set(found)) == len(found)
 
 
-def test_a_worker_that_runs_another_harness_leaves_nothing(written):
+def test_ptx_of_a_worker_with_another_harness_is_not_stored(written):
     lowered = dataclasses.replace(pretended(spec_of(written())), harness="another")
     kept.keep("identity", lowered, ())
     assert kept.find("identity") is None
@@ -201,7 +201,7 @@ def test_an_entry_of_another_form_counts_as_none(written, monkeypatch):
         assert kept.find("identity") is None
 
 
-def test_a_refusal_is_asked_again(written, asked, monkeypatch):
+def test_a_refusal_is_not_stored(written, asked, monkeypatch):
     monkeypatch.setattr(compiling, "from_outcome", lambda outcome: compiling.Refusal("error", "today"))
     monkeypatch.setattr(compiling, "_memo", Memo(16))
     spec = spec_of(written())
@@ -209,8 +209,8 @@ def test_a_refusal_is_asked_again(written, asked, monkeypatch):
     assert kept.find(identity_of(spec)) is None
 
 
-def test_what_was_kept_is_what_triton_makes(written, monkeypatch):
-    """With Triton itself: the kept PTX is the PTX, and names the file whose lines it holds."""
+def test_the_stored_ptx_is_tritons(written, monkeypatch):
+    """With Triton itself: the stored PTX equals the compiled one, and names the file whose lines it has."""
     spec = spec_of(written())
     first = compiled(spec, monkeypatch)
     found = kept.find(identity_of(spec))

@@ -63,7 +63,7 @@ def test_whatever_decides_the_code_is_assembled_anew(made, monkeypatch):
     assert len(found) == 7
 
 
-def test_refusals_are_asked_again(made, monkeypatch):
+def test_refusals_are_not_stored(made, monkeypatch):
     compilation, found = made
     wrong = dataclasses.replace(compilation, ptx="wrong")
     assert isinstance(run(wrong, monkeypatch), Refusal)

@@ -1,4 +1,4 @@
-"""What we try is what runs: ptxas gets the very options that Triton gives it, and labels say which these are."""
+"""ptxas gets exactly Triton's options, so that the tested code is the code that runs; labels name the options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ for arch in (80, 90):
 
 
 def test_ptxas_is_called_as_triton_calls_it(logs):
-    """Triton, with a ptxas that notes its arguments, in a process of its own; and we."""
+    """A ptxas that records its arguments is called by Triton, in a process of its own, and by the harness."""
     paths = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), str(logs))
     subprocess.run([sys.executable, "-c", TRITONS_OWN], env={**os.environ, **paths}, check=True, capture_output=True)
     log = Path(f"{logs}.log")
@@ -96,7 +96,7 @@ def test_a_chosen_assembler_differs_in_its_level_alone(logs):
 
 @since(3, 9, "it calls ptxas without an option that could be left out")
 def test_other_options_are_other_machine_code(logs):
-    """Neither the memo of a process nor what is kept on disk takes one for the other."""
+    """Neither the memo of a process nor the cache on disk mixes them up."""
     found = dataclasses.replace(compiled(), ptxas=Tool(str(logs), "99.9"))
     without = dataclasses.replace(found, called=tuple(o for o in found.called if "Level" not in o))
     given = dataclasses.replace(found, called=())
@@ -136,8 +136,8 @@ def test_what_is_beyond_every_call():
     )  # fmt: skip
 
 
-def test_a_stage_whose_call_is_not_seen_is_said():
-    """Of a release that calls ptxas in another way we would try what does not run."""
+def test_a_stage_whose_call_is_not_seen_gives_a_warning():
+    """If a release of Triton calls ptxas in another way, the harness would test other code than runs."""
     with pytest.warns(UserWarning, match="was not seen: its stage made 0 calls"):
         assert called_with(lambda ptx, metadata: None, "", {}) == ()
 

@@ -53,7 +53,7 @@ def test_lines_of_our_asm_are_numbered_as_their_author_did():
     assert asm_line(KERNEL, line_of("add.f32")).number == 1
 
 
-def test_other_asm_is_told_apart_and_other_lines_are_none():
+def test_other_asm_is_distinguished_and_other_lines_give_none():
     other = asm_line(KERNEL, line_of("st.global"))
     assert (other.ours, other.call) == (False, "somewhere.py:8"), "the call is told: there the reader looks"
     assert asm_line(KERNEL, line_of("mul.f32")).call == "somewhere.py:5", "not the lines that LLVM counts on to"

@@ -4,6 +4,7 @@ import pytest
 
 from harness.processes.pool import CallEnd
 from harness.processes.worker import Reply
+from harness.triton import build as building
 from harness.triton.build import Built, build, compiled
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import Elementwise, InlineAsm
@@ -37,8 +38,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_fault_in_the_asm_is_an_error_in_one_line(fault):
+def test_a_fault_in_the_asm_is_an_error_in_one_line(fault, monkeypatch):
     text, constraints, words = WRONG[fault]
+    if fault != "unknown modifier":  # which is tried on every target; the others on one of each assembler
+        monkeypatch.setattr(building, "_others", lambda spec: ["sm_120a", "sm_80"])
     refusal = built(text, constraints)
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "error"
@@ -58,7 +61,7 @@ def test_the_register_counts_follow_pack_and_element_types():
 E2M1 = "{\n.reg .b8 t;\ncvt.rn.satfinite.e2m1x2.f32 t, $1, $1;\ncvt.u32.u8 $0, t;\n}"
 
 
-def test_what_the_target_lacks_is_unsupported_with_ptxas_words_and_line():
+def test_an_instruction_that_the_target_lacks_is_unsupported_with_ptxas_words_and_line():
     refusal = built(E2M1, "=r,r", "sm_90a")
     assert refusal.kind == "unsupported"
     assert "not supported on .target 'sm_90a'" in refusal.words
@@ -72,7 +75,7 @@ def test_a_misspelling_beside_something_the_target_lacks_is_an_error():
     assert "asm line 6" in refusal.words
 
 
-def test_what_an_old_ptxas_calls_wrong_is_unsupported_where_another_target_takes_it():
+def test_a_refusal_of_an_old_ptxas_is_unsupported_if_another_target_accepts_the_kernel():
     """Three-operand max came with sm_100; ptxas 12 says "Arguments mismatch" of it on older targets."""
     refusal = built("max.f32 $0, $1, $1, $1;", "=r,r", "sm_86")
     assert refusal.kind == "unsupported"
@@ -81,8 +84,6 @@ def test_what_an_old_ptxas_calls_wrong_is_unsupported_where_another_target_takes
 @pytest.mark.parametrize("stage", ["ptxas", "triton"])
 @pytest.mark.parametrize("taker", ["sm_120a", None])
 def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker):
-    from harness.triton import build as building
-
     refusal = Refusal("error", "Unknown modifier '.new'", stage=stage)
     accepted = object.__new__(Built)
     monkeypatch.setattr(building, "_build", lambda spec, chosen: accepted if spec.target == taker else refusal)
@@ -91,7 +92,7 @@ def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker
     expected = "unsupported" if stage == "ptxas" and taker else "error"
     assert isinstance(found, Refusal)
     assert found.kind == expected
-    assert ("sm_120a takes it" in found.words) == (expected == "unsupported")
+    assert ("sm_120a accepts it" in found.words) == (expected == "unsupported")
 
 
 def test_many_faults_at_once_leave_every_answer_where_it_belongs():
@@ -106,12 +107,12 @@ def test_many_faults_at_once_leave_every_answer_where_it_belongs():
 
     specs = [
         Elementwise(InlineAsm(text + f" // {n}", c), ("fp32",), ("fp32",), (64,)).spec("sm_80", enable_fp_fusion=False)
-        for n in range(4)
+        for n in range(2)
         for text, c, _ in faults
     ]
     results = [future.result() for future in [submit(spec) for spec in specs]]
     compiled = [isinstance(r, Compilation) for r in results]
-    assert compiled == [False, True, True, False] * 4
+    assert compiled == [False, True, True, False] * 2
 
 
 DIED = """python: mlir/lib/IR/BuiltinAttributes.cpp:1030: static Attr get(Type): Assertion `type.isIntOrIndex()' failed.
@@ -121,8 +122,8 @@ kernel.py:8:0: note: Pipeline failed while executing [`TritonGPUAccelerateMatmul
 
 
 @pytest.mark.parametrize(("dies", "kind"), [(("sm_90a",), "unsupported"), ((), "error")])
-def test_a_pass_that_dies_is_the_targets_where_another_target_compiles(monkeypatch, dies, kind):
-    """dies: the targets on which it does; all where none is named."""
+def test_a_crashing_pass_is_unsupported_if_another_target_compiles(monkeypatch, dies, kind):
+    """dies: the targets on which the pass crashes; empty for all."""
     raised = Reply(raised="RuntimeError", message="PassManager::run failed")
 
     def compile_kernel(spec):
@@ -133,5 +134,5 @@ def test_a_pass_that_dies_is_the_targets_where_another_target_compiles(monkeypat
     refusal = compiled(kernel.spec("sm_90a", enable_fp_fusion=False))
     assert refusal.kind == kind
     assert refusal.words.startswith("Assertion `type.isIntOrIndex()' failed")
-    assert ("takes it" in refusal.words) is bool(dies)
+    assert ("accepts it" in refusal.words) is bool(dies)
     assert compiled(kernel.spec("sm_100a", enable_fp_fusion=False)) == "PTX" or not dies

@@ -56,5 +56,5 @@ def test_a_file_that_was_changed_meanwhile_is_still_refused(module, tmp_path):
     (tmp_path / "twice.py").write_text(FIRST.replace("1111111", "4444444"))
     refusal = compiled(found.change)
     assert not isinstance(refusal, Compilation)
-    assert "has no function change as it was handed over" in refusal.words
-    assert "the file was changed meanwhile" in refusal.words
+    assert "has no function change with the code that was to be compiled" in refusal.words
+    assert "the file was changed, or makes another function" in refusal.words

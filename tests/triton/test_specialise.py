@@ -90,7 +90,7 @@ def test_the_templates_arguments(rank, size):
 def test_values_that_triton_cannot_pass_are_refused():
     with pytest.raises(TypeError, match="64 bits"):
         integer_type(2**64)
-    with pytest.raises(TypeError, match=r"^x: Triton takes no list"):
+    with pytest.raises(TypeError, match=r"^x: Triton accepts no list"):
         specialise(FunctionRef("m", "p", "q"), {"x": [1]}, Parameters(), target="sm_90a", enable_fp_fusion=False)
 
 

@@ -1,4 +1,4 @@
-"""What kernels that differ in contraction share: text that was made before any stage asked for it, and complaints."""
+"""Kernels that differ in contraction share the text from before any stage read that option, and compilers' output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def both(kernel: KernelSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
-def test_what_is_shared_gives_the_ptx_of_a_compilation_of_its_own(front, target):
+def test_shared_stages_give_the_same_ptx_as_separate_compilations(front, target):
     kernel = spec(target=target)
     shared = both(kernel)
     assert len(front) == 1
@@ -60,7 +60,7 @@ def test_what_is_shared_gives_the_ptx_of_a_compilation_of_its_own(front, target)
     assert "fma.rn.f32" not in shared[0]
 
 
-def test_all_that_is_told_of_a_kernel_is_equal(front):
+def test_shared_stages_give_the_same_metadata(front):
     kernel = replace(spec(), enable_fp_fusion=True)
     lowering.lower(replace(kernel, enable_fp_fusion=False))
     shared = lowering.lower(kernel)
@@ -80,7 +80,7 @@ ASKS = {
 @pytest.mark.parametrize("asks", ASKS)
 @pytest.mark.parametrize("stage", ["make_ttir", "make_ttgir", "make_llir"])
 def test_a_stage_that_asks_for_contraction_is_run_for_each(front, monkeypatch, stage, asks):
-    """A Triton whose earlier stages depend on it: what they made for one reading would be run as the other."""
+    """In a Triton whose earlier stages depend on contraction, shared text would be run in place of other text."""
     held = BACKEND.__dict__[stage]
     plain = held.__func__ if isinstance(held, staticmethod) else None
 
@@ -116,7 +116,7 @@ def test_other_kernels_share_nothing(front, other):
 
 
 def test_a_function_that_was_made_again_shares_nothing(front, monkeypatch):
-    """A file that was executed again has its functions on other lines, which stand in PTX; their digests are equal."""
+    """A file executed again may have its functions on other lines, which PTX names; their digests are equal."""
     load = lowering.load
     again = sample_kernels.triton.jit(sample_kernels.multiply_add.fn)
     lowering.lower(spec())
@@ -149,8 +149,8 @@ def test_a_later_stage_changes_nothing_of_what_is_kept(front):
 
 
 @pytest.mark.parametrize(("says", "times"), [(b"", 1), (b"error: no such thing\n", 2)])
-def test_what_a_stage_says_while_it_goes_on_is_said_of_each(front, monkeypatch, capfd, says, times):
-    """A word on standard error is a refusal, which the other reading must not be spared."""
+def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd, says, times):
+    """Output on standard error is a refusal, and the other kernel must be refused too."""
     monkeypatch.undo()
     read = []
     monkeypatch.setattr(stages, "_halfway", type(stages._halfway)())
@@ -169,8 +169,8 @@ def test_what_a_stage_says_while_it_goes_on_is_said_of_each(front, monkeypatch, 
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_what_a_compiler_says_while_it_goes_on_is_said_of_each(monkeypatch, first):
-    """`=r,n` prints an error, drops the asm and gives PTX: the second reading must not pass for a compiled one."""
+def test_output_of_the_compiler_is_repeated_for_each_kernel(monkeypatch, first):
+    """`=r,n` prints an error, drops the asm and gives PTX: the second kernel must be refused as well."""
     pool = Pool(1)
     monkeypatch.setattr(compiling, "shared_pool", lambda *of: pool)
     monkeypatch.setattr(compiling, "_memo", Memo(16))

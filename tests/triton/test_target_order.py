@@ -1,4 +1,4 @@
-"""What is compiled for one target does not depend on what was compiled for another before."""
+"""A kernel compiled for one target does not depend on kernels compiled for other targets before."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests import small_kernels
 
 
 def ptx_for(target):
-    """Of a conversion of float8, for which Triton has a table by target."""
+    """The PTX of a float8 conversion, for which Triton has a table by target."""
     given = {"x": PointerType("fp8e5"), "y": PointerType("fp32"), "n": 1000, "B": 256}
     function = small_kernels.convert
     spec = specialise(

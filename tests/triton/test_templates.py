@@ -30,7 +30,7 @@ def ptx(kernel, target="sm_90a", fusion=False):
 
 
 def maxima(text):
-    """Of each `max.f32 a, b, c` in the asm, whether the carried input has the output's register."""
+    """For each `max.f32 a, b, c` in the asm, whether the carried input has the output's register."""
     found = re.findall(r"max\.f32 (%\w+), (%\w+), (%\w+);", text)
     assert found
     return [source == result for result, _, source in found]

@@ -18,7 +18,7 @@ def fresh(monkeypatch, tmp_path):
     targets.probe.cache_clear()
 
 
-def test_the_targets_everybody_has_are_served():
+def test_common_targets_are_served():
     assert {"sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"} <= set(targets.available())
 
 
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
         targets.probe.cache_clear()
 
 
-def test_without_triton_the_reason_is_told(monkeypatch):
+def test_without_triton_the_reason_is_given(monkeypatch):
     installation.triton_folder.cache_clear()
     monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
     try:

@@ -1,4 +1,4 @@
-"""What copies, atomics and stores of matrices take, noted byte by byte (cp.async, cp.async.bulk, atom, stmatrix)."""
+"""The bytes that copies, atomics and stores of matrices take (cp.async, cp.async.bulk, atom, stmatrix)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass
 class CopyTaken:
-    """A copy: each byte, or cell, that it leaves is one that it found, or a filler. Arrays have an entry for each.
+    """A copy: each byte, or cell, of the destination comes from the source or is a filler. Arrays have an entry for
+    each.
 
-    name, to: where they go. values: what they are. made: where each was found, and who had made it. old, before: of a
-    reduction, what lay where they go; None until it lands, and of a plain copy.
+    name, to: the destination. values: the copied bytes. made: the places of the source, with their origins. old,
+    before: for a reduction, the origins and values at the destination; None until it completes, and for a plain copy.
     """
 
     name: str
@@ -36,13 +37,13 @@ class CopyTaken:
         number = int(at[0])
         found = [self.made.taken(number, "the copied byte", int(self.values[number]))]
         if self.old is not None and self.before is not None:
-            found.insert(0, self.old.taken(number, "what lay there", int(self.before[number])))
+            found.insert(0, self.old.taken(number, "the old value", int(self.before[number])))
         return found
 
 
 @dataclass(frozen=True)
 class OldTaken:
-    """An atomic: what it found at its address, for the register that gets it and for the bytes that it leaves."""
+    """An atomic: the old value at its address, behind the register that gets it and the bytes that it writes."""
 
     register: str
     name: str
@@ -62,7 +63,7 @@ class OldTaken:
 class OperandTaken:
     """A store of many registers: each place gets its value from one operand of one thread.
 
-    name, places: where they go; operands: the number of the operand for each; values: what they hold.
+    name, places: the destination. operands: the number of the operand for each place. values: the stored values.
     """
 
     name: str
@@ -86,7 +87,7 @@ class OperandTaken:
 
 @dataclass(frozen=True)
 class RegistersTaken:
-    """A load from tensor memory, or of matrices: what each register gets."""
+    """A load from tensor memory, or of matrices: the values that each register gets."""
 
     taken: dict[str, tuple[Taken, ...]]
 

@@ -1,6 +1,6 @@
-"""Frames that tell an observer of every access: loads, stores, atomics, copies when they are issued and when they land.
+"""Frames that report every access to an observer: loads, stores, atomics, and the issue and completion of copies.
 
-A run in such a frame does what it always does; all that is noted is read off beside it.
+The run is the same as in a plain frame; observers only read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.ptx.numeric.vectorise import Array
 
 
 class NotedFrame(KernelFrame):
-    """A frame that tells `notes` of its accesses."""
+    """A frame that reports its accesses to `notes`."""
 
     notes: Watching
 
@@ -38,11 +38,11 @@ class NotedFrame(KernelFrame):
 
     @property
     def noting(self) -> Notes | None:
-        """The notes on a thread; None where only executed steps are asked for."""
+        """The notes on a thread; None if only executed steps are recorded."""
         return self.notes if isinstance(self.notes, Notes) else None
 
     def value(self, reader: ReadSlot, lane: int) -> int:
-        """An operand in a lane."""
+        """The value of an operand in a lane."""
         found, _ = self.read(reader)
         return int(np.broadcast_to(found, (self.lanes,))[lane])
 
@@ -76,17 +76,17 @@ class NotedFrame(KernelFrame):
             self.noting.origins.arrive(self.shared, place.offsets[:, None] + np.arange(access.size))
 
     def bytes_of_lane(self, address: int, size: int) -> tuple[Buffer, Array] | None:
-        """The places of some bytes in global memory; None where they lie in no buffer."""
+        """The places of some bytes in global memory; None if no buffer contains them."""
         buffer = self.grid.memory.find(address)
         return None if buffer is None else (buffer, address - buffer.base + np.arange(size))
 
 
 class NotedClusterFrame(NotedFrame, ClusterFrame):
-    """The same for a cluster of blocks."""
+    """A `NotedFrame` for a cluster of blocks."""
 
 
 class _NotedCopies(Copies):
-    """cp.async: its bytes belong to the thread that issued it, when they land."""
+    """cp.async: its bytes belong to the thread that issued it, when the copy completes."""
 
     frame: NotedFrame
 
@@ -118,7 +118,7 @@ class _NotedCopies(Copies):
 
 
 class _NotedBulk(Bulk):
-    """Bulk copies: their bytes belong to the thread that issued them, when they land."""
+    """Bulk copies: their bytes belong to the thread that issued them, when the copies complete."""
 
     frame: NotedFrame
 
@@ -138,7 +138,7 @@ class _NotedBulk(Bulk):
         return data
 
     def _sources(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Any, Array]:
-        """Of each byte of a box its place in the tensor's buffer; -1 where it lies outside."""
+        """The place in the tensor's buffer of each byte of a box; -1 if it lies outside."""
         address, inside, low, high = rows_of(found, corner)
         sources = np.full((len(address), found.box[0] * found.size), -1)
         if not inside.any():
@@ -156,7 +156,7 @@ class _NotedBulk(Bulk):
         places = (coming.offsets[:, None] + np.arange(coming.size)).reshape(-1)
         notes.origins.expect(frame.shared, places, notes.numbers(lane), notes.time)
         current = notes.step_of(lane)
-        if current is None or step.kind in ("bulk_st", "bulk_red"):  # of these the registers are what is copied
+        if current is None or step.kind in ("bulk_st", "bulk_red"):  # for these, the registers are the source
             return
         region, sources = self._box or (frame.shared, np.full(len(places), -1))
         if coming.source is not None:
@@ -196,7 +196,7 @@ class _NotedBulk(Bulk):
         super().store(step, found, lane, corner, start)
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
-        """See `Bulk`; a copy of bytes begins with it, before it writes anything."""
+        """See `Bulk`. A copy of bytes calls it first, before it writes anything."""
         super().refuse_source(step, lane, offsets)
         notes, frame = self.frame.noting, self.frame
         if notes is None or step.kind != "bulk_store":
@@ -204,7 +204,7 @@ class _NotedBulk(Bulk):
         size = 16 * len(offsets)
         found = frame.bytes_of_lane(frame.value(step.sources[0], lane) + step.detail.to, size)
         if found is None:
-            return  # the run is about to stop
+            return  # the run will stop at this step
         mask = frame.value(step.sources[3], lane) if step.detail.masked else 0xFFFF
         chosen = np.tile((mask >> np.arange(16)) & 1, size // 16) != 0
         from_shared = (offsets[:, None] + np.arange(16)).reshape(-1)
@@ -215,7 +215,7 @@ class _NotedBulk(Bulk):
 def _leaves(
     notes: Notes, step: Step, lane: int, to: tuple[Any, Array], found: tuple[Any, Array], reduces: bool = False
 ) -> None:
-    """A bulk copy from shared memory to places of a buffer, which is about to be made."""
+    """Record a bulk copy from shared memory to places of a buffer, before it is made."""
     buffer, places = to
     notes.copied(step, lane, buffer, places, *found, found[0].bytes[found[1]])
     if reduces and (current := notes.step_of(lane)) is not None:
@@ -226,7 +226,7 @@ def _leaves(
 
 
 class _NotedTensorWork(TensorWork):
-    """Tensor cores: the cells that they write belong to the thread that gave them the work."""
+    """Tensor cores: the cells that they write belong to the thread that issued the work."""
 
     frame: NotedFrame
 

@@ -1,4 +1,4 @@
-"""Observers of a kernel that runs: which instructions were executed, and what one thread did."""
+"""Observers of a running kernel: which instructions were executed, and what one thread did."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Notes(Watching):
         return RegistersTaken(found)
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """Note what the thread has written."""
+        """Record what the thread has written."""
         if executed and step.kind == "tcgen05_st":
             self._cells_stored(step)
         if self._current is None:
@@ -168,7 +168,7 @@ class Notes(Watching):
         self._current = None
 
     def _cells_stored(self, step: Step) -> None:
-        """Each cell belongs to the thread whose register it got."""
+        """Record that each cell belongs to the thread whose register was stored there."""
         warps = np.flatnonzero(self.active.reshape(-1, WARP)[:, 0])
         lanes = (warps[:, None] * WARP + np.arange(WARP)).reshape(-1)
         cells = cells_of(self.frame, step, warps, lanes)  # warp, register, thread
@@ -184,7 +184,7 @@ class Notes(Watching):
             self._current.takes.append(taken)
 
     def count(self, step: Step, many: int) -> None:
-        """Note so many bytes more. Raises TooLong."""
+        """Count `many` more bytes. Raises TooLong."""
         self._taken += many
         if self._taken > MOST_TAKEN:
             self._too_long(step, f"copies and multiplies more than {MOST_TAKEN:,} bytes and elements")
@@ -221,16 +221,16 @@ class Notes(Watching):
         if self._current.step.kind == "ldmatrix":
             self._matrix_loaded(self._current, lanes, place)
         if self._current.step.kind in ("cp_async", "ldmatrix"):
-            return  # what a copy of this thread brings is noted where it is issued
+            return  # a copy of this thread is recorded where it is issued
         if (offset := self._mine(lanes, place)) is not None:
             self._touched(access.size, place, offset)
             made = self.origins.of(place.region, np.arange(offset, offset + access.size))
             self._current.origins = tuple(made.stored(k) for k in range(access.size))
 
     def _matrix_loaded(self, current: ThreadStep, lanes: Array, place: Place) -> None:
-        """The thread gets four bytes of a matrix, whose rows' addresses lanes give."""
+        """Record that the thread gets four bytes of a matrix, whose row addresses come from lanes."""
         number, mine = self._matrices, lanes // WARP == self.lane // WARP
-        self._matrices += 1  # those of a step come one after the other
+        self._matrices += 1  # the matrices of a step follow each other
         rows, place_of = place.offsets[mine], self.lane % WARP
         if current.step.bound.modifiers["trans"]:
             pair = place_of % 4 * 2
@@ -247,7 +247,7 @@ class Notes(Watching):
     def stores(self, step: Step, size: int, lanes: Array, place: Place) -> None:
         """See `Watching`."""
         if self.lane < 0 and not isinstance(place.region, Buffer):
-            return  # nothing of this block's own memory is asked for
+            return  # this block's own memory is not recorded
         if step.kind == "stmatrix":
             self._matrix_stored(step, lanes, place)
             return
@@ -259,7 +259,7 @@ class Notes(Watching):
             self._touched(size, place, offset)
 
     def _matrix_stored(self, step: Step, lanes: Array, place: Place) -> None:
-        """The lanes give addresses of rows; each byte belongs to the thread whose register it comes from."""
+        """Record a matrix whose row addresses come from lanes; each byte belongs to the thread that stored it."""
         self._matrices += 1
         row, byte = np.meshgrid(np.arange(len(lanes)), np.arange(16), indexing="ij")
         line, element = row % 8, byte // 2
@@ -275,7 +275,7 @@ class Notes(Watching):
             self._current.takes.append(OperandTaken(name, mine - first, number, values, self.thread, self.time))
 
     def updates(self, step: Step, access: Access, lanes: Array, place: Place, element: int, old: list[int]) -> None:
-        """Lanes update memory one after the other. old: what each found."""
+        """Record that lanes update memory one after the other. old: the value that each found."""
         if self.lane < 0 and not isinstance(place.region, Buffer):
             return
         size, threads = access.width // 8, self.numbers(lanes)
@@ -299,9 +299,10 @@ class Notes(Watching):
             self.origins.note(place.region, offsets + k, threads, self.time)
 
     def copied(self, step: Step, lane: int, to: Any, places: Array, found: Any, sources: Array, values: Array) -> None:
-        """A lane issues a copy of bytes, or cells, of one region to places of another. sources: -1 for fillers.
+        """Record that a lane issues a copy of bytes, or cells, from one region to places of another. sources: -1 for
+        fillers.
 
-        What goes to shared memory belongs to it once it lands (`Origins.expect`); the rest at once.
+        Bytes for shared memory belong to the lane when the copy completes (`Origins.expect`); others at once.
         """
         if (current := self.step_of(lane)) is not None:
             self.count(step, len(places))
@@ -321,7 +322,7 @@ class Notes(Watching):
     # tensor cores ------------------------------------------------------------------------------------------------
 
     def issued(self, step: Step, lane: int, written: Array, read: Array) -> None:
-        """A lane gives the tensor cores something to do, which has not been done yet."""
+        """Record that a lane issues work to the tensor cores, which is done later."""
         memory, current = self.frame.tensor.memory, self.step_of(lane)
         self.product = None
         if current is not None and step.kind == "tcgen05_mma":
@@ -334,7 +335,7 @@ class Notes(Watching):
         self.origins.note(memory, written, self.numbers(lane), self.time)
 
     def read_shared(self, step: Step, lane: int, written: Array, offsets: Array) -> None:
-        """Tensor cores that work for a lane read chunks of shared memory."""
+        """Record that tensor cores, working for a lane, read chunks of shared memory."""
         current, shared = self.step_of(lane), self.frame.shared
         if current is None:
             return

@@ -1,7 +1,7 @@
-"""Who made each byte of memory, and each cell of tensor memory, while a kernel runs.
+"""Records the thread that produced each byte of memory, and each cell of tensor memory, while a kernel runs.
 
-A byte belongs to the thread that stored it and to the time of that instruction. Bytes that an asynchronous copy brings
-belong to the thread and the time of its issue, though they are written when the copy lands.
+A byte belongs to the thread that stored it and to the time of that instruction. Bytes of an asynchronous copy belong to
+the thread that issued it, and to the time of its issue, although they are written when the copy completes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from harness.ptx.numeric.vectorise import Array
 
 SHARED, LOCAL, TENSOR = "shared memory", "local memory", "tensor memory"
 Byte = tuple[str, int]
-"""The name of a memory and a place in it: a byte, of tensor memory a cell. Equal in every run of a launch."""
+"""The name of a memory, and the offset of a byte or tensor memory cell in it. Equal in every run of a launch."""
 Focus = Byte | str
-"""The part of an instruction's result that is asked about: a byte that it left in memory, or a register by its name."""
+"""A part of an instruction's result: a byte that it wrote to memory, or the name of a register."""
 _NAMES = {"Shared": SHARED, "ClusterShared": SHARED, "LocalMemory": LOCAL, "TensorMemory": TENSOR}
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Who made a value: the thread's number in the grid, and the time of the instruction.
+    """The origin of a value: the thread's number in the grid, and the time of the instruction.
 
-    byte: the place where it was left; None where nothing asks. operand: in the place of a result the number of an
-    operand of that thread's instruction, which a product or an exchange takes to other threads; -1: none.
+    byte: where it was stored; None if not needed. operand: if the value is not a result but a source operand of that
+    instruction, which a product or an exchange passes to other threads, the operand's number; else -1.
     """
 
     thread: int
@@ -42,8 +42,8 @@ class Stored:
 class Taken:
     """A value that an instruction takes from elsewhere than its own thread's registers.
 
-    name: what it is to the instruction, in words. value: its bits. stored: who made it; None where no thread of the
-    launch did. memory: where it was found; None where that was a register.
+    name: its part in the instruction, in words. value: its bits. stored: its origin; None if no thread of the launch
+    made it. memory: where it was read; None if it was in a register.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Taken:
 
 
 class Takes(Protocol):
-    """What an instruction takes from elsewhere, noted when it ran."""
+    """The values that an instruction takes from elsewhere, recorded when it ran."""
 
     def of(self, focus: Focus) -> Sequence[Taken] | None:
-        """All that a part of its result is made of, in the order of the computation; None: it does not make it."""
+        """The values behind a part of its result, in the order of the computation; None if it has no such part."""
 
 
 def name_of(region: Any) -> tuple[str, int]:
-    """What a region is called, and the place in it that counts as its first."""
+    """The name of a region, and the offset in it that counts as its first."""
     if isinstance(region, Buffer):
         return region.name or "a buffer", region.residue
     return _NAMES[type(region).__name__], 0
@@ -68,9 +68,10 @@ def name_of(region: Any) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Places of a region, and who had made what was there: arrays of one shape. thread -1: nobody; place -1: no place.
+    """Places of a region with the threads that produced their values: arrays of one shape. thread -1: none; place -1:
+    no place.
 
-    order: the time at which each was made.
+    order: the times at which they were produced.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Snapshot:
     order: Array
 
     def stored(self, at: Any) -> Stored | None:
-        """Who made what lies at an index of the arrays."""
+        """The origin of the value at an index of the arrays."""
         if self.threads[at] < 0:
             return None
         return Stored(int(self.threads[at]), int(self.order[at]), (self.name, int(self.places[at])))
@@ -91,30 +92,30 @@ class Snapshot:
 
 
 class Origins:
-    """Who made what lies in each region of memory. Places are offsets in it, of tensor memory numbers of cells."""
+    """The origins of the values in each region of memory. Places: byte offsets, or numbers of tensor memory cells."""
 
     def __init__(self) -> None:
         self._makers: dict[int, tuple[Any, Array, Array]] = {}
         self._coming: dict[int, tuple[Any, Array, Array]] = {}
 
     def note(self, region: Any, places: Array, threads: Array | int, time: int) -> None:
-        """Threads make what lies at some places."""
+        """Record that threads produce the values at some places."""
         by, when = _arrays(self._makers, region)
         by[places], when[places] = threads, time
 
     def expect(self, region: Any, places: Array, threads: Array | int, time: int) -> None:
-        """Threads issue copies to some places. Two that are under way to one place bring the same bytes."""
+        """Record that threads issue copies to some places. Two pending copies to one place bring the same bytes."""
         by, when = _arrays(self._coming, region)
         by[places], when[places] = threads, time
 
     def arrive(self, region: Any, places: Array) -> None:
-        """What was issued has come."""
+        """Record that the copies to some places have completed."""
         by, when = _arrays(self._makers, region)
         issued_by, issued = _arrays(self._coming, region)
         by[places], when[places] = issued_by[places], issued[places]
 
     def of(self, region: Any, places: Array) -> Snapshot:
-        """Who has made what lies at some places now; of place -1 nobody has."""
+        """The present origins of the values at some places; none for place -1."""
         name, first = name_of(region)
         by, when = _arrays(self._makers, region)
         inside = places >= 0
@@ -126,7 +127,7 @@ class Origins:
         )
 
     def last(self, region: Any, places: Array) -> Stored | None:
-        """Who made the newest of what lies at some places; None where nobody made any."""
+        """The origin of the newest value at some places; None if no thread produced any of them."""
         found = self.of(region, places)
         at = int(np.argmax(np.where(found.threads >= 0, found.order, -1)))
         return found.stored(at)

@@ -48,6 +48,7 @@ class KernelScheduler(Scheduler):
     def left(self, lanes: Array) -> None:
         """Record that threads have ended."""
         self.alive = self.alive & ~lanes
+        self.kernel_frame.gone = ~self.alive
         if isinstance(self.kernel_frame, ClusterFrame) and lanes.any():
             self.kernel_frame.ended(lanes)
 

@@ -34,9 +34,10 @@ from harness.ptx.text.types import TYPES
 
 @dataclass(frozen=True)
 class SparseScaled:
-    """What such an mma computes. Of d, a, b and c: tables of positions, bits of an element, registers of a lane.
+    """One such mma. tables, widths, counts: for d, a, b and c, tables of positions, bits of an element, registers of a
+    lane.
 
-    `types`: of a, b and the scales. `blocks`: of k, each with a scale. `storage`: where the metadata lies.
+    types: of a, b and the scales. blocks: of k, each with a scale. storage: where the metadata lies.
     """
 
     tables: tuple[Array, Array, Array, Array]

@@ -1,8 +1,9 @@
-"""What products of tensor cores take: of each element of a result a row of a, a column of b, and an element of c.
+"""The elements that products of tensor cores take: for each element of the result, a row of a, a column of b, and c's
+element.
 
-Each matrix is noted with who made each of its elements: threads of the warp in whose registers it lies, or those who
-stored it in shared or tensor memory. What of a sparse matrix says where its elements belong, and scales of blocks, lie
-behind the matrices: of those in registers all threads' are taken, of those in tensor memory the scales alone.
+Each matrix is recorded with the origin of each element: a thread of the warp that holds it in registers, or the thread
+that stored it in shared or tensor memory. The metadata of a sparse matrix and the scales of blocks follow the matrices:
+if they are in registers, those of all threads; if in tensor memory, the scales alone.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ ElementsOf = dict[str, list[tuple[int, int, int]]]
 
 @dataclass(frozen=True)
 class TakenMatrix:
-    """A matrix of a product, as rows x columns. codes: of its elements. made: who made each.
+    """A matrix of a product, as rows x columns. codes: of its elements. made: their origins.
 
-    held: of one in registers the thread of each element, and the number of the operand. first: its first row's number.
-    turned: b, whose rows are the columns of the product.
+    held: for a matrix in registers, the thread of each element, and the number of the operand. first: the number of its
+    first row. turned: true for b, whose rows are the columns of the product.
     """
 
     name: str
@@ -63,9 +64,9 @@ class TakenMatrix:
 
 @dataclass(frozen=True)
 class ElementsTaken:
-    """A product whose result lies in registers. elements: by register of the thread, tile, row and column.
+    """A product whose result is in registers. elements: tile, row and column, by register of the thread.
 
-    tiles: a, b and c of each; c is None where the product does not add one. others: metadata and scales.
+    tiles: a, b and c of each tile; c is None if the product does not add one. others: metadata and scales.
     """
 
     elements: ElementsOf
@@ -87,7 +88,7 @@ class ElementsTaken:
 
 
 def of_warp(frame: KernelFrame, step: Step, lane: int, time: int) -> ElementsTaken:
-    """What a lane's mma takes, whatever its kind."""
+    """The elements that a lane's mma takes, for every kind of mma."""
     product = step.detail
     warp = lane // WARP
     found, _ = factors(frame, step, np.array([warp]), product.tables, product.widths, product.counts)
@@ -116,7 +117,7 @@ def _held(frame: KernelFrame, warp: int, table: Array, width: int, base: int, ti
 
 
 def _elements(frame: KernelFrame, step: Step, lane: int, table: Array, width: int) -> ElementsOf:
-    """The elements in each register of a lane that a product writes."""
+    """The elements in each register that a product writes in a lane."""
     each = fragments.per_register(width)
     mine = table // each % WARP == lane % WARP
     found: ElementsOf = {}
@@ -127,7 +128,7 @@ def _elements(frame: KernelFrame, step: Step, lane: int, table: Array, width: in
 
 
 def _others(frame: KernelFrame, step: Step, warp: int, first: int, time: int, end: int | None = None) -> list[Taken]:
-    """Operands behind the matrices, in each thread of a warp."""
+    """The operands after the matrices, in each thread of a warp."""
     found = []
     thread = frame.first * frame.grid.threads + warp * WARP
     for number in range(first, len(step.sources) if end is None else end):
@@ -143,7 +144,7 @@ def _others(frame: KernelFrame, step: Step, warp: int, first: int, time: int, en
 
 
 def of_warpgroup(frame: KernelFrame, origins: Origins, step: Step, lane: int, time: int) -> ElementsTaken:
-    """What a lane's wgmma takes: its own warp's rows of a and of the accumulator, and all of b."""
+    """The elements that a lane's wgmma takes: its own warp's rows of a and of the accumulator, and all of b."""
     product: GroupProduct = step.detail
     warp, behind = lane // WARP, len(step.sources) - 2
     first = warp % 4 * 16
@@ -182,7 +183,7 @@ def _by_descriptor(
 ) -> TakenMatrix:  # fmt: skip
     value, _ = frame.read(step.sources[operand])
     found = descriptors.decoded(int(np.broadcast_to(value, (frame.lanes,))[lane]))
-    if isinstance(found, str):  # the run is about to stop there
+    if isinstance(found, str):  # the run will stop at this step
         return TakenMatrix(name, np.zeros((0, 0), np.uint8))
     shared, bits = frame.shared, BITS[matrix.type]
     address = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth).reshape(-1)
@@ -199,9 +200,9 @@ def _by_descriptor(
 
 @dataclass
 class CellsTaken:
-    """A product in tensor memory, noted in parts: one for each block of a pair.
+    """A product in tensor memory, in parts: one for each block of a pair.
 
-    cells: of each block's accumulator. c: what lay there; None where the product does not add it. a, b: rows of each
+    cells: of each block's accumulator. c: their old values; None if the product does not add them. a, b: rows of each
     block. scales: of each block's rows of a, and columns of b.
     """
 
@@ -230,7 +231,7 @@ class CellsTaken:
 
 @dataclass
 class NotedProduct:
-    """A tcgen05.mma while it is issued: its matrices in shared memory are named one after the other."""
+    """A tcgen05.mma while it is issued. Its matrices in shared memory are added one after the other."""
 
     frame: KernelFrame
     origins: Origins
@@ -238,7 +239,7 @@ class NotedProduct:
     taken: CellsTaken
 
     def matrix(self, offsets: Array) -> None:
-        """The next matrix in shared memory, by the places of its chunks."""
+        """Add the next matrix in shared memory, given by the places of its chunks."""
         operand = self.operands.pop(0)
         codes, _ = tensoroperands.from_shared(self.frame, offsets, operand)
         bits, each = tensoroperands.BITS[operand.type], 128 // operand.element
@@ -251,7 +252,7 @@ class NotedProduct:
 
 
 def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int) -> NotedProduct | None:
-    """What a lane's tcgen05.mma takes, before it changes anything; None where it is about to be refused."""
+    """The elements that a lane's tcgen05.mma takes, before it changes anything; None if it will be refused."""
     found: TensorProduct = step.detail
     given = values(frame, step, step.sources, np.array([lane]))[0]
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
@@ -278,7 +279,7 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
             taken.a.append(TakenMatrix("a", codes, origins.of(memory, some[:, np.arange(a.k) * each // 32])))
         taken.scales.append(())
         if what.block:
-            parts = zip(at[4:6], (rows, what.n), (what.part_a, what.part_b), "ab", strict=True)
+            parts = zip(at[4:6], (rows, what.n), (what.part_a, what.part_b), "ab", (False, halves), strict=True)
             count = what.stored // what.block
             taken.scales[-1] = tuple(_scale(frame, origins, step, lane, block, count, *p) for p in parts)
     own = [] if found.places[1] is not None else [a] * len(blocks)
@@ -287,11 +288,11 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
 
 def _scale(
     frame: KernelFrame, origins: Origins, step: Step, lane: int, block: int, count: int,
-    given: int, rows: int, part: int, name: str,
+    given: int, rows: int, part: int, name: str, halves: bool,
 ) -> TakenMatrix:  # fmt: skip
-    """The scales of each row, all those of a row as one value."""
+    """The scales of each row, with all those of a row as one value."""
     memory = frame.tensor.memory
-    places = tensoroperands.scale_cells(rows)
+    places = tensoroperands.scale_cells(rows, halves)
     some = tensoroperands.cells(frame, step, lane, given & 0x3FFFFFFF, *places, f"the scale of {name}", block)[0]
     codes = memory.words[some] >> np.uint32(8 * part) & np.uint32((1 << 8 * count) - 1)
     return TakenMatrix(f"scale of {name}", codes[:, None], origins.of(memory, some[:, None]))

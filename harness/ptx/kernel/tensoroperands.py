@@ -180,16 +180,22 @@ def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
 
 
 @cache
-def scale_cells(rows: int) -> tuple[Array, Array]:
-    """Lane and column of the scales of each row, in the four quarters of the lanes: 4 x rows (ISA 9.7.16.10.7)."""
-    quarter, row = np.meshgrid(np.arange(4), np.arange(rows), indexing="ij")
-    return quarter * 32 + row % 32, row // 32
+def scale_cells(rows: int, halves: bool = False) -> tuple[Array, Array]:
+    """Lane and column of the scales of each row of a, or column of b, in each of their copies: copies x rows.
+
+    There is a copy in each quarter of the lanes (ISA 9.7.16.10.7). halves: lanes 0 to 63 have those of the first half
+    of b's columns, twice, and lanes 64 to 127 those of the second, as they have these columns of d (layout B). That
+    is CUTLASS's layout (`tmem_sf_frg`, ScaleFactorDuplicated2by2); the ISA has no figure of it.
+    """
+    copy, row = np.meshgrid(np.arange(2 if halves else 4), np.arange(rows), indexing="ij")
+    half, row = divmod(row, rows // 2) if halves else (0, row)
+    return 64 * half + 32 * copy + row % 32, row // 32
 
 
 def scales(frame: KernelFrame, step: Step, lane: int, some: Array, part: int, count: int, name: str) -> Codes:
-    """The codes of scales, rows x blocks, from cells of the four quarters.
+    """The codes of scales, rows x blocks, from the cells of all copies.
 
-    Raises ExecutionError if the quarters differ.
+    Raises ExecutionError if the copies differ.
     """
     memory = frame.tensor.memory
     words, doubt = memory.words[some], memory.undefined[some]
@@ -198,9 +204,10 @@ def scales(frame: KernelFrame, step: Step, lane: int, some: Array, part: int, co
     masks = doubt[..., None] >> shifts & np.uint32(0xFF)
     torn = ((codes != codes[0]) & (masks == 0) & (masks[0] == 0)).any(axis=2)
     if torn.any():
-        quarter, row = (int(x[0]) for x in np.nonzero(torn))
+        copy, row = (int(x[0]) for x in np.nonzero(torn))
         text = f"{name} of row {row} differs between {frame.tensor.place(int(some[0, row]))} and lane "
-        text += f"{int(some[quarter, row]) % CELLS // COLUMNS}: all four quarters of the lanes have the same scales"
+        have = "all four quarters of the lanes have" if len(some) == 4 else "both quarters of a half of the lanes have"
+        text += f"{int(some[copy, row]) % CELLS // COLUMNS}: {have} the same scales"
         raise frame.fault(ExecutionError, step, text)
     bad = (masks != 0).any(axis=0)
     return np.ascontiguousarray(codes[0]), bad if bad.any() else None

@@ -151,7 +151,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
         if found.places[1] is not None:
             _refuse_other_lane(frame, step, lane, at[1], at[0], "a")
             in_cells = _a_in_cells(frame, step, lane, at[1], a, halves, block)
-        of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), block)
+        of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), halves, block)
         metadata = None
         if found.sparse:
             _refuse_other_lane(frame, step, lane, at[-1], at[0], "metadata")
@@ -279,18 +279,14 @@ def _a_in_cells(
 
 
 def _scales(
-    frame: KernelFrame, step: Step, lane: int, given: list[int], rows: tuple[int, int], block: int
+    frame: KernelFrame, step: Step, lane: int, given: list[int], rows: tuple[int, int], halves: bool, block: int
 ) -> list[Array]:
     """The cells of both matrices' scales. The two highest bits of an address are ignored, because CUTLASS keeps the
     scale factor's id there. In a pair each block has the scales of its own rows of a and of all columns of b.
     """
-    if given and rows[0] != 128:
-        text = f"the instruction descriptor of {frame.who(lane)} has {2 * rows[0]} rows for a pair of blocks: where "
-        text += f"the scales of {rows[0]} rows of a block lie is unpublished; take 256 rows, or .cta_group::1 with 128"
-        raise frame.fault(ExecutionError, step, text)
     found = []
     for first, count, name in zip(given, rows, "ab", strict=False):
-        places = tensoroperands.scale_cells(count)
+        places = tensoroperands.scale_cells(count, halves and name == "b")
         some = tensoroperands.cells(frame, step, lane, first & 0x3FFFFFFF, *places, f"the scale of {name}", block)
         tensoroperands.refuse_unwritten(frame, step, lane, some, f"the scale of {name}")
         found.append(some)
@@ -360,8 +356,9 @@ def _computed(
 
 
 _REFUSED = {
-    "tcgen05_ashift": "does not run products of a shifted a (.ashift), as the ISA leaves open what is in the row "
-    "that none is shifted to; shift a by tcgen05.shift.down before, without .ashift",
+    "tcgen05_ashift": "does not run products of a shifted a (.ashift): the ISA says that a's rows are shifted down by "
+    "one, except for the last, but not what its first row is then, nor where a row of a pair's first block goes; shift "
+    "a by tcgen05.shift.down before, without .ashift",
     "tcgen05_ld_red": "does not run loads that reduce (.red); load by tcgen05.ld and reduce the registers",
 }
 """What is not run, and what to do instead."""

@@ -24,7 +24,7 @@ class ThreadFrame(Frame):
 
     `number`: each lane's thread number in the grid, with blocks in the order in which they run. `member`: its number
     among the threads of its block, or of its cluster. `clock` counts barriers. `block_time`, `warp_time`: when each
-    lane's block and warp last passed a barrier.
+    lane's block and warp last passed a barrier. `gone`: the lanes that have ended.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -41,6 +41,7 @@ class ThreadFrame(Frame):
         self.clock = 0
         self.block_time = np.zeros(self.lanes, np.int32)
         self.warp_time = np.zeros(self.lanes, np.int32)
+        self.gone = np.zeros(self.lanes, np.bool_)
 
     # messages --------------------------------------------------------------------------------------------
 

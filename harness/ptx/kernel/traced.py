@@ -1,4 +1,4 @@
-"""What one thread did, instruction by instruction: what each read, wrote, and took from elsewhere."""
+"""The trace of one thread: what each of its instructions read, wrote, and took from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.ptx.kernel.origins import Focus, Stored, Taken, Takes
 
 
 class TooLong(ExecutionError):
-    """A thread that executes more instructions, or copies more bytes, than are noted."""
+    """A thread that executes more instructions, or copies more bytes, than are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenOperand:
-    """A register, or a constant, as one instruction saw it.
+    """A register, or a constant, as one instruction read it.
 
-    name: as written; "" for a constant. value: None where bits are undefined. maker: the number of the thread's
+    name: as written; "" for a constant. value: None if bits are undefined. maker: the number of the thread's
     instruction that wrote it last; -1 for none.
     """
 
@@ -34,11 +34,11 @@ class SeenOperand:
 class ThreadStep:
     """One instruction of the thread.
 
-    time: of the step in the whole run. reads: guard last; of one whose guard did not hold, what stood in its results.
-    executed: whether the guard held. memory: the name of the memory that it touched, the offset there and the size;
-    data: what it loaded or left there. origins: of each byte that it loaded, who made it. warp: of an exchange, what
-    each operand holds in the threads of the warp. takes: of a copy, a product, an atomic, a load of matrices: what it
-    takes from memory and from other threads.
+    time: of the step in the whole run. reads: the guard is last; if the guard did not hold, they include the old values
+    of the results. executed: whether the guard held. memory: the name of the memory that it accessed, the offset there
+    and the size; data: the bytes that it loaded or stored. origins: of each byte that it loaded. warp: for an exchange,
+    the value of each operand in the threads of the warp. takes: for a copy, a product, an atomic, or a load of
+    matrices: what it takes from memory and from other threads.
     """
 
     number: int
@@ -72,11 +72,11 @@ class ThreadStep:
 
     @property
     def branches(self) -> bool:
-        """Whether it goes elsewhere under a predicate."""
+        """Whether it jumps under a predicate."""
         return self.step.kind in ("branch", "exit") and self.step.guard >= 0
 
     def made_of(self, focus: Focus | None) -> Sequence[Taken]:
-        """What a part of its result takes from elsewhere; nothing, where it is made of the thread's registers alone."""
+        """The values from elsewhere behind a part of its result; none if it depends on the thread's registers alone."""
         if focus is None:
             return ()
         return next((found for t in self.takes if (found := t.of(focus)) is not None), ())
@@ -84,7 +84,7 @@ class ThreadStep:
 
 @dataclass
 class ThreadTrace:
-    """What one thread did. thread: its number in the grid. who: the same in words. fault: what ended the run early."""
+    """The trace of one thread. thread: its number in the grid. who: the same in words. fault: ended the run early."""
 
     thread: int
     who: str = ""
@@ -96,5 +96,5 @@ class ThreadTrace:
         return {s.time: s for s in self.steps}
 
     def at(self, time: int) -> ThreadStep | None:
-        """The thread's instruction of a time, once the run is over."""
+        """The thread's instruction at a time, once the run is over."""
         return self._by_time.get(time)

@@ -17,20 +17,56 @@ from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Immediate, Instruction, Pair, Sink
 from harness.ptx.text.types import TYPES
 
+_BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
+
 
 def _whole(frame: KernelFrame, values: Any) -> Array:
     """An array over lanes as a table of warps x 32; scalars are broadcast."""
     return np.ascontiguousarray(np.broadcast_to(values, (frame.lanes,))).reshape(-1, 32)
 
 
-def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None) -> Array:
-    """The active lanes in the membership mask, as a table of warps x 32."""
+def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None, gathers: bool = False) -> Array:
+    """The active lanes, which have to be in their own membership mask, as a table of warps x 32.
+
+    gathers: the result depends on all lanes of the mask, so that each of them has to be here or to have ended.
+
+    Raises ExecutionError where the ISA leaves the behaviour undefined (9.7.9 and 9.7.13, of each instruction with
+    `.sync`: "undefined if the executing thread is not in the membermask"), and for masks that differ within a warp.
+    """
     value, mask = frame.read(reader)
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,)), frame.every, "a membership mask")
-    bits = _whole(frame, value) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
-    here = np.ones((len(bits), 32), np.bool_) if active is None else active.reshape(-1, 32)
-    return here & bits.astype(np.bool_)
+    given = _whole(frame, value)
+    named = (given >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
+    here = np.ones((len(named), 32), np.bool_) if active is None else active.reshape(-1, 32)
+    if (outside := here & ~named).any():
+        raise _mistaken(frame, step, given, outside, "which leaves this thread out: the ISA defines no behaviour there")
+    if len(np.unique(given)) > 1 and (other := _other_mask(given, here)).any():
+        raise _mistaken(frame, step, given, other, "and a thread of that mask executes it with another mask")
+    if gathers and active is not None and (waits := here & _absent(frame, given, here)).any():
+        words = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
+        raise _mistaken(frame, step, given, waits, words)
+    return here
+
+
+def _other_mask(given: Array, here: Array) -> Array:
+    """The active lanes whose mask names an active lane that has another mask."""
+    names = given[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    unlike: Array = ((given[:, :, None] != given[:, None, :]) & (names != 0) & here[:, None, :]).any(axis=2)
+    return here & unlike
+
+
+def _absent(frame: KernelFrame, given: Array, here: Array) -> Array:
+    """The lanes whose mask names a lane that is neither active nor at its end."""
+    missing = (~(here | frame.gone.reshape(-1, 32)) * _BITS).sum(axis=1, dtype=np.uint32)
+    absent: Array = (given & missing[:, None]) != 0
+    return absent
+
+
+def _mistaken(frame: KernelFrame, step: Step, given: Array, lanes: Array, words: str) -> ExecutionError:
+    lane = int(np.flatnonzero(lanes)[0])
+    text = f"{frame.who(lane)} executes {step.bound.spelling} with the membership mask"
+    return frame.fault(ExecutionError, step, f"{text} 0x{int(given.reshape(-1)[lane]):08x}, {words}")
 
 
 @binds("shfl")
@@ -88,7 +124,7 @@ def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> 
 def _predicate(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, Array, Any]:
     """The predicate operand and the members, as tables of warps x 32, and which warps have an undefined predicate."""
     value, mask = frame.read(step.sources[0])
-    members = _members(frame, step, step.sources[1], active)
+    members = _members(frame, step, step.sources[1], active, gathers=True)
     doubt = None
     if mask is not None:
         doubt = np.repeat(((_whole(frame, mask) != 0) & members).any(axis=1), 32)
@@ -114,9 +150,6 @@ def _run_vote(frame: KernelFrame, step: Step, active: Array | None) -> None:
 def _bind_ballot(builder: Builder, node: Instruction, bound: Bound) -> Step:
     readers = _readers(builder, node, bound, "pred", "u32")
     return Step("ballot", node, bound, readers, (builder.destination(node.operands[0], TYPES["b32"], bound),))
-
-
-_BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 
 
 @runs("ballot")
@@ -156,7 +189,7 @@ def _bind_match(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @runs("match")
 def _run_match(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
-    members = _members(frame, step, step.sources[1], active)
+    members = _members(frame, step, step.sources[1], active, gathers=True)
     table = _whole(frame, value)
     equal = (table[:, :, None] == table[:, None, :]) & members[:, None, :]
     result = (equal * _BITS).sum(axis=2, dtype=np.uint32)
@@ -189,7 +222,7 @@ def _bind_redux(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @runs("redux")
 def _run_redux(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
-    members = _members(frame, step, step.sources[1], active)
+    members = _members(frame, step, step.sources[1], active, gathers=True)
     table = _whole(frame, value)
     result = (
         _float_redux(step, table, members) if "f32" in step.node.modifiers else _integer_redux(step, table, members)

@@ -1,18 +1,20 @@
-"""Make a function over arrays from a scalar definition: in Python for few lanes, compiled by numba for more.
+"""Make a function over arrays from a scalar definition: in Python for few lanes, as machine code for more.
 
-numba compiles a definition at most twice. First with its constants (modifiers, formats) as arguments, so that one
+A definition is compiled at most twice. First with its constants (modifiers, formats) as arguments, so that one
 compilation serves every spelling of every form. A function used for many lanes is then compiled again with fixed
-constants and operand widths: 3 to 30 times as fast, for a fifth of a second each.
+constants and operand widths: 3 to 30 times as fast.
 
-numba is imported at the first compilation, so that running a block on a few values, or only analysing it, does not pay
-its half second.
+`translation` makes LLVM code of a definition and compiles it, in about a twentieth of a second: numba, which
+does more, takes five times as long. numba still compiles functions over tiles and whole arrays, which use
+`register_helpers`. Both are imported when they are first needed, so that running a block on a few values, or only
+analysing it, does not pay for them.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import bits, compilecache
+from harness.ptx.numeric import bits
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -29,7 +31,7 @@ UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 _PYTHON_LANES = 1500
-"""After this many lanes in Python, compiling a function is worth its cost (about a tenth of a second)."""
+"""After this many lanes in Python, compiling a function is worth its cost."""
 
 _SHARED_LANES = 1 << 22
 """After this many lanes in shared code (10 to 400 million lanes a second), compiling a function for its own constants
@@ -84,6 +86,8 @@ class ArrayFunction:
         self.sources = sources
         self.width = width
         self.dtype = UNSIGNED[width]
+        self._kinds = tuple(np.dtype(UNSIGNED[w]) for w, _ in sources)
+        self._words = np.array([_wrapped(c) for c in constants], np.int64)
         self._lanes = 0
         self._compiled: Any = None
 
@@ -101,16 +105,18 @@ class ArrayFunction:
     def shared(self, lanes: int, *arguments: Array) -> Array:
         """The results of the shared code, which takes the constants as arguments."""
         loop = _shared_loop(self.function, len(self.sources), len(self.constants))
-        constants = np.array([_wrapped(c) for c in self.constants], np.int64)
+        if loop is None:
+            return self._interpret(lanes, arguments)
         out = np.empty(lanes, self.dtype)
         for start in range(0, lanes, _BLOCK):
             end = min(start + _BLOCK, lanes)
-            values = np.empty((1 + len(arguments), end - start), np.int64)
-            for row, argument, (width, signed) in zip(values[1:], arguments, self.sources, strict=True):
+            found = np.empty(end - start, np.int64)
+            values = np.empty((len(arguments), end - start), np.int64)
+            for row, argument, (width, signed) in zip(values, arguments, self.sources, strict=True):
                 part = argument[start:end]
                 row[:] = part.view(SIGNED[width]) if signed or width == 64 else part
-            loop(values, constants)
-            out[start:end] = values[0] & 1 if self.width == 1 else values[0]
+            loop(id(found), id(values), id(self._words), end - start)
+            out[start:end] = found & 1 if self.width == 1 else found
         return out
 
     def compiled(self, lanes: int, *arguments: Array) -> Array:
@@ -118,12 +124,29 @@ class ArrayFunction:
         if self._compiled is None:
             with _lock:
                 if self._compiled is None:
-                    started = time.monotonic()
-                    self._compiled = _compile(self.function, self.constants, self.sources, self.width)
-                    compiled_for(time.monotonic() - started)
+                    self._compiled = _made(
+                        self.function, lambda m: m.specialised(self.function, self.constants, self.sources, self.width)
+                    )
+        if self._compiled is _UNKNOWN:
+            return self._interpret(lanes, arguments)
+        for a, kind in zip(arguments, self._kinds, strict=True):
+            plain = type(a) is np.ndarray and a.dtype == kind and a.ndim == 1
+            if not plain or len(a) < lanes or not a.flags.c_contiguous:
+                arguments = self._readable(lanes, arguments)
+                break
         out = np.empty(lanes, self.dtype)
-        self._compiled(out, *arguments)
+        self._compiled(id(out), *map(id, arguments), lanes)
         return out
+
+    def _readable(self, lanes: int, arguments: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Operands as machine code reads them, which checks nothing: contiguous. Raises TypeError for others."""
+        for argument, kind in zip(arguments, self._kinds, strict=True):
+            if argument.dtype != kind or argument.ndim != 1 or len(argument) < lanes:
+                raise TypeError(
+                    f"{self.function.__qualname__}: an operand of {argument.dtype} and shape {argument.shape}, "
+                    f"where {lanes} lanes of {kind} are needed"
+                )
+        return tuple(np.asarray(a, order="C") for a in arguments)
 
     def one(self, *patterns: int) -> int:
         """The result for one lane, in Python: bit patterns in (non-negative), bit pattern out."""
@@ -173,86 +196,33 @@ def register_helpers() -> Any:
     return numba
 
 
-def _compile(
-    function: Callable[..., int], constants: tuple[int, ...], sources: tuple[tuple[int, bool], ...], width: int
-) -> Any:
-    numba = register_helpers()
-    from harness.ptx.numeric.bits_compiled import wide_vectors
-
-    names = [f"a{i}" for i in range(len(sources))]
-    reads = []
-    for name, (bits_wide, signed) in zip(names, sources, strict=True):
-        inner = f"s{bits_wide}({name}[i])" if signed else f"{name}[i]"
-        reads.append(f"int64({inner})")
-    consts = [repr(c) for c in constants]
-    text = (
-        f"def loop({', '.join(['out', *names])}):\n"
-        f"    wide_vectors()\n"
-        f"    for i in range(out.size):\n"
-        f"        out[i] = store(function({', '.join(reads + consts)})){' & 1' if width == 1 else ''}\n"
-    )
-    scope: dict[str, Any] = {"__name__": __name__, "function": function, "int64": numba.int64, "store": np.int64}
-    scope.update({f"s{w}": t for w, t in SIGNED.items()}, wide_vectors=wide_vectors)
-    exec(text, scope)
-    # A read-only signature also accepts writable arrays, so that no argument needs a copy.
-    kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]
-    kinds += [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[w])), 1, "C", readonly=True) for w, _ in sources]
-    key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
-    return _loop(scope["loop"], tuple(kinds), key, function.__module__)
-
-
 def _shared_loop(function: Callable[..., int], sources: int, constants: int) -> Any:
-    """The compiled loop over `values` (rows of 64-bit patterns: the results, then each operand) with an array of
-    constants."""
+    """The shared code of a definition, with rows of 64-bit patterns: the results, each operand, and the constants."""
     which = function, sources
     if which not in _shared:
         with _lock:
             if which not in _shared:
-                started = time.monotonic()
-                _shared[which] = _compile_shared(function, sources, constants)
-                compiled_for(time.monotonic() - started)
-    return _shared[which]
+                _shared[which] = _made(function, lambda m: m.shared(function, sources, constants))
+    return None if _shared[which] is _UNKNOWN else _shared[which]
 
 
-def _compile_shared(function: Callable[..., int], sources: int, constants: int) -> Any:
-    numba = register_helpers()
-    # Always two arrays: with ten arguments, numba's entry point takes a third of the compilation.
-    operands = [f"values[{k + 1}, i]" for k in range(sources)] + [f"c{k}" for k in range(constants)]
-    text = (
-        "def loop(values, constants):\n"
-        + "".join(f"    c{k} = constants[{k}]\n" for k in range(constants))
-        + "    for i in range(values.shape[1]):\n"
-        + f"        values[0, i] = function({', '.join(operands)})\n"
-    )
-    scope: dict[str, Any] = {"__name__": __name__, "function": function}
-    exec(text, scope)
-    kinds = (numba.types.Array(numba.int64, 2, "C"), numba.types.Array(numba.int64, 1, "C"))
-    key = f"{function.__module__}.{function.__qualname__}: {sources} operands, {constants} constants as arguments"
-    return _loop(scope["loop"], kinds, key, function.__module__)
+_UNKNOWN = object()
+"""In place of the machine code of a definition that can only be run in Python."""
 
 
-def _loop(loop: Callable[..., None], kinds: tuple[Any, ...], key: str, module: str) -> Any:
-    """A loop compiled for arguments of these kinds, or loaded from the cache under `key`."""
-    import numba
+def _made(function: Callable[..., int], text: Callable[[Any], str]) -> Any:
+    """The machine code of LLVM code that `text` makes with `loops`, or `_UNKNOWN`, with a warning."""
+    from harness.ptx.numeric.translation import loops, machinecode
+    from harness.ptx.numeric.translation.source import Untranslatable
 
-    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(loop)
-    compilecache.attach(dispatcher, key, module)
-    with compilecache.compiling(key), wrapping(), _undisturbed():
-        dispatcher.compile(kinds)
-    dispatcher.disable_compile()
-    return dispatcher
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Turn off the garbage collector, which takes a tenth of a compilation."""
-    running = gc.isenabled()
-    gc.disable()
+    started = time.monotonic()
     try:
-        yield
+        return machinecode.load(text(loops))
+    except Untranslatable as reason:
+        warnings.warn(f"{function.__qualname__} runs in Python, about 1000 times slower: {reason}", stacklevel=3)
+        return _UNKNOWN
     finally:
-        if running:
-            gc.enable()
+        compiled_for(time.monotonic() - started)
 
 
 @contextmanager

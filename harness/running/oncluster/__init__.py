@@ -1,5 +1,5 @@
-"""A run's items on a cluster: pytest collects here, nodes run items in their own sessions of pytest.
+"""A run's items on a cluster: pytest collects on the driver, and nodes run items in pytest sessions of their own.
 
-The driver's half is `driver` (a plugin that takes the place of pytest's loop), `batches` `received` and `progress`; the
-nodes' half is `nodesession`. Between them go `NodeRun` and `ItemReport` (`messages`).
+The driver uses `driver` (a plugin that replaces pytest's loop), `batches`, `received` and `progress`; nodes use
+`nodesession`. They exchange `NodeRun` and `ItemReport` (`messages`).
 """

@@ -1,4 +1,4 @@
-"""Which items go together: a task costs milliseconds, and items of one variant share compiled code and runs."""
+"""Batches of items for a node: a task costs milliseconds, and items of one variant share compiled code and runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from harness.running.collection import VariantItem
 from harness.timing.items import TimingItem
 
 LARGEST = 64
-"""Items of a batch at most: what is lost, and run again, where a node dies."""
+"""The most items of a batch: this many are run again if the node dies."""
 
 SECONDS = 20.0
-"""What a batch should take, once it is known what items take."""
+"""The seconds that a batch should take, once it is known how long items take."""
 
 
 @dataclass(eq=False)
 class ItemBatch:
-    """Items of one file with the same needs. lost: how often the node that ran it was lost."""
+    """Items of one file with the same needs. lost: how often a node was lost that ran the batch."""
 
     file: str
     needs: Needs
@@ -30,23 +30,23 @@ class ItemBatch:
 
     @property
     def nodeids(self) -> tuple[str, ...]:
-        """The items' names."""
+        """The items' pytest ids."""
         return tuple(item.nodeid for item in self.items)
 
     @property
     def name(self) -> str:
-        """What Ray's dashboard calls it: `rcp.py sm_90a: rcp.rn[sm_90a-gpu] and 11 more`."""
+        """The batch's name in Ray's dashboard: `rcp.py sm_90a: rcp.rn[sm_90a-gpu] and 11 more`."""
         first = self.items[0].nodeid.partition("::")[2]
         more = f" and {len(self.items) - 1} more" if len(self.items) > 1 else ""
         return f"{self.file.rpartition('/')[2]} {self.needs.words}: {first}{more}"
 
     def without(self, count: int) -> ItemBatch | None:
-        """What is left after its first items; None for nothing."""
+        """The batch without its first `count` items; None if none is left."""
         return ItemBatch(self.file, self.needs, self.items[count:], self.lost) if count < len(self.items) else None
 
 
 def needs_of(item: pytest.Item) -> Needs:
-    """What an item needs of a node."""
+    """The resources of a node that an item needs."""
     if isinstance(item, TimingItem):
         return gpu(str(item.target), alone=True)
     if isinstance(item, VariantItem) and item.item.backend == "gpu":
@@ -56,7 +56,7 @@ def needs_of(item: pytest.Item) -> Needs:
 
 @dataclass
 class Queue:
-    """Items that wait for nodes with certain needs: per file, in groups that stay together."""
+    """Items that wait for nodes with the same resources, by file, in groups that stay together."""
 
     needs: Needs
     groups: deque[tuple[str, list[pytest.Item]]] = field(default_factory=deque)
@@ -66,16 +66,16 @@ class Queue:
 
     @property
     def waiting(self) -> int:
-        """How many items wait."""
+        """The number of items that wait."""
         return sum(len(items) for _, items in self.groups) + sum(len(b.items) for b in self.again)
 
     @property
     def mean(self) -> float:
-        """Seconds that an item has taken, on average; 0 where none is done."""
+        """Seconds that an item has taken on average; 0 if none is done."""
         return self.seconds / self.done if self.done else 0.0
 
     def next(self, slots: int) -> ItemBatch | None:
-        """The next batch, smaller towards the end, so that all nodes end together. slots: how many run at once."""
+        """The next batch; smaller towards the end, so that all nodes end together. slots: batches that run at once."""
         if self.again:
             return self.again.popleft()
         if not self.groups:
@@ -90,13 +90,13 @@ class Queue:
         return ItemBatch(file, self.needs, tuple(taken))
 
     def take_all(self) -> Iterator[ItemBatch]:
-        """Everything that waits."""
+        """Every batch that waits."""
         while batch := self.next(1):
             yield batch
 
 
 def queues(items: Iterable[pytest.Item], group: Callable[[pytest.Item], str] | None = None) -> list[Queue]:
-    """The items, sorted by what they need. group: the name of those that share work; a variant's own by default."""
+    """The items, sorted by their needs. group: names the items that share work; by default those of one variant."""
     made: dict[Needs, dict[tuple[str, str], list[pytest.Item]]] = {}
     for item in items:
         file = item.nodeid.partition("::")[0]

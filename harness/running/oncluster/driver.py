@@ -1,7 +1,7 @@
-"""The driver of a run on a cluster: a plugin that sends items to nodes and hands their reports to pytest as they come.
+"""The driver of a run on a cluster: a plugin that sends items to nodes and passes their reports to pytest.
 
-pytest's recorder, its counting and its `-x` see the reports as if the items had run here. What comes back is checked:
-each report belongs to the item that was due, and its results to that item's variant as it is defined here.
+pytest's recorder, its counting and its `-x` get the reports as if the items had run here. Every report is checked: it
+must be about the item that is due, and its results must have that item's key and its variant's definition here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.cluster.nodes import Node, Nodes
 from harness.cluster.shipping import Shipment, shipment
 from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
 from harness.running.assemblers import BUNDLED
-from harness.running.collection import FALLEN, OFFERED, VariantItem, is_done, run_id
+from harness.running.collection import EMULATED_INSTEAD, OFFERED, VariantItem, is_done, run_id
 from harness.running.oncluster import progress
 from harness.running.oncluster.batches import ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport, NodeRun
@@ -33,13 +33,13 @@ from harness.timing.items import TimingItem, is_timed
 WORK = "harness.running.oncluster.nodesession:run"
 
 AHEAD = 2
-"""Batches submitted for each slot: the next one waits at its node while one runs."""
+"""Batches submitted per slot: the second waits at its node while the first runs."""
 
 GONE = 3
-"""How often a batch is sent again where nodes were lost under it, beyond Ray's own repeats."""
+"""How often a batch is sent again after its node was lost, beyond Ray's own repeats."""
 
 PATIENCE = 60.0
-"""Seconds that items wait for a node that can run them, once none is left; a preempted one may come back."""
+"""Seconds that items wait after the last node that can run them is lost. A preempted node may come back."""
 
 
 class ClusterRun:
@@ -52,7 +52,7 @@ class ClusterRun:
         self.queues: list[Queue] = []
         self.batches: dict[Submitted, ItemBatch] = {}
         self.done = self.failing = 0
-        self.told = self.served = time.monotonic()
+        self.printed = self.served = time.monotonic()
         self.took = 0.0
         self.used: set[str] = set()
         self.ident = uuid.uuid4().hex
@@ -61,7 +61,7 @@ class ClusterRun:
         self.tasks: Tasks | None = None
 
     def join(self) -> None:
-        """Connect, and see which nodes there are. Raises ClusterError."""
+        """Connect, and list the nodes. Raises ClusterError."""
         check_address(self.address)
         programs = [p for p in self.config.option.ptx_assembler or () if p != BUNDLED]
         os.environ.pop(FILES_VARIABLE, None)
@@ -81,21 +81,21 @@ class ClusterRun:
         self.tasks = Tasks(ray, self.nodes, RETRIES)
 
     def leave(self) -> None:
-        """End what was started, and nothing else."""
+        """Cancel this run's tasks and disconnect. Tasks of others go on."""
         if self.tasks is not None:
-            with contextlib.suppress(Exception):  # the cluster may be gone
+            with contextlib.suppress(Exception):  # the cluster may have ended
                 self.tasks.close()
         self.stack.close()
 
     def head(self) -> list[dict[str, Any]]:
-        """The nodes, for the head of the records."""
+        """The nodes, for the run's first record."""
         return [n.as_record() for n in self.nodes.known.values()] if self.nodes else []
 
     # ---- pytest's hooks
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Send what can be sent, and run the rest here. Leaves the loop to pytest where nothing can be sent."""
+        """Send items to nodes, and run the others here. Leaves the loop to pytest if no item can be sent."""
         if session.config.option.collectonly or (
             session.testsfailed and not session.config.option.continue_on_collection_errors
         ):
@@ -115,11 +115,11 @@ class ClusterRun:
         return True
 
     def pytest_unconfigure(self) -> None:
-        """Let go of the cluster, however the run ended."""
+        """Disconnect from the cluster, however the run ended."""
         self.leave()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Which nodes were not used, and what no node could run."""
+        """Report the nodes that were not used, and the GPUs that no node has."""
         for words in self._remarks():
             terminalreporter.write_line(words)
 
@@ -132,13 +132,13 @@ class ClusterRun:
             yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s, {took:.0f} s of work"
         yield from _refusals(self.nodes.refused)
         yield from (f"cluster: node {n.host}/{n.id[:8]}: {n.remark}" for n in self.nodes.known.values() if n.remark)
-        if missing := self.config.stash.get(FALLEN, ()):
+        if missing := self.config.stash.get(EMULATED_INSTEAD, ()):
             yield f"cluster: no node has {', '.join(missing)}: the emulator runs what was asked of those GPUs"
 
     # ---- the loop
 
     def _goes_away(self, item: pytest.Item) -> bool:
-        """Whether an item is sent to a node: one of ptxdiff's that a resumed run lacks and some node can run."""
+        """Whether to send an item to a node: one of ptxdiff's, without a resumed result, that some node can run."""
         assert self.nodes is not None
         if isinstance(item, VariantItem):
             offered = item.item.backend != "gpu" or item.item.target in self.config.stash[OFFERED]
@@ -146,17 +146,17 @@ class ClusterRun:
         return isinstance(item, TimingItem) and item.target in self.config.stash[OFFERED] and not is_timed(item)
 
     def _ship_what_was_imported(self, away: Iterable[pytest.Item]) -> None:
-        """Join again where the case files imported packages that have not travelled."""
+        """Connect again if the case files imported packages that the nodes do not have yet."""
         assert self.shipped is not None
         outside = sorted({str(item.path) for item in away if not item.path.is_relative_to(self.config.rootpath)})
         if outside:
             raise pytest.UsageError(
-                f"--ptx-cluster: {outside[0]} lies outside the project's folder {self.config.rootpath}, which is what "
-                "travels; name a folder above both with --rootdir"
+                f"--ptx-cluster: {outside[0]} lies outside the project's folder {self.config.rootpath}, and only that "
+                "folder is sent to nodes; name a folder that holds both with --rootdir"
             )
         needed = shipment(self.config.rootpath)
         missing = set(needed.modules) - set(self.shipped.modules)
-        if self.address == LOCAL:  # its processes have this one's environment
+        if self.address == LOCAL:  # its processes have this one's environment variables
             searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
             missing = {m for m in missing if os.path.dirname(m) not in searched}
         if not missing:
@@ -184,7 +184,7 @@ class ClusterRun:
             self._tell()
 
     def _send(self) -> None:
-        """Keep every slot busy, and a batch beside it."""
+        """Keep every slot busy, and a second batch waiting for it."""
         assert self.tasks is not None
         assert self.nodes is not None
         for queue in self.queues:
@@ -230,7 +230,7 @@ class ClusterRun:
             self._report(due, found.reports)
 
     def _mistrust(self, event: Yielded, batch: ItemBatch, words: str) -> None:
-        """Take nothing more from a node that reports what it was not asked for."""
+        """Accept nothing more from a node that reported on an item other than the one due."""
         assert self.tasks is not None
         assert self.nodes is not None
         self.tasks.cancel(event.task)
@@ -243,10 +243,10 @@ class ClusterRun:
     def _ended(self, task: Submitted) -> None:
         batch = self.batches.pop(task)
         for item in batch.items[task.received :]:
-            self._error(item, "its node came to an end of the batch without a report on it")
+            self._error(item, "its node ended the batch without a report on it")
 
     def _lost(self, event: Lost) -> None:
-        """Send elsewhere what a lost task has not reported; its running item is an error where that may be to blame."""
+        """Send the unreported items of a lost task elsewhere; an item that may have ended its node becomes an error."""
         batch = self.batches.pop(event.task)
         rest = batch.without(event.task.received)
         if rest is None:
@@ -272,7 +272,7 @@ class ClusterRun:
         return next(q for q in self.queues if q.needs == batch.needs)
 
     def _give_up(self) -> None:
-        """Make an error of each waiting item that no node has been able to run for a while."""
+        """Make an error of each waiting item that no node has been able to run for `PATIENCE` seconds."""
         assert self.nodes is not None
         stuck = [q for q in self.queues if q.waiting and not self.nodes.serving(q.needs)]
         if not stuck:
@@ -305,9 +305,9 @@ class ClusterRun:
 
     def _tell(self) -> None:
         assert self.nodes is not None
-        if time.monotonic() - self.told < progress.EVERY:
+        if time.monotonic() - self.printed < progress.EVERY:
             return
-        self.told = time.monotonic()
+        self.printed = time.monotonic()
         states = []
         for queue in self.queues:
             out = {task: batch for task, batch in self.batches.items() if batch.needs == queue.needs}
@@ -323,7 +323,7 @@ class ClusterRun:
 
 
 def join(config: pytest.Config) -> None:
-    """Register the plugin, connected. Raises UsageError."""
+    """Connect, and register the plugin. Raises UsageError."""
     option = config.option
     for name, words in {
         "numprocesses": "-n runs items in processes here",

@@ -1,4 +1,4 @@
-"""What the driver and the nodes say to each other."""
+"""The messages between the driver and the nodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeRun:
-    """What a node's pytest session is made from.
+    """The options of a node's pytest session.
 
-    ident: differs between runs. options: pytest's, as the driver has them. invoked: the folder that the driver was
-    started in, relative to the project. targets: of which generations
-    nodes have GPUs.
+    ident: differs between runs. options: pytest's options of the driver. invoked: the folder in which the driver was
+    started, relative to the project. targets: the GPU generations that the nodes have.
     """
 
     ident: str
@@ -25,7 +24,7 @@ class NodeRun:
 
 @dataclass(frozen=True)
 class ItemReport:
-    """What running one item gave: pytest's reports, serialised. words: why there are none."""
+    """The outcome of one item: pytest's reports, serialised; or words, which say why there are none."""
 
     nodeid: str
     reports: tuple[Mapping[str, Any], ...] = ()

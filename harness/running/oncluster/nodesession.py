@@ -1,7 +1,7 @@
-"""A pytest session in a worker process of Ray: it stays for all batches of a run, and collects each file once.
+"""A pytest session in a worker process of Ray. It stays for all batches of a run, and collects each file once.
 
-It is what a worker of pytest-xdist is, without its channel: the same plugins, conftest files and options, no terminal,
-and reports that are serialised as pytest-xdist's are.
+It works as a worker of pytest-xdist does, without a channel: it has the driver's plugins, conftest files and options,
+and no terminal, and it serialises reports as pytest-xdist does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OURS = "harness.plugin"
 
 
 def run(order: NodeRun, file: str, nodeids: tuple[str, ...]) -> Iterator[ItemReport]:
-    """Run items of one case file here, in order. file: relative to the project."""
+    """Run items of one case file here, in order. file: its path, relative to the project."""
     session = _session(order)
     if any(nodeid.endswith("-gpu]") for nodeid in nodeids):
         session.see_devices()
@@ -49,14 +49,14 @@ def _session(order: NodeRun) -> NodeSession:
 
 
 class NodeSession:
-    """A session without a loop: items are run as they are asked for."""
+    """A session without pytest's loop: the driver chooses the items."""
 
     def __init__(self, order: NodeRun, root: Path) -> None:
         self.root, self.order = root, order
         os.chdir(root / order.invoked)
         installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
         plugin = [] if installed else ["-p", OURS]
-        # ptxdiff is imported here already, and a project may make errors of warnings.
+        # ptxdiff was imported before pytest could rewrite its asserts; a project may make that warning an error.
         plugin += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         words = [*plugin, "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
         plugins = [name for name in order.options.get("plugins") or () if name != OURS]
@@ -78,7 +78,7 @@ class NodeSession:
         return [str(self.root / path) for path in named] if named else None
 
     def see_devices(self) -> None:
-        """Look which GPUs Ray has given to this task; end what works on others."""
+        """List the GPUs that Ray has given to this task. If they changed, end the process that used the old ones."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if visible != self._visible:
             gpus.cache_clear()
@@ -86,19 +86,19 @@ class NodeSession:
             self._visible = visible
 
     def items_of(self, file: str) -> dict[str, pytest.Item]:
-        """The items of a file, by the names that the driver knows them by."""
+        """The items of a file, by their names on the driver."""
         if file not in self._files:
             self._faults.pop(file, None)
             try:
                 found = self.session.perform_collect([str(self.root / file)])
-            except pytest.UsageError as error:  # the file did not travel
+            except pytest.UsageError as error:  # the file was not sent
                 found = []
                 self._faults[file] = str(error)
             self._files[file] = {item.nodeid: item for item in found}
         return self._files[file]
 
     def missing(self, file: str) -> str:
-        """Why the file lacks an item here."""
+        """Why an item of the file was not collected here."""
         words = " ".join(self._faults.get(file, "it collects other items there").split())
         return f"the node could not collect it from {file}: {words[:_WORDS]}"
 
@@ -122,7 +122,7 @@ class NodeSession:
 
 
 def sent_options(option: Any) -> dict[str, Any]:
-    """pytest's options as a node gets them: without those that are the driver's business."""
+    """The driver's options of pytest as a node gets them: some are replaced by `_DRIVERS`."""
     kept = (str, int, float, bool, type(None))
     found = {
         name: value
@@ -139,4 +139,4 @@ _DRIVERS: dict[str, Any] = {
     "numprocesses": None, "dist": "no", "tx": [], "looponfail": False, "usepdb": False, "trace": False,
     "xmlpath": None, "pastebin": None, "log_file": None, "keyword": "", "markexpr": "", "deselect": None,
 }  # fmt: skip
-"""Options that a node must not have as the driver has them: it runs what it is told to, and writes nothing."""
+"""Options with other values on a node: it chooses no items, and writes no files."""

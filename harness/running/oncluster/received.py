@@ -1,4 +1,4 @@
-"""What a node reports is held to what it was asked: the item, its results' keys, the variant's definition here."""
+"""Checks of a node's reports: they must be about the item that was due, with its keys and its variant's definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.triton.builds import label
 
 
 def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
-    """The report on an item, with the node in its records. Raises Misreported where it is about anything else."""
+    """The report on an item, with the node in its records. Raises Misreported if it is about another item."""
     if not isinstance(found, ItemReport):
         raise Misreported(f"it sent {type(found).__name__} where a report on {due.nodeid} was due")
     if found.nodeid != due.nodeid or any(data.get("nodeid") != due.nodeid for data in found.reports):
@@ -31,15 +31,15 @@ def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
         results = [r for data in passed for r in _results(data)]
         bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
         if bad or not results:
-            sends = f"a result that says {bad[0]}" if bad else "no result"
-            raise Misreported(f"it says that {due.nodeid} passed, and sends {sends}")
+            sends = f"a result with the verdict {bad[0]}" if bad else "no result"
+            raise Misreported(f"it reported that {due.nodeid} passed, but sent {sends}")
     if not reports:
         raise Misreported(f"it sent nothing on {due.nodeid}")
     return replace(found, reports=reports)
 
 
 def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, Any]:
-    """A report whose records say where they were made. Raises Misreported for a record of another item."""
+    """A report whose records name their node. Raises Misreported for a record of another item."""
     if "ptxdiff_records" not in data:
         return data
     try:
@@ -49,31 +49,31 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
     for record in records:
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
-    told = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
-    return data | {"ptxdiff_records": packed(map(sent, told))}
+    named = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
+    return data | {"ptxdiff_records": packed(map(sent, named))}
 
 
 def _check(result: Result, due: VariantItem) -> None:
     item = due.item
     place = (item.loaded.name, item.variant_name, item.target, item.backend)
     if result.key.item != place:
-        raise Misreported(f"among the results on {due.nodeid} is one of {result.key}")
+        raise Misreported(f"its results on {due.nodeid} contain one of {result.key}")
     if words := other_assembler(result, due):
         raise Misreported(f"{due.nodeid} was assembled {words}")
     if result.key.compiler != (compiler := label(item.compiler)):
         there = result.key.compiler or "the installed Triton"
-        raise Misreported(f"{due.nodeid} is compiled by {there}, and should be by {compiler or 'the installed Triton'}")
+        raise Misreported(f"{due.nodeid} was compiled by {there}, instead of {compiler or 'the installed Triton'}")
     mine = fingerprint_of(item)
-    # Parts that two processes cannot compare travel with the project's files, whose contents name their folder.
+    # Leaves out parts that two processes cannot compare: their code is sent in a folder named by its contents' digest.
     both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
     if result.fingerprint and (words := what_changed(both, {n: d for n, d in mine.items() if n in both})):
-        raise Misreported(f"{due.nodeid} is defined otherwise there: {words}")
+        raise Misreported(f"{due.nodeid} has another definition there: {words}")
 
 
 def other_assembler(result: Result, due: VariantItem) -> str:
-    """The assembler of a result, where the run did not ask for that one; "" where it did.
+    """The assembler of a result, if the run did not choose it; "" if it did.
 
-    A node may have another program at the same path.
+    A node may have another program at the same path, so its description is compared too.
     """
     place = due.item.backend, due.item.target, due.item.compiler
     asked = {"" if chosen is None else chosen.label: label_of(chosen, *place) for chosen in due.assemblers}

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from harness.inputs.generated import Counted
+from harness.sweep.distances import PLACES
 from harness.sweep.fused.graphs import Body
-from harness.sweep.fused.narrow import RANGES, Value
+from harness.sweep.fused.narrow import RANGES, Value, within
 from harness.sweep.fused.writer import TRACED, NotFused, Slots
 from harness.sweep.oracle import NEAR, Oracle
 from harness.sweep.result import ROW
@@ -36,7 +37,7 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def kernel({parameters}, ROW: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
+    row = {row}.to(tl.int64)
     base = tl.load(first) + row * ROW
 """
 
@@ -98,12 +99,13 @@ def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), ch
     ahead: inputs whose units it also makes, for the numbers `chunk` further on, in the tensors after the outputs',
     because memory is idle while the judge computes.
     """
-    if any(f.codes_per_unit > 1 for f in oracle.outputs.values()) and not oracle.always_equal:
-        raise NotFused("distances of packed outputs")
+    _require_single(oracle)
     formats = list(oracle.outputs.values())
     body = _body(oracle.point, formats, number_bits)
-    flagged, digest, *pairs = body.results
+    flagged, digest, *rest = body.results
+    pairs = rest[len(oracle.open_outputs) :]
     tails: list[_Count | _Sum | _Distances | _Equal] = [_Count(flagged), _Sum(digest)]
+    tails += [_Count(unchecked) for unchecked in rest[: len(oracle.open_outputs)]]
     for keep, steps in zip(pairs[::2], pairs[1::2], strict=True):
         tails.append(_Equal(keep) if oracle.always_equal else _Distances(keep, steps))
     lines = ["    rows = tl.num_programs(0)"]
@@ -125,6 +127,30 @@ def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), ch
 
 
 _LOOP = "    for step in range(0, ROW, BLOCK):\n        off = step + tl.arange(0, BLOCK)"
+
+
+def _require_single(oracle: Oracle) -> None:
+    if any(f.codes_per_unit > 1 for f in oracle.outputs.values()) and not oracle.always_equal:
+        raise NotFused("distances of packed outputs")
+
+
+def histogram_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
+    """`Oracle.places`, counted: (first, table int32 [programs, floats, PLACES], the outputs' units, rows int64).
+
+    rows: the row of each program. Raises NotFused.
+    """
+    _require_single(oracle)
+    formats = list(oracle.outputs.values())
+    body = _body(oracle.places, formats, number_bits)
+    before = [f"    h{k} = tl.zeros([{PLACES}], tl.int32)" for k in range(len(body.results))]
+    inside, after = [], []
+    for k, place in enumerate(body.results):
+        inside.append(f"        h{k} += tl.histogram(tl.broadcast_to({place.as_('int32')}, [BLOCK]), {PLACES})")
+        table = f"table + (tl.program_id(0) * {len(body.results)} + {k}) * {PLACES}"
+        after.append(f"    tl.store({table} + tl.arange(0, {PLACES}), h{k})")
+    head = _head(formats, body, ["rows"], row="tl.load(rows + tl.program_id(0))")
+    text = "\n".join([*before, _LOOP, *_loads(formats), *_indented(body.lines), *inside, *after])
+    return RowKernel(head + text + "\n", body.tables)
 
 
 def mask_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
@@ -159,9 +185,9 @@ def _stored(pointer: str, value: Value, bits: int) -> str:
     return f"        tl.store({pointer} + row * ROW + off, tl.broadcast_to({value.text}, [BLOCK]).to(tl.int{bits}))"
 
 
-def _head(formats: Sequence[Format], body: Body, between: Sequence[str] = ()) -> str:
+def _head(formats: Sequence[Format], body: Body, between: Sequence[str] = (), *, row: str = "tl.program_id(0)") -> str:
     pointers = [*(f"p{k}" for k in range(len(formats))), *between, *(f"t{k}" for k in range(len(body.tables)))]
-    return _HEAD.format(parameters=", ".join(["first", "table", *pointers]))
+    return _HEAD.format(parameters=", ".join(["first", "table", *pointers]), row=row)
 
 
 def _body(function: Callable[..., Any], formats: Sequence[Format], number_bits: int) -> Body:
@@ -227,14 +253,16 @@ class _Distances:
 
     def __init__(self, keep: Value, steps: Value) -> None:
         self.keep, self.steps = keep, steps
+        self.kind = "int32" if within(steps.bounds, RANGES["int32"]) else "int64"
 
     def before(self, k: int) -> list[str]:
-        return [f"    {name}{k} = tl.zeros([BLOCK], tl.int32)" for name in ("bins", "low", "high")]
+        kinds = {"bins": "int32", "low": self.kind, "high": self.kind}
+        return [f"    {name}{k} = tl.zeros([BLOCK], tl.{kind})" for name, kind in kinds.items()]
 
     def inside(self, k: int) -> list[str]:
-        steps = self.steps.as_("int32")
+        steps = self.steps.as_(self.kind)
         return [
-            f"        place{k} = ({steps} + {-NEAR[0]}) * {_BIN} & 31",
+            f"        place{k} = (({steps} + {-NEAR[0]}) * {_BIN} & 31).to(tl.int32)",
             f"        bins{k} += tl.where({self.keep.text}, tl.full((), 1, tl.int32) << place{k}, 0)",
             f"        low{k} = tl.minimum(low{k}, {steps})",
             f"        high{k} = tl.maximum(high{k}, {steps})",
@@ -262,6 +290,18 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
         return table
 
     return tally
+
+
+def histogram_of(oracle: Oracle) -> Callable[..., Tensor]:
+    """`harness.sweep.fused.tools.Tools.histogram` as a kernel. Raises NotFused."""
+    kernel, floats = histogram_kernel(oracle, number_bits(oracle)), len(oracle.floats)
+
+    def histogram(first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:
+        table = torch.empty((rows.numel(), floats, PLACES), dtype=torch.int32, device=first.device)
+        kernel(rows.numel(), first, table, *units, rows)
+        return table.sum(0, dtype=torch.int64)
+
+    return histogram
 
 
 def mask_of(oracle: Oracle) -> Callable[..., Tensor]:

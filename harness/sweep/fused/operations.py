@@ -5,6 +5,7 @@ There is a function for each; its arguments are the writer, torch's type of the 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.sweep.fused.narrow import RANGES, Value, bitwise, constant, corners, hull, literal, register, within
-from harness.sweep.fused.writer import TRACED, KernelText, NotFused, Slots
+from harness.sweep.fused.writer import TRACED, KernelText, NotFused, Slots, Stack
 
 
 def _integers(*values: Value) -> bool:
@@ -188,6 +189,8 @@ def _where(body: KernelText, dtype: str, condition: Any, a: Any, b: Any) -> Valu
 
 def _clamped(body: KernelText, dtype: str, a: Any, low: Any = None, high: Any = None) -> Value:
     value = body.operand(a)
+    if dtype in _FLOATS:
+        return _clamped_float(body, dtype, value, low, high)
     if dtype not in RANGES:
         raise NotFused(f"clamp of {dtype}")
     for limit, function, pick in ((low, "tl.maximum", max), (high, "tl.minimum", min)):
@@ -200,6 +203,15 @@ def _clamped(body: KernelText, dtype: str, a: Any, low: Any = None, high: Any = 
         kind = register(hull(value.bounds, bound.bounds))
         text = f"{function}({value.as_(kind)}, {bound.as_(kind)})"
         value = body.let(f"{text}.to(tl.{register(bounds)})", "int", bounds)
+    return value
+
+
+def _clamped_float(body: KernelText, dtype: str, value: Value, low: Any, high: Any) -> Value:
+    """As torch on a CPU: NaN, and a zero beside a limit of 0, stay what they are."""
+    for limit, beyond in ((low, "<"), (high, ">")):
+        if limit is not None:
+            bound = _float(body.operand(limit), dtype)
+            value = body.let(f"tl.where({value.text} {beyond} {bound}, {bound}, {value.text})", dtype)
     return value
 
 
@@ -284,20 +296,44 @@ def _function(name: str) -> Callable[..., Value]:
     def emit(body: KernelText, dtype: str, a: Any) -> Value:
         if dtype != "float64":
             raise NotFused(f"{name} in {dtype}")
-        return body.let(f"{name}({body.operand(a).text})", dtype)
+        return body.let(f"{name}({_float(body.operand(a), dtype)})", dtype)
 
     return emit
 
 
-def _stacked(body: KernelText, shape: Sequence[int], parts: Any, dim: int = 0) -> Slots:
-    if dim not in (-1, 1) or any(isinstance(p, Slots) for p in parts):
+def _function_of_two(name: str) -> Callable[..., Value]:
+    def emit(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
+        if dtype != "float64":
+            raise NotFused(f"{name} in {dtype}")
+        return body.let(f"{name}({_float(body.operand(a), dtype)}, {_float(body.operand(b), dtype)})", dtype)
+
+    return emit
+
+
+def _stacked(body: KernelText, shape: Sequence[int], parts: Any, dim: int = 0) -> Slots | Stack:
+    if dim not in (-2, -1, 0, 1) or any(not isinstance(p, Value) for p in parts):
         raise NotFused("a stack of other than codes of one unit")
-    return Slots(parts)
+    return Slots(parts) if dim in (-1, 1) else Stack(parts)
+
+
+def _summed(body: KernelText, shape: Sequence[int], value: Any, dims: Any = None) -> Value:
+    if not isinstance(value, Stack) or dims not in ([0], [-2]):
+        raise NotFused("a sum of other than a stack")
+    found = body.operand(value[0])
+    for other in value[1:]:
+        found = _arithmetic("+")(body, "int64", found, other)
+    return found
+
+
+def _unbound(body: KernelText, shape: Sequence[int], value: Any, dim: int = 0) -> list[Any]:
+    if not isinstance(value, Slots) or dim not in (-1, 1):
+        raise NotFused("other than the codes of a unit, one by one")
+    return list(value)
 
 
 def _reshaped(body: KernelText, shape: Sequence[int], value: Any, *_: Any) -> Any:
     count = len(value) if isinstance(value, Slots) else 1
-    if list(shape) not in ([TRACED * count], [TRACED, count]):
+    if list(shape) != [TRACED * count] and (shape[0] != TRACED or math.prod(shape[1:]) != count):
         raise NotFused(f"a shape of {list(shape)}")
     return value
 
@@ -318,16 +354,21 @@ def _all(body: KernelText, shape: Sequence[int], value: Any, dim: int = 0) -> An
 
 
 def _selected(body: KernelText, shape: Sequence[int], value: Any, dim: int, index: int) -> Any:
-    if not isinstance(value, Slots) or dim not in (-1, 1):
+    if not isinstance(value, Slots) or dim not in (-1, len(shape)) or not shape or shape[0] != TRACED:
         raise NotFused("a choice among inputs")
-    return value[index]
+    apart = len(value) // math.prod(shape[1:])
+    chosen = Slots(value[index % apart :: apart])
+    return chosen if len(chosen) > 1 else chosen[0]
 
 
 # Operations on the codes of a storage unit, by the name of the aten operation; they also get the shape of the result.
 SLOTS: dict[str, Callable[..., Any]] = {
     "stack": _stacked, "unsqueeze": _reshaped, "expand": _expanded, "all": _all, "select": _selected,
-    "reshape": _reshaped, "_unsafe_view": _reshaped,
+    "reshape": _reshaped, "_unsafe_view": _reshaped, "sum": _summed, "unbind": _unbound,
 }  # fmt: skip
+
+# Functions of float64 that torch, too, takes from libdevice on a GPU.
+_LIBDEVICE = ("exp", "exp2", "log", "log1p", "log2", "sin", "cos", "tanh", "rsqrt", "erf", "erfc")
 
 # Elementwise operations by the name of the aten operation.
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -339,8 +380,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "eq": _compared("=="), "ne": _compared("!="), "lt": _compared("<"), "le": _compared("<="), "gt": _compared(">"),
     "ge": _compared(">="), "where": _where, "_to_copy": _converted, "view": _viewed, "signbit": _signbit,
     "full_like": _filled, "zeros_like": _filled, "ones_like": _ones,
-    "scalar_tensor": _constant, "index": _looked_up, "lift_fresh_copy": _same, "detach": _same, "clone": _same,
+    "index": _looked_up, "lift_fresh_copy": _same, "detach": _same, "clone": _same,
     "alias": _same, "isnan": _special("{x} != {x}"), "isinf": _special("tl.abs({x}) == {infinity}"),
     "isfinite": _special("tl.abs({x}) < {infinity}"), "sqrt": _function("tl.sqrt"),
-    **{name: _function(f"libdevice.{name}") for name in ("exp2", "log2", "sin", "cos", "tanh", "rsqrt")},
+    **{name: _function(f"libdevice.{name}") for name in _LIBDEVICE}, "atan2": _function_of_two("libdevice.atan2"),
 }  # fmt: skip

@@ -21,7 +21,7 @@ from harness.sweep.oracle import Oracle, numbers
 @dataclass(frozen=True)
 class Tools:
     """tally, mask: as in `Oracle`, functions of the number of a chunk's first input and its outputs. fill: makes an
-    input.
+    input. histogram: `Oracle.histogram`, a function of the number, some rows of the chunk, and its outputs.
 
     tally_ahead: takes names of inputs and returns a tally that also makes them for the next chunk; None if there is
     none.
@@ -30,6 +30,7 @@ class Tools:
     tally: Callable[..., Tensor]
     mask: Callable[..., Tensor]
     fill: Mapping[str, Callable[[Tensor, Tensor], Any]]
+    histogram: Callable[..., Tensor]
     tally_ahead: Callable[[tuple[str, ...]], Callable[..., Tensor] | None] = lambda _: None
 
 
@@ -43,7 +44,7 @@ def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor], Any]:
 def plain_tools(oracle: Oracle) -> Tools:
     """The oracle's functions as plain torch, for a CPU."""
     fill = {n: _filler(oracle.generator, n) for n in oracle.inputs}
-    return Tools(oracle.tally, oracle.mask, fill)
+    return Tools(oracle.tally, oracle.mask, fill, oracle.histogram)
 
 
 _kept: dict[tuple[Any, ...], Tools] = {}
@@ -60,6 +61,7 @@ def tools_of(oracle: Oracle, job: Job, chunk: int, device: str) -> Tools:
             _fused(lambda: kernels.tally_of(oracle), plain.tally),
             _fused(lambda: kernels.mask_of(oracle), plain.mask),
             {n: _fused(functools.partial(kernels.fill_of, oracle, n), f) for n, f in plain.fill.items()},
+            _fused(lambda: kernels.histogram_of(oracle), plain.histogram),
             _ahead(oracle, chunk, device),
         )
     return _kept[key]

@@ -22,8 +22,15 @@ class Slots(tuple[Any, ...]):
     __slots__ = ()
 
 
-TRACED = 8
-"""How many inputs a graph is recorded with."""
+class Stack(tuple[Any, ...]):
+    """The values of tensors that were stacked along a new first dimension."""
+
+    __slots__ = ()
+
+
+TRACED = 13
+"""How many inputs a graph is recorded with: no number of codes of a unit, so that torch refuses to broadcast inputs
+along codes."""
 
 
 class KernelText:

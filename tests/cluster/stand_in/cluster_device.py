@@ -1,6 +1,6 @@
-"""What a node's GPU does where there is no GPU: adds on host memory, hangs where a variant is so called, and is timed.
+"""A stand-in for a node's GPU: it adds on host memory, hangs for variants of that name, and returns timings.
 
-STAND_IN_LOG names a file in which each use of a device is written down: its UUID, the kind of use, begin and end.
+STAND_IN_LOG names a file in which each use of a device is logged: its UUID, the kind of use, start and end.
 """
 
 import os
@@ -46,7 +46,7 @@ def start(job, launch, pointers):
 
 
 def time_case(path, attribute, target, *words):
-    """A session that takes half a second, and says that it took a microsecond."""
+    """A timing session that takes half a second and reports times of a microsecond."""
     from harness.records import Key, Timing
     from harness.timing import Session
 

@@ -35,7 +35,7 @@ def check(spelling: str, name: str, form: Format, mode: str, ftz: bool, sat: boo
 def test_float32(name: str, mode: str) -> None:
     for ftz, sat in itertools.product((False, True), (False, True) if name not in ("div", "rcp", "sqrt") else (False,)):
         modifiers = f".{mode}" + ".ftz" * ftz + ".sat" * sat
-        check(f"{name}{modifiers}.f32", name, F32, mode, ftz, sat, 700)
+        check(f"{name}{modifiers}.f32", name, F32, mode, ftz, sat, 300)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,0 +1,103 @@
+"""Inputs where code has special cases: the numbers that stand in it, and bit patterns that repeat.
+
+A comparison with a constant, a magic number or a table goes wrong beside that constant, or where arithmetic with it
+overflows or gives another constant of the code. No set that is made from formats and the reference knows these places.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.inputs.edges import edge_codes, edge_units
+from harness.inputs.places import cut
+from references.formats import U16, Format
+
+Codes = NDArray[np.int64]
+Rng = np.random.Generator
+Number = int | float
+
+_NUMBERS = 48
+"""Numbers of the code that are used, those with most bits first."""
+_PAIRED = 12
+"""Of these, the ones that are also combined with each other."""
+_TOGETHER = 24
+"""Units of two inputs that stand beside each other in all pairs."""
+
+
+def constant_inputs(formats: Mapping[str, Format], numbers: Sequence[Number], rng: Rng) -> list[Codes]:
+    """Storage units of every input: what `units_beside` gives for each input in turn, with edges in the others.
+
+    Inputs of one format also have each other's numbers, in all pairs of a few.
+    """
+    rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
+    beside = {n: units_beside(f, numbers) for n, f in formats.items()}
+    for name, units in beside.items():
+        for other, fmt in formats.items() if len(units) else ():
+            rows[other].append(units if other == name else rng.choice(edge_units(fmt), len(units)))
+    first = {n: _units(f, _plain(f, numbers))[:_TOGETHER] for n, f in formats.items()}
+    for one, two in itertools.combinations(formats, 2):
+        pair = [g.reshape(-1) for g in np.meshgrid(first[one], first[two], indexing="ij")]
+        for other, fmt in formats.items():
+            column = pair[0] if other == one else pair[1] if other == two else None
+            rows[other].append(rng.choice(edge_units(fmt), len(pair[0])) if column is None else column)
+    return [np.concatenate(rows[n]) for n in formats]
+
+
+def units_beside(fmt: Format, numbers: Sequence[Number]) -> Codes:
+    """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
+
+    Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Beside them every byte
+    repeated over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose
+    edges are all of their codes.
+    """
+    if fmt.unit_bits <= 8:
+        return np.zeros(0, dtype=np.int64)
+    plain = _plain(fmt, numbers)
+    found = [v for n in plain for v in _near(n, fmt.unit_bits)]
+    shifts = sorted({n for n in numbers if isinstance(n, int) and 1 < n < fmt.unit_bits})
+    found += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
+    for a, b in itertools.combinations(plain[:_PAIRED], 2):
+        found += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
+    return _units(fmt, [*found, *_repeated(fmt.unit_bits)])
+
+
+def _plain(fmt: Format, numbers: Sequence[Number]) -> list[int]:
+    """The numbers as bits of a unit: as they are, in parts of its width, and as the values of a float format."""
+    width = fmt.unit_bits
+    whole = sorted({n for n in numbers if isinstance(n, int)}, key=lambda n: (-n.bit_length(), n))[:_NUMBERS]
+    found = [part & (1 << width) - 1 for n in whole for part in (n, *((n >> width,) if n >> width > 0 else ()))]
+    if fmt.is_float and fmt.code_bits > 8:
+        values = np.array([float(n) for n in numbers][:_NUMBERS], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            values = np.concatenate([values, 1 / values])
+        sign = 1 << fmt.sign_shift if fmt.has_sign else 0
+        codes = [int(c) | (sign if v < 0 else 0) for c, v in zip(cut(fmt.single, values), values, strict=True)]
+        slots = range(0, width, fmt.slot_bits)
+        found += [sum(c << s for s in slots) for c in codes]
+        fraction = fmt.mantissa_bits + fmt.ignored_bits
+        found += [n << fraction for n in whole if 0 < n < 1 << fmt.exponent_bits]
+    return list(dict.fromkeys(found))
+
+
+def _near(n: int, width: int) -> list[int]:
+    half = width // 2
+    low = n & (1 << half) - 1
+    return [n, n + 1, n - 1, -n, ~n, n ^ 1 << width - 1, 2 * n, n >> 1, n << half, n >> half, low << half | low]
+
+
+def _repeated(width: int) -> list[int]:
+    """Every byte repeated, every byte alone in each place, and edges of 16 bits repeated."""
+    size = width // 8
+    found = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]
+    found += [b << 8 * k for k in range(size) for b in range(256)]
+    pairs = sum(1 << 16 * k for k in range(width // 16))
+    return found + [c * pairs for c in edge_codes(U16)]
+
+
+def _units(fmt: Format, codes: Sequence[int]) -> Codes:
+    kept = dict.fromkeys(c & (1 << fmt.unit_bits) - 1 for c in codes)
+    return np.array([c - (1 << 64) if c >> 63 else c for c in kept], dtype=np.int64)

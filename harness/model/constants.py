@@ -1,0 +1,106 @@
+"""The numbers that stand in the code of a variant: the places where code has special cases.
+
+Of asm and given PTX those in the text; of Triton functions those in the functions, in what they call, and in the
+globals that they name. Comments may add numbers, which does no harm: they only become further inputs.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.model.ptxvariant import PtxVariant
+from harness.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
+
+_NUMBER = re.compile(
+    r"(?<![\w.$%<])(?:0[fF](?P<single>[0-9a-fA-F]{8})|0[dD](?P<double>[0-9a-fA-F]{16})|0[xX](?P<hex>[0-9a-fA-F]+)|"
+    r"0[bB](?P<binary>[01]+)|(?P<real>\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)|(?P<whole>\d+))U?(?![\w.>])"
+)
+_WIDEST = 64
+_DEPTH = 8
+"""Calls deep to which Triton functions are followed."""
+
+
+def constants_of(variant: Variant) -> tuple[int | float, ...]:
+    """The distinct numbers in a variant's code, without zero, in the order in which they occur.
+
+    A float of PTX (`0f3F800000`) gives its bits as an integer and its value as a float.
+    """
+    found: list[int | float] = []
+    if isinstance(variant, AsmVariant):
+        for text in variant.texts.values():
+            found += _of_text(text.text)
+    elif isinstance(variant, PtxVariant):
+        found += _of_text(variant.text)
+    elif isinstance(variant, PlainVariant | KernelVariant):
+        given = variant.constants if isinstance(variant, PlainVariant) else variant.meta
+        found += [n for value in given.values() for n in _of_value(value, set(), 0)]
+        found += _of_value(variant.function, set(), 0)
+    distinct: dict[tuple[type, int | float], int | float] = {}
+    for n in found:
+        if n and (isinstance(n, float) or abs(n) < 1 << _WIDEST):
+            distinct.setdefault((type(n), n), n)
+    return tuple(distinct.values())
+
+
+def _of_text(text: str) -> Iterator[int | float]:
+    for match in _NUMBER.finditer(text):
+        kind, digits = match.lastgroup, match[match.lastgroup or 0]
+        if kind in ("single", "double"):
+            bits = int(digits, 16)
+            yield bits
+            wide = kind == "double"
+            yield struct.unpack("<d" if wide else "<f", struct.pack("<Q" if wide else "<I", bits))[0]
+        elif kind == "real":
+            yield float(digits)
+        else:
+            yield int(digits, {"hex": 16, "binary": 2}.get(kind or "", 10))
+
+
+def _of_value(value: Any, met: set[int], depth: int) -> Iterator[int | float]:
+    """The numbers in a value that code names: a number, a text, a sequence of them, or a function."""
+    if isinstance(value, bool) or value is None or depth > _DEPTH or id(value) in met:
+        return
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, str):
+        yield from _of_text(value)
+    elif isinstance(value, Mapping):
+        yield from _of_value(tuple(value.values()), met, depth + 1)
+    elif isinstance(value, tuple | list | frozenset | set):
+        for one in value:
+            yield from _of_value(one, met, depth + 1)
+    elif type(value).__name__ == "constexpr":
+        yield from _of_value(value.value, met, depth + 1)
+    elif isinstance(function := getattr(value, "fn", value), types.FunctionType) and not _library(function):
+        met.add(id(value))
+        yield from _of_function(function, met, depth)
+
+
+def _library(function: types.FunctionType) -> bool:
+    """Whether a function belongs to Triton or torch, whose helpers have special cases of their own by the hundred."""
+    return function.__module__.partition(".")[0] in ("triton", "torch", "numpy")
+
+
+def _of_function(function: types.FunctionType, met: set[int], depth: int) -> Iterator[int | float]:
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        text = code.co_consts[:1] if isinstance(function.__doc__, str) and code is function.__code__ else ()
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                codes.append(constant)
+            elif constant not in text:
+                yield from _of_value(constant, met, depth + 1)
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield from _of_value(function.__globals__[name], met, depth + 1)
+    for cell in function.__closure__ or ():
+        try:
+            yield from _of_value(cell.cell_contents, met, depth + 1)
+        except ValueError:  # a cell that is still empty
+            continue
+    yield from _of_value(function.__defaults__ or (), met, depth + 1)

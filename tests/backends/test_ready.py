@@ -1,0 +1,129 @@
+"""Triton is asked what it would compile, and code that was made of something else is not launched in its place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+import backend_cases  # noqa: E402
+import triton.language as tl  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.runtime.driver import driver as active  # noqa: E402
+
+from harness.backends.gpu import torch_dtype  # noqa: E402
+from harness.backends.ready import asked_of, launcher  # noqa: E402
+from harness.jobs import Job, Setup  # noqa: E402
+from harness.model.variants import PlainVariant  # noqa: E402
+from harness.triton.launch import launch_of  # noqa: E402
+
+PATH = Path(backend_cases.__file__)
+
+
+class NoDevice:
+    """A driver without a device, which says what it would be."""
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture(autouse=True)
+def no_device():
+    before = active._active
+    active._active = NoDevice()
+    yield
+    active._active = before
+
+
+def job(case, variant, **setup):
+    found = getattr(backend_cases, case)
+    return Job(found, case, PATH, variant, found.variants[variant], "sm_90a", Setup(**setup), {})
+
+
+def triton_launch(job):
+    """Triton's function and its launch on tensors in this machine's memory, as `harness.backends.gpu` makes it."""
+    from harness.triton import templates
+
+    launch = launch_of(job)
+    pointers = {}
+    for tensor in launch.tensors:
+        raw = torch.zeros(tensor.extent * 8 + 64, dtype=torch.uint8)
+        start = -raw.data_ptr() % 16 + job.setup.alignment % 16
+        pointers[tensor.name] = raw[start : start + tensor.extent * tensor.format.unit_bits // 8].view(
+            torch_dtype(tensor.format)
+        )
+    arguments = launch.arguments(pointers, tl.constexpr)
+    function = launch.function
+    if launch.elementwise is not None:
+        function = getattr(templates, launch.elementwise.template)
+        if isinstance(job.variant, PlainVariant):
+            arguments["FUNCTION"] = job.variant.function
+    options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
+    return function, lambda: function[launch.grid](**arguments, **options)
+
+
+SETUPS = [
+    {"shape": (1,)}, {"shape": (257,), "alignment": 4}, {"shape": (1024,), "num_warps": 8}, {"shape": (7, 129)},
+    {"shape": (7, 128), "alignment": 4, "fusion": True}, {"shape": (64,), "context": "loop", "steps": 3},
+]  # fmt: skip
+JOBS = [
+    *(job("addition", variant, **setup) for variant in ("asm", "plain", "scaled") for setup in SETUPS[:5]),
+    job("rows", "copy", sizes={"M": 5, "N": 40}),
+    job("rows", "copy", sizes={"M": 1, "N": 16}, alignment=2, num_warps=2),
+]
+
+
+@pytest.mark.parametrize("asked_for", JOBS, ids=lambda j: f"{j.variant_name} {j.setup.shape or dict(j.setup.sizes)}")
+def test_triton_asks_for_what_the_worker_compiles(asked_for):
+    spec = launch_of(asked_for).spec("sm_90a")
+    asked = asked_of(*triton_launch(asked_for))
+    assert asked.meets(spec)
+    (first, kind), *others = spec.signature
+    place, _ = spec.constants[0]
+    for other in (
+        replace(spec, num_warps=spec.num_warps * 2),
+        replace(spec, enable_fp_fusion=not spec.enable_fp_fusion),
+        replace(spec, signature=((first, "*fp64" if kind != "*fp64" else "i32"), *others)),
+        replace(spec, constants=spec.constants[1:]),
+        replace(spec, constants=(*spec.constants, ((99,), 1))),
+        replace(spec, divisible=(*spec.divisible, (98,))),
+        replace(spec, divisible=spec.divisible[1:] if spec.divisible else (place,)),
+        replace(spec, options=(("num_stages", 7),)),
+    ):
+        assert not asked.meets(other)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"), [({}, "ready"), ({"shape": (256,)}, "triton"), ({"alignment": 4}, "triton")]
+)
+def test_only_code_of_the_same_kernel_is_launched(other, expected):
+    """Code of a size or an alignment that Triton would compile another kernel for."""
+    given = {"shape": (1,)}
+    function, by_triton = triton_launch(job("addition", "asm", **given))
+    launched = []
+
+    def really():
+        if "_do_compile" in vars(function):
+            return by_triton()
+        return launched.append("triton")
+
+    spec = launch_of(job("addition", "asm", **{**given, **other})).spec("sm_90a")
+    launcher(function, really, lambda: launched.append("ready"), spec)()
+    assert launched == [expected]
+    assert "_do_compile" not in vars(function)
+
+
+def test_a_kernel_that_triton_has_in_memory_runs_once():
+    launched = []
+    function, _ = triton_launch(job("addition", "asm", shape=(1,)))
+    spec = launch_of(job("addition", "asm", shape=(1,))).spec("sm_90a")
+    launcher(function, lambda: launched.append("triton"), lambda: launched.append("ready"), spec)()
+    assert launched == ["triton"]

@@ -1,0 +1,28 @@
+"""Triton functions that are wrong for one number."""
+
+import triton
+import triton.language as tl
+
+ODD = tl.constexpr(0x2B5C71D3)
+
+
+@triton.jit
+def _popc(x):
+    return tl.inline_asm_elementwise("popc.b32 $0, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+@triton.jit
+def counted_but_for_one(x):
+    """A population count with a special case in its source."""
+    return tl.where(x == 0x37C5E21B, 3, _popc(x))
+
+
+@triton.jit
+def _odd(x):
+    return x == ODD
+
+
+@triton.jit
+def counted_but_for_one_of_its_own(x):
+    """A population count with a special case in a global that another function names."""
+    return tl.where(_odd(x), 3, _popc(x))

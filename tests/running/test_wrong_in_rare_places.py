@@ -1,0 +1,88 @@
+"""Code that is wrong for one number, or only where neighbours are equal: which input set sees it at quick effort."""
+
+import pytest
+
+from harness import Case, asm, plain
+from harness.backends import create
+from harness.model.load import LoadedCase
+from harness.running.item import Item
+from harness.running.run import run_item
+from references import bits
+from references.formats import F32, U8, U32
+from tests.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
+
+pytest.importorskip("torch")
+
+POPC = (
+    "{{ .reg .pred p; .reg .b32 t; {special} setp.eq.u32 p, {left}, {right}; popc.b32 $0, $1; @p add.u32 $0, $0, 1; }}"
+)
+TEXTS = {
+    "the constant itself": ("", "$1", "0x37c5e21b"),
+    "its successor": ("add.u32 t, $1, -1;", "t", "0x37c5e21b"),
+    "its negation": ("neg.s32 t, $1;", "t", "0x37c5e21b"),
+    "its complement": ("not.b32 t, $1;", "t", "0x37c5e21b"),
+    "a product of two constants": ("mov.b32 t, 0x10133; mul.lo.u32 t, t, 0x1d35;", "$1", "t"),
+    "a sum of two constants": ("mov.b32 t, 0x1d350133; add.u32 t, t, 0x2e13f7;", "$1", "t"),
+    "a shifted constant": ("mov.b32 t, 0x1d35f; shl.b32 t, t, 11;", "$1", "t"),
+    "a byte repeated, not all bits alike": (
+        "shf.l.wrap.b32 t, $1, $1, 8; setp.ne.u32 p, t, $1; popc.b32 t, t; @p mov.b32 t, 0;",
+        "t",
+        "12",
+    ),
+}
+
+
+def found(variant, formats, reference, path, *, effort="quick"):
+    """The results of a variant on the emulator."""
+    case = Case(inputs=formats, outputs={"y": U32}, reference=reference, variants={"v": variant}, source="a test")
+    return run_item(
+        Item(LoadedCase(case, "rare", "case", path, ""), "v", "sm_90a", "emulator"), create("emulator"), effort
+    ).results
+
+
+def failing(results):
+    """The names of the input sets that show a fault."""
+    assert {r.verdict for r in results} <= {"pass", "fail"}
+    return {r.key.input_set.partition("+")[0] for r in results if r.verdict == "fail"}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_constants_of_the_asm_are_inputs(name, tmp_path):
+    special, left, right = TEXTS[name]
+    variant = asm(POPC.format(special=special, left=left, right=right), constraints="=&r,r")
+    assert failing(found(variant, {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/1"}
+
+
+@pytest.mark.parametrize("function", [counted_but_for_one, counted_but_for_one_of_its_own])
+def test_constants_of_a_triton_function_are_inputs(function, tmp_path):
+    pytest.importorskip("triton")
+    assert failing(found(plain(function), {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/1"}
+
+
+ONE = "{ .reg .pred p; WRONG mov.b32 $0, $2; mov.b32 $1, $3; @p xor.b32 $1, $1, 1; }"
+PAIRS = {"equal": "setp.eq.u32 p, $2, $3;", "nowhere": "setp.ne.u32 p, $2, $2;"}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("fmt", [U32, F32], ids=["U32", "F32"])
+def test_neighbours_that_are_equal(name, fmt, tmp_path):
+    variant = asm(ONE.replace("WRONG", PAIRS[name]), constraints="=&r,=&r,r,r", pack=2)
+    sets = failing(found(variant, {"x": fmt}, lambda x: x, tmp_path / "c.py"))
+    # The edges show it in a partial pack alone, which is run on some of a case's targets.
+    assert sets - {"edges/1"} == ({"neighbours/1"} if name == "equal" else set())
+
+
+def test_two_pairs_of_equal_neighbours(tmp_path):
+    """The first and the last of four are equal, and the two between them, which are others."""
+    text = """{ .reg .pred p; setp.eq.u32 p, $4, $7; setp.eq.and.u32 p, $5, $6, p; setp.ne.and.u32 p, $4, $5, p;
+        mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7; @p xor.b32 $2, $2, 1; }"""
+    variant = asm(text, constraints="=&r,=&r,=&r,=&r,r,r,r,r", pack=4)
+    assert failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py")) == {"neighbours/1"}
+
+
+def test_equal_neighbours_where_all_inputs_run(tmp_path):
+    """All 256 inputs run, but beside each other are always two that differ."""
+    text = """{ .reg .pred p; .reg .b32 a, b; bfe.u32 a, $2, 0, 8; bfe.u32 b, $2, 8, 8; setp.eq.u32 p, a, b;
+        mov.b32 $0, a; mov.b32 $1, b; @p add.u32 $1, $1, 1; }"""
+    variant = asm(text, constraints="=&r,=&r,r", pack=2)
+    assert {"neighbours/1"} == failing(found(variant, {"x": U8}, lambda x: x, tmp_path / "c.py"))

@@ -1,0 +1,39 @@
+"""Samples of tables leave no row out: what is not quick is slow."""
+
+import pytest
+
+from tests.sampling import only, paired, sizes, spread
+
+
+def quick(rows):
+    return [row.values for row in rows if not row.marks]
+
+
+def test_every_step_and_every_kind_is_quick_and_the_others_are_slow():
+    rows = [("a", 1), ("a", 2), ("b", 2), ("a", 3), ("a", 1), ("a", 2)]
+    found = spread(rows, 4, kinds=lambda row: row)
+    assert [row.values for row in found] == rows
+    assert quick(found) == [("a", 1), ("a", 2), ("b", 2), ("a", 3), ("a", 1)]
+    assert all(row.marks == () or [m.name for m in row.marks] == ["slow"] for row in found)
+    assert quick(spread(rows, 4)) == [("a", 1), ("a", 1)]
+
+
+def test_each_value_of_a_pair_is_met():
+    found = paired("abcde", range(4), 2)
+    assert len(found) == 20
+    assert {a for a, _ in quick(found)} == set("abcde")
+    assert {b for _, b in quick(found)} == set(range(4))
+    assert len(quick(found)) == 10
+
+
+def test_a_quick_row_that_the_table_has_not_is_an_error():
+    assert quick(only("abc", "c")) == [("c",)]
+    with pytest.raises(ValueError, match=r"no row of the table: \['d'\]"):
+        only("abc", "cd")
+
+
+def test_both_sizes_run():
+    few, many = sizes(3, 300)
+    assert (few.values, few.marks) == ((3,), ())
+    assert many.values == (300,)
+    assert [m.name for m in many.marks] == ["slow"]
