@@ -383,6 +383,16 @@ def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
     return made
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep together what one worker should run, where pytest-xdist is to share out groups."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from harness.running.grouping import Grouping
+
+    return Grouping(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a worker's own items. In other processes, check a replay token against the cases."""

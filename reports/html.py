@@ -28,6 +28,7 @@ from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
 from reports.conformance import LedgerTable, ledger
 from reports.failingmap import map_anchor
+from reports.forked import in_forks
 from reports.history import KINDS, History, history, seconds
 from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
 from reports.packing import Keeper
@@ -154,7 +155,8 @@ def _packets(
     found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None
 ) -> tuple[dict[str, str], dict[str, str]]:
     budget = PACKET_BUDGET // max(1, len(cases))
-    packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget, kept) for c in cases}
+    made = in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
+    packed = {c.name: one for c, one in zip(cases, made, strict=True)}
     return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
 
 

@@ -80,7 +80,7 @@ def looped(records: RunRecords) -> dict[str, RegisterSpeed]:
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     cases: dict[str, dict[str, list[InRegisters]]] = defaultdict(lambda: defaultdict(list))
     for t in sorted(records.in_registers, key=lambda t: places.get((t.key.case, t.key.variant), len(places))):
-        place = f"{t.key.target} on {t.node}" if t.node else t.key.target  # what two nodes give is not compared
+        place = f"{t.key.target} on {t.node}" if t.node else t.key.target  # times of two nodes are not compared
         cases[t.key.case][place].append(t)
     found = {}
     for case, targets in sorted(cases.items()):

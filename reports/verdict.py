@@ -1,4 +1,4 @@
-"""The one sentence over a run: whether it is green, and what a reader must know before believing it."""
+"""The headline of a run: whether it passed, and what a reader must know before relying on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from harness.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
 from reports.model import STATES, View, reused_words, state_of
 
-# How many names a sentence spells out before it counts the rest.
+# The most names that a sentence lists; the others are counted.
 NAMED = 3
 
 
@@ -19,7 +19,7 @@ class Overall:
     """The verdict on a run.
 
     word: "failed", "cut short", "nothing ran", "assembled only" or "passed"; only the last is green.
-    sentence: the headline. notes: what else must be said beside it, one sentence each.
+    sentence: the headline. notes: remarks that must be shown beside it, one sentence each.
     counts: results by verdict, all five always present; expected failures are not among the failures.
     """
 
@@ -29,10 +29,10 @@ class Overall:
     counts: Mapping[str, int]
     expected: int
     evidence: Mapping[str, int] = field(default_factory=dict)
-    """How many of the passes rest on what."""
+    """The number of passes by evidence."""
 
     def beside(self, verdict: str) -> str:
-        """What must stand beside the count of a verdict: beside the passes, what they rest on."""
+        """The text to show beside the count of a verdict: for passes, their evidence; else nothing."""
         return beside(self.evidence) if verdict == "pass" else ""
 
     @property
@@ -56,7 +56,7 @@ def overall(view: View) -> Overall:
 
 
 def overall_word(states: Mapping[str, int], *, ended: bool) -> str:
-    """The word for a run with so many results in each state; a failure weighs more than a run that was cut short."""
+    """The word for a run, from its number of results by state. A failed run that was cut short is "failed"."""
     count = {name: states.get(name, 0) for name in STATES}
     if count["error"] or count["fail"]:
         return "failed"
@@ -77,7 +77,7 @@ def _failed(view: View) -> str:
 
 def _cut_short(view: View) -> str:
     executed = view.counts["pass"] + view.counts["expected"]
-    return f"The run was cut short; {_count(executed, 'result')} came through, none of them wrong"
+    return f"The run was cut short; {_count(executed, 'result')} came in, none of them wrong"
 
 
 def _passed(view: View) -> str:
@@ -133,7 +133,7 @@ def _notes(view: View, word: str) -> list[str]:
 
 
 def _unjudged(results: Sequence[Result]) -> list[str]:
-    """What lies outside the domains of policies, and what differs there."""
+    """Remarks on codes outside the domains of policies, and on those of them that differ."""
     notes = []
     shares = [s for r in results for s in r.judged.values()]
     if rest := sum(s.codes - s.judged for s in shares):
@@ -161,9 +161,9 @@ def _count(n: int, word: str, plural: str = "") -> str:
 
 
 def environment_rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The environment as pairs of name and text, the familiar names first, everything else as it was written.
+    """The environment as pairs of name and text: known names first, then all others as they were recorded.
 
-    Of a merged run, what its machines do not share is named for each.
+    For a merged run, facts that its machines do not share are listed for each machine.
     """
     several = [dict(_rows(machine)) for machine in machines(environment)]
     names = dict.fromkeys(name for rows in several for name in rows)
@@ -235,7 +235,7 @@ def _gpus(value: Any) -> str:
 
 
 def revision(records: RunRecords) -> str:
-    """The git revision of a run in twelve digits, with `+` for uncommitted changes; empty where it is unknown."""
+    """The git revision of a run in twelve digits, with `+` for uncommitted changes; "" if unknown."""
     return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(records.run.environment)))))
 
 
@@ -247,7 +247,7 @@ def _revision(environment: Mapping[str, Any]) -> str:
 
 
 def headline_facts(records: RunRecords) -> list[str]:
-    """What ran where, as short phrases for one line."""
+    """The most important facts on a run's environment, as short phrases for one line."""
     env = dict(environment_rows(records.run.environment))
     facts = [re.sub(r"\bnone\b", "no GPU", env.get("GPUs", "none"))]
     several = machines(records.run.environment)

@@ -107,17 +107,17 @@ def _mutations(
 ) -> Iterator[Mutation]:
     """The mutations of a case, from the journal if it has them, else computed and added to the journal."""
     from harness.mutation.campaign import mutate
-    from harness.mutation.journal import Asked
+    from harness.mutation.journal import MutationRequest
 
     if journal is None:
         yield from mutate(one.loaded, one.variants, target, budget, subjects)
         return
 
     def earlier(subject: str, names: tuple[str, ...]) -> Mutation | None:
-        return journal.find(Asked(one.loaded, subject, names, target, budget))
+        return journal.find(MutationRequest(one.loaded, subject, names, target, budget))
 
     for made in mutate(one.loaded, one.variants, target, budget, subjects, earlier):
-        journal.keep(Asked(one.loaded, made.subject, _names(made), target, budget), made)
+        journal.keep(MutationRequest(one.loaded, made.subject, _names(made), target, budget), made)
         yield made
 
 

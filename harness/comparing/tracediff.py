@@ -88,7 +88,7 @@ def trace_difference(
 
     alike: whether both files have the same launch, so that threads of equal number do equal work.
     """
-    both = _Search(_TraceValues(a, alike), _TraceValues(b, alike), alike)
+    both = _TracePair(_TraceValues(a, alike), _TraceValues(b, alike), alike)
     found = both.walk(*at)
     if not alike:
         return found
@@ -100,7 +100,7 @@ def trace_difference(
 
 def branch_difference(a: ThreadTrace, b: ThreadTrace) -> TraceDifference | None:
     """The first branch that one thread takes and the other does not; None if there is none."""
-    return _Search(_TraceValues(a), _TraceValues(b)).branches()
+    return _TracePair(_TraceValues(a), _TraceValues(b)).branches()
 
 
 def _before(one: TraceDifference, other: TraceDifference) -> bool:
@@ -188,7 +188,7 @@ class _TraceValues:
         return found if found is not None and found.stores else None
 
 
-class _Search:
+class _TracePair:
     def __init__(self, a: _TraceValues, b: _TraceValues, alike: bool = True) -> None:
         self.a, self.b, self.alike = a, b, alike
 

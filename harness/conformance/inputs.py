@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness.conformance.forms import FormSnippet
 from harness.inputs.edges import edge_units, product
 from harness.ptx.numeric.bits import mask, scalar, shr64, wrap64
+from harness.ptx.numeric.vectorise import ArrayFunction
 from harness.ptx.text.narrow import NARROW
 from harness.ptx.text.types import ScalarType
 from references.formats import FORMATS
@@ -262,7 +263,12 @@ def _format(kind: ScalarType, bits: int) -> str:
     return name if fitting else f"uint{bits}"
 
 
-_loops: dict[str, Any] = {}
+@scalar
+def _placed(
+    index: int, first: int, second: int, seed: int, column: int, codes: int, width: int, ebits: int, mbits: int
+) -> int:
+    """`draw`, with the parameters first that differ by lane."""
+    return draw(index, seed, column, codes, width, ebits, mbits, first, second)
 
 
 def _drawn(
@@ -278,25 +284,6 @@ def _drawn(
         pairs = np.broadcast_arrays(index, first, second)
         rows = zip(*(p.tolist() for p in pairs), strict=True)
         return np.array([wrap64(draw(i, seed, column, *shape, a, b)) for i, a, b in rows], np.int64)
-    if not _loops:
-        _loops["draw"] = _compiled()
-    out = np.empty(len(index), np.int64)
-    _loops["draw"](out, index, seed, column, *shape, first, second)
-    return out
-
-
-def _compiled() -> Any:
-    from harness.ptx.numeric.vectorise import register_helpers, wrapping
-
-    numba = register_helpers()
-
-    def loop(out, index, seed, column, codes, width, ebits, mbits, first, second):  # type: ignore[no-untyped-def]
-        for i in range(out.size):
-            a = first[i if first.size > 1 else 0]
-            b = second[i if second.size > 1 else 0]
-            out[i] = draw(index[i], seed, column, codes, width, ebits, mbits, a, b)
-
-    words = numba.types.Array(numba.int64, 1, "C")
-    signature = numba.void(words, words, *[numba.int64] * 6, words, words)
-    with wrapping():
-        return numba.njit(signature, nogil=True, error_model="numpy")(loop)
+    lanes = ArrayFunction(_placed, (seed, column, *shape), ((64, True),) * 3, 64)
+    operands = [np.broadcast_to(words, len(index)) for words in (index, first, second)]
+    return lanes.shared(len(index), *operands).view(np.int64)

@@ -45,11 +45,14 @@ def _suits(argument: Argument, sizes: Mapping[str, int]) -> bool:
     return wide and _size(argument, sizes) < FEW
 
 
+def total(case: Case, sizes: Mapping[str, int]) -> int:
+    """The elements of all inputs and outputs of a whole kernel."""
+    return sum(_size(a, sizes) for a in (*case.inputs.values(), *case.outputs.values()))
+
+
 def few_sets(case: Case, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """The sets that a whole kernel is run on for its inputs of few elements; none where it has none."""
-    everything = (*case.inputs.values(), *case.outputs.values())
-    small = sum(_size(a, sizes) for a in everything) <= MOST
-    return NAMES if small and any(_suits(a, sizes) for a in case.inputs.values()) else ()
+    return NAMES if total(case, sizes) <= MOST and any(_suits(a, sizes) for a in case.inputs.values()) else ()
 
 
 def few_units(case: Case, name: str, set_name: str, sizes: Mapping[str, int], seed: int) -> NDArray[np.generic] | None:

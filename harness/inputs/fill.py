@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import blocks, few
+from harness.inputs import blocks, few, near
 from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
@@ -38,7 +38,8 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
 
     `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there. `few/k` gives
-    scalars and small tensors of floats the numbers that matter most, one after another.
+    scalars and small tensors of floats the numbers that matter most, one after another. `near/k` gives tensors of
+    floats numbers of one size.
 
     Elements outside `where` are replaced by other elements of the set that lie inside.
     Inputs that are `generated` are made by the case's `generate` in every set, with the set's own random generator.
@@ -64,6 +65,9 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
                 units[name] = turned.reshape(shapes[name])
                 continue
         size = int(np.prod(shapes[name]))
+        if set_name in near.NAMES and near.suits(argument):
+            units[name] = near.near_units(case, name, set_name, size, seed_of(own, set_name)).reshape(shapes[name])
+            continue
         units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
     bounded = [n for n in case.domains if n not in made]
     return {n: units[n] for n in case.inputs} | {

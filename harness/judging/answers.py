@@ -7,8 +7,10 @@ reference that was changed in place, such as by a planted mistake, has another k
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from harness.model.case import Case
@@ -21,6 +23,31 @@ from harness.model.variants import Reference
 KEPT_CODES = 1 << 23  # for all answers together: 64 MB
 ASKED_AGAIN = 1 << 18
 """Answers for more input codes than this are not kept: such sets are judged in pieces, and each piece once."""
+
+
+_met: ContextVar[dict[int, tuple[Reference, str]] | None] = ContextVar("_met", default=None)
+
+
+@contextlib.contextmanager
+def references_digested_once() -> Iterator[None]:
+    """Within this block, digest each reference once: all setups of an item are judged by the same one.
+
+    Mistakes are planted between items.
+    """
+    before = _met.set({})
+    try:
+        yield
+    finally:
+        _met.reset(before)
+
+
+def _code(reference: Reference) -> str:
+    met = _met.get()
+    if met is None:
+        return digest_with_code(reference, exact=True)
+    if id(reference) not in met:
+        met[id(reference)] = reference, digest_with_code(reference, exact=True)  # held: no other gets its id
+    return met[id(reference)][1]
 
 
 class Answers:
@@ -40,7 +67,7 @@ class Answers:
         """The result of `apply_reference`; raises what it raises."""
         if sum(c.size for c in codes.values()) > ASKED_AGAIN:
             return apply_reference(case, reference, codes, flushing)
-        key = id(case), digest_with_code(reference, exact=True), flushing, digest(dict(codes))
+        key = id(case), _code(reference), flushing, digest(dict(codes))
         if key not in self._kept:
             made = {n: read_only(c) for n, c in apply_reference(case, reference, codes, flushing).items()}
             self._kept[key] = case, made

@@ -42,12 +42,12 @@ class MutationJournal:
             if isinstance(made, Mutation):
                 self._known[key] = made
 
-    def find(self, asked: Asked) -> Mutation | None:
+    def find(self, asked: MutationRequest) -> Mutation | None:
         """The stored mutation of a request; None if there is none, or if something has changed since."""
         key = asked.key()
         return self._known.get(key) if key else None
 
-    def keep(self, asked: Asked, made: Mutation) -> None:
+    def keep(self, asked: MutationRequest, made: Mutation) -> None:
         """Store a mutation, unless another attempt might decide more mutants."""
         key = asked.key()
         if key is None or made.words not in _LASTING or made.count("undecided") or key in self._known:
@@ -59,7 +59,7 @@ class MutationJournal:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MutationRequest:
     """A request: the mutants of a case's variants on a target. subject: asm, ptx or reference."""
 
     loaded: LoadedCase

@@ -263,7 +263,7 @@ class Timing:
     and output once. samples: raw, in the order taken. low, high: 95% bootstrap interval of the median. copy: median
     time of a device copy that reads and writes as many bytes in all, in the same session: the floor. noise: the
     smallest relative difference that the session's A/A run can tell from noise. launch: median time of an empty kernel.
-    clocks: "sm_min" and "sm_max" over the session, "memory". throttled: whether the driver reduced the clocks. size:
+    clocks: "sm_min" and "sm_max" over the session, "memory". throttled: whether a limit reduced the clocks. size:
     "small", "L2" or "large", by the device's L2; empty for another. timer: "cupti" for the device's record of the
     kernel's begin and end, "events" for events around the launch. seed: of the random order of launches. notes: what a
     reader must know before relying on it.

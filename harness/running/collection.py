@@ -218,7 +218,7 @@ class VariantItem(OwnWords, pytest.Item):
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
         self.address = f"{Path(here).as_posix()}{colons}{rest}"
         self.add_marker(item.backend)
-        # With `--dist loadgroup` one worker gets all items of a variant, so it compiles each kernel once.
+        # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/grouping`.
         self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}"))
 
     def runtest(self) -> None:

@@ -34,6 +34,7 @@ from harness.backends.sharing import may_share
 from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified
 from harness.inputs.few import few_sets
 from harness.inputs.fill import has_blocks
+from harness.inputs.near import near_sets
 from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -342,8 +343,8 @@ def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: st
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
     for size, alignment, fusion in itertools.product(case.sizes, alignments, _fusions(variant)):
         setup = Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion)
-        few = () if backend == "assembler" else few_sets(case, size)
-        yield from (WorkItem(setup, name) for name in (*sets, *few))
+        small = () if backend == "assembler" else (*few_sets(case, size), *near_sets(case, size))
+        yield from (WorkItem(setup, name) for name in (*sets, *small))
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:

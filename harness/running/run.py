@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness.backends import builds
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
+from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
@@ -63,7 +64,7 @@ def run_item(
 
     An error of a compiler or a device ends the plan for one assembler: the other setups would only repeat the error.
     """
-    with digested_once():
+    with digested_once(), references_digested_once():
         return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ import triton.language as tl  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.runtime.driver import driver as active  # noqa: E402
 
+from harness.backends import gpu  # noqa: E402
 from harness.backends.gpu import torch_dtype  # noqa: E402
 from harness.backends.ready import asked_of, launcher  # noqa: E402
 from harness.jobs import Job, Setup  # noqa: E402
@@ -127,3 +129,36 @@ def test_a_kernel_that_triton_has_in_memory_runs_once():
     spec = launch_of(job("addition", "asm", shape=(1,))).spec("sm_90a")
     launcher(function, lambda: launched.append("triton"), lambda: launched.append("ready"), spec)()
     assert launched == ["triton"]
+
+
+def other_number(number):
+    """The scaled variant with another constant."""
+    made = job("addition", "scaled", shape=(257,))
+    return replace(made, variant=replace(made.variant, constants={"FACTOR": number}))
+
+
+def built_of(job):
+    compilation = SimpleNamespace(spec=launch_of(job).spec("sm_90a"), descriptors=())
+    return SimpleNamespace(compilation=compilation)
+
+
+def test_what_was_built_of_other_code_or_constants_is_not_launched(monkeypatch):
+    """Triton's question has the places of constants, not their values, so the whole description is compared."""
+    monkeypatch.setattr(gpu.driver, "bindings", lambda: None)
+    jobs = [
+        job("addition", "asm", shape=(257,)), job("addition", "plain", shape=(257,)), other_number(0.0),
+        other_number(-0.0), other_number(0), job("addition", "asm", shape=(257,), fusion=True),
+        job("addition", "asm", shape=(257,), num_warps=8), job("addition", "asm", shape=(512,)),
+    ]  # fmt: skip
+    for asked in jobs:
+        found = [gpu.is_of(launch_of(asked), "sm_90a", built_of(other)) for other in jobs]
+        assert found == [other is asked for other in jobs]
+
+
+def test_without_the_driver_s_bindings_triton_launches(monkeypatch):
+    def missing():
+        raise gpu.driver.NoDriver("none")
+
+    monkeypatch.setattr(gpu.driver, "bindings", missing)
+    asked = job("addition", "asm", shape=(257,))
+    assert not gpu.is_of(launch_of(asked), "sm_90a", built_of(asked))

@@ -53,7 +53,7 @@ def test_the_page_shows_programs_values_and_machine_code(tmp_path):
 
 def test_without_machine_code_the_page_says_so(tmp_path):
     files.write(tmp_path, findings(), (), TARGET)
-    assert "No machine code was kept" in page(facts(tmp_path))
+    assert "No machine code is shown" in page(facts(tmp_path))
 
 
 def test_refusals_are_on_the_page(tmp_path):

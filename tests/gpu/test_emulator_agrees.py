@@ -37,19 +37,19 @@ def test_every_setup_of_the_sweep(loaded, variant):
     from harness.backends.builds import unavailable
     from harness.backends.compiled import compile_job, run_compiled
     from harness.backends.gpu import GpuBackend, device_target
-    from harness.inputs import input_sets
     from harness.inputs.fill import kernel_inputs, shaped
     from harness.ptx.targets import of_generation
-    from harness.running.plan import plan, sized
+    from harness.running.plan import plan, sets_of, sized
 
     target, gpu = device_target(), GpuBackend()
     case = loaded.case
     if words := unavailable(case.variants[variant].compiler, "gpu", target):
         pytest.skip(words)
     compared = 0
+    sets = sets_of(case, loaded.name, "gpu", "quick", case.variants[variant])
     for item in plan(case, loaded.name, case.variants[variant], "gpu", "quick", "sm_90a"):
         if case.elementwise:
-            inputs_set = next(s for s in input_sets(case, loaded.name, "quick") if s.name == item.input_set)
+            inputs_set = next(s for s in sets if s.name == item.input_set)
             item = sized(item, inputs_set.count)
             inputs = shaped(inputs_set, item.setup.shape, item.shuffled)
         else:

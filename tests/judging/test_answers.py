@@ -5,7 +5,7 @@ import pytest
 
 from harness import Case, asm
 from harness.judging import answers as keeping
-from harness.judging.answers import Answers
+from harness.judging.answers import Answers, references_digested_once
 from harness.judging.judge import judge
 from harness.model.policies import policies
 from references.formats import U8
@@ -88,6 +88,37 @@ def test_code_that_stands_on_the_lines_of_another_is_told_apart(monkeypatch):
     constants = tuple(3 if c == 255 else c for c in code.co_consts)
     monkeypatch.setattr(stepped, "__code__", code.replace(co_consts=constants))
     assert not judged(case, X + 1).passed
+
+
+def test_a_reference_that_was_changed_in_place_between_items_is_judged_by_what_it_is_now(monkeypatch):
+    """Within an item it is digested once."""
+    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    real, digested = keeping.digest_with_code, []
+
+    def noted(value, **more):
+        digested.append(value)
+        return real(value, **more)
+
+    monkeypatch.setattr(keeping, "digest_with_code", noted)
+    case = case_of()
+    with references_digested_once():
+        assert judged(case, X + 1).passed
+        assert judged(case, X + 1, "two").passed
+        assert digested == [reference]
+    monkeypatch.setattr(reference, "__code__", another.__code__)
+    with references_digested_once():
+        assert not judged(case, X + 1).passed
+        assert judged(case, X + 2).passed
+    assert digested == [reference] * 2
+
+
+def test_two_references_in_one_item_are_told_apart():
+    kept, case = Answers(), case_of()
+    with references_digested_once():
+        assert np.array_equal(kept(case, reference, {"x": X})["y"], X + 1)
+        assert np.array_equal(kept(case, another, {"x": X})["y"], X + 2)
+        for step in (3, 4):  # a lambda may get the id of one that is gone
+            assert np.array_equal(kept(case, lambda x, step=step: x + step, {"x": X})["y"], X + step)
 
 
 def test_a_value_that_a_reference_uses_counts(monkeypatch):

@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.model.load import load
 from harness.mutation import campaign
 from harness.mutation.campaign import Budget
-from harness.mutation.journal import Asked, MutationJournal
+from harness.mutation.journal import MutationJournal, MutationRequest
 from harness.records import Mutation, Survivor
 from harness.running import reuse
 
@@ -45,10 +45,10 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def asked(path: Path, **changed) -> Asked:
+def asked(path: Path, **changed) -> MutationRequest:
     (loaded,) = load(path)
     given = {"loaded": loaded, "subject": "asm", "names": ("asm",), "target": "sm_90a", "budget": Budget()}
-    return Asked(**given | changed)
+    return MutationRequest(**given | changed)
 
 
 MADE = Mutation("kept", "asm", "asm", "sm_90a", {"opcode": 1})

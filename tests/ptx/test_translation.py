@@ -53,7 +53,8 @@ def shifted(a: int, b: int) -> int:
 
 
 def divided(a: int, b: int) -> int:
-    return (a >> 1) // (b | 1) + (b // 7 if b != 0 else a // -3)
+    quotients = (a >> 1) // (b | 1) + (b // 7 if b != 0 else a // -3)
+    return quotients ^ (a >> 1) % (b | 1) ^ (b % -7 if b > 2 else 0)
 
 
 def compared(a: int, b: int) -> int:
@@ -200,7 +201,7 @@ def true_division(a: int) -> int:
 
 
 def remainder(a: int) -> int:
-    return a % 3
+    return int(float(a) % 3.0)
 
 
 def power(a: int) -> int:

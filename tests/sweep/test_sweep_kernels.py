@@ -152,6 +152,10 @@ ORACLES = {
     "random": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact(), Stratified), [0, 1 << 40]),
     "random pairs": (oracle_of(reciprocal.quotient, {"a": F32, "b": F32}, F32, ulp(2), Stratified), [1 << 16]),
     "packed": (oracle_of(pair_to_e2m1, {"a": F32, "b": F32}, E2M1X2, exact(), Stratified), [1 << 20]),
+    "packed, meets": (
+        oracle_of(
+            pair_to_e2m1, {"a": F32, "b": F32}, E2M1X2, exact(), Stratified, own=lambda a, b: pair_to_e2m1(a, b) ^ 1,
+            meets=Meets(magnitude("a", 0.01, 100), exact())), [1 << 20]),
     "bf16": (oracle_of(lambda x: conversion.convert(x, source=F32, target=BF16), {"x": F32}, BF16, exact()), [0]),
 }  # fmt: skip
 

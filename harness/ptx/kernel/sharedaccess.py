@@ -7,15 +7,12 @@ The definitions in `Shared` remain for clusters, and tests compare this code wit
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import numpy as np
 
-from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import compilecache
 from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.vectorise import Array, register_helpers
+from harness.ptx.numeric.vectorise import Array, on_arrays
 
 _SEVERAL = -100
 """See `harness.ptx.kernel.memory.SEVERAL_WARPS`."""
@@ -106,16 +103,10 @@ def compiled() -> tuple[Any, Any]:
     """`_reads` and `_writes` as machine code, which is compiled once and cached on disk."""
     with _lock:
         if not _made:
-            started = time.monotonic()
-            numba = register_helpers()
+            import numba
+
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
             narrow, flags = (numba.types.Array(t, 1, "C") for t in (numba.int32, numba.bool_))
             known = (wide, numba.int64, wide, wide, wide, numba.int64, narrow, narrow, narrow, narrow, flags)
-            for function, types in ((_reads, known), (_writes, (*known, flags))):
-                dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
-                compilecache.attach(dispatcher, f"{__name__}.{function.__name__}", __name__)
-                dispatcher.compile(types)
-                dispatcher.disable_compile()
-                _made.append(dispatcher)
-            compiled_for(time.monotonic() - started)
+            _made[:] = [on_arrays(_reads, known), on_arrays(_writes, (*known, flags))]
     return _made[0], _made[1]

@@ -226,6 +226,8 @@ class ExpressionTranslation:
         left, right = self._value(node.left), self._value(node.right)
         if isinstance(node.op, ast.FloorDiv) and left.type is right.type is INT64:
             return self._floor_divided(left, right)
+        if isinstance(node.op, ast.Mod) and left.type is right.type is INT64:
+            return self.b.sub(left, self.b.mul(self._floor_divided(left, right), right))
         if left.type is right.type is INT64:
             if type(node.op) not in _INTEGER:
                 raise self._refused(node, type(node.op).__name__)

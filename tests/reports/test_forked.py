@@ -1,0 +1,66 @@
+"""Pieces made in forks are those made here, and no piece is lost with a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from reports import forked
+from reports.forked import EACH, in_forks
+
+GIVEN = list(range(3 * EACH + 1))
+
+
+@pytest.fixture(autouse=True)
+def processors(monkeypatch):
+    """Three processors and no other thread, whatever runs these tests."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+
+
+def test_all_pieces_come_in_order_from_three_processes():
+    made = in_forks(lambda n: (n, os.getpid(), "x" * 5000), GIVEN)
+    assert [n for n, _, _ in made] == GIVEN
+    assert len({pid for _, pid, _ in made}) == 3
+    assert all(pid == os.getpid() for _, pid, _ in made[::3])
+
+
+def test_what_a_fork_does_not_deliver_is_made_here():
+    """It ends, raises, or makes what does not pickle."""
+    here = os.getpid()
+
+    def made(n):
+        if os.getpid() != here and n == 4:
+            os._exit(0)
+        if os.getpid() != here and n == 5:
+            raise ValueError(n)
+        return n * n
+
+    assert in_forks(made, GIVEN) == [n * n for n in GIVEN]
+    assert [f() for f in in_forks(lambda n: lambda: n, GIVEN)] == GIVEN
+
+
+@pytest.mark.parametrize("bad", [3, 4])
+def test_an_error_is_raised_here(bad):
+    def made(n):
+        if n == bad:
+            raise ValueError(f"piece {n}")
+        return n
+
+    with pytest.raises(ValueError, match=f"piece {bad}"):
+        in_forks(made, GIVEN)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # no fork is left
+
+
+@pytest.mark.parametrize("why", ["few pieces", "threads", "one processor"])
+def test_no_fork_is_made(why, monkeypatch):
+    monkeypatch.setattr(forked, "_forked", lambda *given: pytest.fail("forked"))
+    if why == "threads":
+        monkeypatch.setattr(threading, "active_count", lambda: 2)
+    if why == "one processor":
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    given = GIVEN[:EACH] if why == "few pieces" else GIVEN
+    assert in_forks(lambda n: -n, given) == [-n for n in given]
