@@ -119,6 +119,15 @@ def test_persistent_products(target: str, kind: torch.dtype) -> None:
     assert [name for name, got in found.items() if not torch.equal(codes(got), expected)] == []
 
 
+def test_persistent_products_by_the_tutorials_own_check(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Products of 32, which the tutorial takes first: boxes are larger than the matrices."""
+    module = tutorial("09-persistent-matmul")
+    module.validate(32, 32, 32, torch.float16)
+    said = capsys.readouterr().out
+    assert "❌" not in said
+    assert said.count("✅") == {"sm_80": 2, "sm_90a": 6, "sm_100a": 8}[target]
+
+
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 def test_attention(target: str, causal: bool) -> None:
     """Forward and backward in float16, forward in e5m2, by the tutorial's own test, and float64 beside it."""
@@ -164,6 +173,8 @@ def test_block_scaled_products(target: str, kind: str) -> None:
         with pytest.raises(LaunchError, match="fp8e4nv not supported in this architecture"):
             multiplied()
         return
+    if target == "sm_100a" and hasattr(module, "validate_block_scaled"):
+        module.validate_block_scaled(m, n, k, kind)
     got = multiplied()
     torch.testing.assert_close(got, reference, atol=1e-3, rtol=1e-3)
     if target == "sm_100a":

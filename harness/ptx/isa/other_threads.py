@@ -33,8 +33,9 @@ for _name in ("spcompress", "spdecompress"):
 refuse("cvta", "a conversion of an address")
 refuse("fabric", "a transfer to or from another GPU's memory")
 refuse("mbarrier", "a barrier for asynchronous copies (TMA) and tensor cores")
-for _name in ("bar", "barrier", "membar", "fence", "griddepcontrol", "setmaxnreg", "clusterlaunchcontrol"):
+for _name in ("bar", "barrier", "membar", "fence", "griddepcontrol", "setmaxnreg"):
     refuse(_name, _BARRIER)
+refuse("clusterlaunchcontrol", "a cancellation of another cluster's launch")
 for _name in ("shfl", "vote", "match", "activemask", "redux", "elect"):
     refuse(_name, _THREADS)
 for _name in ("mma", "wmma", "wgmma", "tcgen05"):
