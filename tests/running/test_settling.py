@@ -108,7 +108,7 @@ def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
         del node.workerinput[settling.ONLY][0]
 
     monkeypatch.setattr(settling.Settling, "pytest_configure_node", less)
-    done, after = runs("-n", "1", first=WRONG)
+    done, after = runs(*SPREAD, first=WRONG)
     assert done.ret == 1
     assert after["first one"]["verdict"] == "error"
     assert "no worker of pytest-xdist ran it" in after["first one"]["words"]
