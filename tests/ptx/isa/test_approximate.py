@@ -146,16 +146,19 @@ def test_zeros_of_large_angles(step: int) -> None:
         np.testing.assert_array_equal(got == 0, phase % 1 == 0)
 
 
+@pytest.mark.parametrize(
+    "steps", [pytest.param((3, 25), id="few"), pytest.param((1, 5), id="many", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ("f16", "bf16") for n in ("ex2", "tanh")])
-def test_nearest_half(kind: str, name: str) -> None:
-    """Every third argument of bfloat16, and some of float16, whose result is not 0, 1, itself or infinity.
+def test_nearest_half(kind: str, name: str, steps: tuple[int, int]) -> None:
+    """Arguments of bfloat16 and of float16, at these distances, whose result is not 0, 1, itself or infinity.
 
     But for powers below the least float16, which the hardware makes zero.
     """
     fmt = FORMATS[kind]
     middle = ((1 << (fmt.exponent_bits - 1)) - 1) << fmt.mantissa_bits
     size = range(middle - (20 << fmt.mantissa_bits if kind == "bf16" else 14 << 10), middle + (8 << fmt.mantissa_bits))
-    step = 3 if kind == "bf16" else 25
+    step = steps[kind == "f16"]
     arguments = [s | sign for s in size if 0 < s < fmt.infinity for sign in (0, fmt.sign)][::step]
     spelling = f"{name}.approx{'.ftz' if (kind, name) == ('bf16', 'ex2') else ''}.{kind}"
     for a, g in zip(arguments, run(spelling, arguments, rounded=True), strict=True):
