@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 MOST = 4
 EACH = 16
-"""So many pieces are worth a fork, which takes as long as one of them."""
+"""The fewest pieces for which another fork pays: starting one takes as long as making one piece."""
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 def in_forks(make: Callable[[A], B], given: Sequence[A]) -> list[B]:
-    """What `make` makes of each, in order; what it returns must pickle.
+    """`[make(one) for one in given]`, computed by forks of this process. The results must be picklable.
 
-    Forks of this process make their part, because what pieces are made of is too much to send. What a fork does not
-    deliver is made here, so that an exception is raised here too. A process with threads is not forked.
+    Forks share the caller's data, which is too large to send to other processes. If a fork fails, this process makes
+    its part again and raises its exception. A process with threads is not forked.
     """
     parts = min(MOST, len(os.sched_getaffinity(0)), len(given) // EACH)
     if parts < 2 or threading.active_count() > 1:
@@ -30,7 +30,7 @@ def in_forks(make: Callable[[A], B], given: Sequence[A]) -> list[B]:
     found: dict[int, B] = {}
     try:
         found |= {number: make(given[number]) for number in range(0, len(given), parts)}
-    finally:  # a fork that still writes ends when nobody reads
+    finally:  # closing a pipe ends the fork that still writes to it
         received = [_received(pid, end, wanted=bool(found)) for pid, end in forks]
     for part, made in enumerate(received, 1):
         for place, number in enumerate(range(part, len(given), parts)):
@@ -39,7 +39,7 @@ def in_forks(make: Callable[[A], B], given: Sequence[A]) -> list[B]:
 
 
 def _forked(make: Callable[[A], B], given: Sequence[A]) -> tuple[int, int]:
-    """A fork's id, and where to read what it makes."""
+    """Start a fork; return its process id and the pipe from which its results are read."""
     end, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -51,12 +51,12 @@ def _forked(make: Callable[[A], B], given: Sequence[A]) -> tuple[int, int]:
         with os.fdopen(write, "wb") as file:
             pickle.dump([make(one) for one in given], file)
         status = 0
-    finally:  # nothing else of this process runs in its fork; what was wrong is met again where it is made anew
+    finally:  # no exit handler of this process runs in the fork; the parent meets the same exception again
         os._exit(status)
 
 
 def _received(pid: int, end: int, *, wanted: bool) -> list[Any] | None:
-    """All that a fork made; None where it failed, or is not wanted."""
+    """All results of a fork; None if it failed, or if its results are not wanted."""
     with os.fdopen(end, "rb") as file:
         data = file.read() if wanted else b""
     status = 1

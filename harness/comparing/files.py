@@ -5,7 +5,7 @@ reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -19,12 +19,13 @@ from harness.comparing.lockstep import ShownDifference
 from harness.jobs import Job, Outcome
 from harness.judging.judge import held_exactly, judge_same
 from harness.model.arguments import format_of
+from harness.model.constants import constants_of
 from harness.model.load import LoadedCase
 from harness.model.match import DomainError
 from harness.model.policies import policies
-from harness.model.ptxvariant import PtxVariant
+from harness.model.ptxvariant import ComparedPtx, PtxVariant
 from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError
+from harness.model.variants import CaseError, Variant
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import Launched, executed_steps
 from harness.records import EVIDENCE, Evidence, Key, Offender
@@ -39,10 +40,9 @@ MOST_LINES = 12
 class ComparedFile:
     """One of the two files.
 
-        refused: the reason why it cannot run; "" if it can. findings: faults of its runs. judged, wrong: the number of
-    codes
-        compared with the case's reference, and of those that fail its policy. fault: the reason why they could not be
-        judged. unexecuted: instructions that no thread executed on any input, line to text; None before the first run.
+    refused: the reason why it cannot run; "" if it can. findings: faults of its runs. judged, wrong: the number of
+    codes compared with the case's reference, and of those that fail its policy. fault: the reason why they could not
+    be judged. unexecuted: instructions that no thread executed on any input, line to text; None before the first run.
     """
 
     name: str
@@ -113,7 +113,7 @@ def compare_files(
     Raises CaseError if the case and the variants do not fit together.
     """
     names = list(variants)
-    case = replace(loaded.case, variants=dict(variants))
+    case = replace(loaded.case, variants=_on_the_same_inputs(variants))
     items = [Item(replace(loaded, case=case), name, target, "emulator") for name in names]
     found = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
     backend = EmulatorBackend()
@@ -140,6 +140,15 @@ def compare_files(
             _judge(item, backend, job, outcome, file)
         _compare(found, key, pair, (outcomes[0], outcomes[1]))
     return found
+
+
+def _on_the_same_inputs(variants: Mapping[str, PtxVariant]) -> dict[str, Variant]:
+    """The files as variants whose inputs are made from the numbers of all of them."""
+    numbers = tuple(n for v in variants.values() for n in constants_of(v))
+    return {
+        name: ComparedPtx(**{f.name: getattr(v, f.name) for f in fields(v)}, numbers=numbers)
+        for name, v in variants.items()
+    }
 
 
 Plan = list[tuple[Key, Job | None]]

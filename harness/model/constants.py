@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.model.ptxvariant import PtxVariant
+from harness.model.ptxvariant import ComparedPtx, PtxVariant
 from harness.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
 
 _NUMBER = re.compile(
@@ -30,7 +30,9 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
     A float of PTX (`0f3F800000`) gives its bits as an integer and its value as a float.
     """
     found: list[int | float] = []
-    if isinstance(variant, AsmVariant):
+    if isinstance(variant, ComparedPtx):
+        found += variant.numbers
+    elif isinstance(variant, AsmVariant):
         for text in variant.texts.values():
             found += _of_text(text.text)
     elif isinstance(variant, PtxVariant):

@@ -30,6 +30,13 @@ class PtxVariant(LaunchedVariant):
     parameters: tuple[str | int | float | bytes, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparedPtx(PtxVariant):
+    """One of several kernels that must run on the same inputs. numbers: those in the code of all of them."""
+
+    numbers: tuple[int | float, ...]
+
+
 def ptx(
     text_or_path: str | Path,
     *,

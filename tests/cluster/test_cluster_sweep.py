@@ -197,14 +197,13 @@ def test_what_a_shard_is_given_differs_with_shard_definition_and_place(tmp_path)
     file = tmp_path / "negation.py"
     file.write_text(NEGATION)
     task = Task(str(file), "case", "right", "emulator", "sm_90a", 2, 16, 12)
-    given = shardworker.giver(task)
+    digests = shardworker.shard_digests(task)
     other = tmp_path / "other.py"
     other.write_text(NEGATION.replace("a ^ 0x8000", "a ^ 0x8001"))
-    found = {given(0), given(1), shardworker.giver(replace(task, target="sm_80"))(0),
-             shardworker.giver(replace(task, path=str(other)))(0), shardworker.giver(replace(task, shard_bits=13))(0),
-             shardworker.giver(replace(task, variant="wrong"))(0)}  # fmt: skip
+    changes = [{"target": "sm_80"}, {"path": str(other)}, {"shard_bits": 13}, {"variant": "wrong"}]
+    found = {digests(0), digests(1), *(shardworker.shard_digests(replace(task, **c))(0) for c in changes)}
     assert len(found) == 6
-    assert given(0) == shardworker.giver(task)(0)
+    assert digests(0) == shardworker.shard_digests(task)(0)
 
 
 NEGATION = '''

@@ -51,7 +51,7 @@ st.global.f32 [%d10], %f7;
 ret;""")
     code, said = compare(other)
     assert code == 0, said
-    assert "equal: all 256 codes" in said
+    assert "equal: all 384 codes" in said
     assert "traces" not in said
 
 
@@ -223,7 +223,7 @@ def test_equal_and_wrong_is_no_success(compare):
     wrong = changed("0f40466666", "0f40800000")
     code, said = compare(wrong, base=wrong)
     assert code == 1
-    assert "equal: all 256 codes" in said
+    assert "equal: all 384 codes" in said
     assert "codes are wrong" in said
 
 

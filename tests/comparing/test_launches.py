@@ -62,7 +62,7 @@ def traces(said):
 def test_each_file_has_its_own_launch(compare):
     code, said = compare(pairs())
     assert code == 0, said
-    assert "equal: all 256 codes" in said
+    assert "equal: all 384 codes" in said
     assert "base.ptx in 1x1x1 blocks of 64x1x1 threads; other.ptx in 1x1x1 blocks of 32x1x1 threads" in said
 
 

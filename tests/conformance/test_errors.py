@@ -84,7 +84,7 @@ def test_a_profile_is_drawn_and_written(tmp_path):
     assert "ex2.approx.f32" in (tmp_path / "errors.svg").read_text()
     with pytest.raises(UsageError, match="no error profile"):
         errorplot.write(tmp_path / "errors.svg", {})
-    with pytest.raises(UsageError, match=r"write a \.svg"):
+    with pytest.raises(UsageError, match=r"name a \.svg"):
         errorplot.write(tmp_path / "errors.txt", {"ex2.approx.f32": found})
 
 

@@ -141,7 +141,7 @@ KNOWN = LAX | OPEN | NOT_ASKED
     [
         (".version 8.1\n", "", "does not begin with .version"),
         (".version 8.1\n.target sm_90a\n", ".target sm_90a\n.version 8.1\n", "does not begin with .version"),
-        (".version 8.1", ".version 7.8", "states .version 7.8, and .target sm_90a was introduced in PTX ISA 8.0"),
+        (".version 8.1", ".version 7.8", "states .version 7.8, but .target sm_90a was introduced in PTX ISA 8.0"),
         ("sm_90a", "sm_90", None),
         (".version 8.1", "// a comment\n\n.version  8.10", None),
     ],

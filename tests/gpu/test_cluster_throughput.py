@@ -38,7 +38,7 @@ def pair():
 def throughput(chosen, folder, monkeypatch):
     """Shards a second while all GPUs are busy: behind starting and compiling, and before the last shards."""
     from harness.cluster.joining import joined
-    from harness.running.shardworker import fingerprint_of, giver, item_of
+    from harness.running.shardworker import fingerprint_of, item_of, shard_digests
     from harness.sweep.oncluster import ClusterSweep
     from harness.sweep.shards import SHARD_BITS, Journal, Task
 
@@ -53,7 +53,7 @@ def throughput(chosen, folder, monkeypatch):
         joined("local", folder) as tasks,
     ):
         assert tasks.nodes.targets == (target,)
-        told = {"root": folder, "given": giver(task), "on_result": lambda r: came.append((time.monotonic(), r))}
+        told = {"root": folder, "given": shard_digests(task), "on_result": lambda r: came.append((time.monotonic(), r))}
         ClusterSweep(tasks, task, journal, range(SHARDS), **told).run()
     assert {r.verdict for _, r in came} == {"pass"}
     busy = came[len(came) // 4 : -2 * len(chosen)]

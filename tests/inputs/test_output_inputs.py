@@ -189,4 +189,7 @@ def test_sizes_stay_small_and_names_are_seeds():
 
 
 def test_two_codes_of_four_bits_need_no_search():
-    assert [s.name for s in input_sets(case_of(lambda x: x, E2M1X4), "c", "quick")] == ["exhaustive/1"]
+    assert [s.name for s in input_sets(case_of(lambda x: x, E2M1X4), "c", "quick")] == [
+        "exhaustive/1",
+        "neighbours/1",
+    ]

@@ -231,8 +231,8 @@ def test_a_run_records_everything(run_cases, pytester):
     assert found.cases["flip"].variants["wrong"].constraints == {"4": "=r,r"}
     assert found.cases["flip"].variants["wrong"].line == 17
     assert found.end is not None
-    assert found.end.verdicts == {"pass": 5, "fail": 5}
-    assert len({r.key for r in found.results}) == len(found.results) == 10
+    assert found.end.verdicts == {"pass": 6, "fail": 6}
+    assert len({r.key for r in found.results}) == len(found.results) == 12
     failed = next(r for r in found.results if r.verdict == "fail")
     assert failed.total == 256
     assert failed.different == 64
@@ -274,11 +274,11 @@ def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
     found = records_of(pytester)
     assert found.run == replace(first.run, planned=("flip::right[sm_100a-emulator]", "flip::wrong[sm_100a-emulator]"))
     assert found.results[: len(first.results)] == first.results
-    assert len({r.key for r in found.results}) == len(found.results) == 10
-    assert found.end.verdicts == {"pass": 5, "fail": 5}
+    assert len({r.key for r in found.results}) == len(found.results) == 12
+    assert found.end.verdicts == {"pass": 6, "fail": 6}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
-    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 5 pass (5 confirmed), 5 fail"])
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 6 pass (6 confirmed), 6 fail"])
     assert records_of(pytester).results == found.results
 
 
