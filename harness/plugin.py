@@ -158,6 +158,10 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)
+    if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        from harness.processes.threads import share_cores
+
+        share_cores(int(workers))
     if _FILES in getattr(config, "workerinput", {}):
         config.args = list(config.workerinput[_FILES])  # type: ignore[attr-defined]
     from harness import diskcache

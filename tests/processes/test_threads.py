@@ -1,0 +1,52 @@
+"""Processes that share a machine share its cores."""
+
+import os
+import sys
+
+import pytest
+
+from harness.processes.threads import share_cores
+
+SHOWN = """
+import torch
+
+def test_threads():
+    print("threads:", torch.get_num_threads())
+    assert False
+"""
+
+
+@pytest.mark.parametrize(("cores", "processes", "share"), [(2, 2, 1), (8, 2, 4), (8, 3, 2), (2, 5, 1)])
+def test_each_process_gets_its_share(monkeypatch, cores, processes, share):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    told = []
+    fake = type("Library", (), {"set_num_threads": staticmethod(told.append)})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    environment = {}
+    share_cores(processes, environment)
+    assert environment == {"OMP_NUM_THREADS": str(share), "NUMBA_NUM_THREADS": str(share)}
+    assert told == [share]
+    share_cores(processes, environment)
+    assert told == [share]
+
+
+def test_a_limit_of_the_user_is_kept(monkeypatch):
+    fake = type("Library", (), {"set_num_threads": staticmethod(pytest.fail)})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    environment = {"OMP_NUM_THREADS": "7", "NUMBA_NUM_THREADS": "3"}
+    share_cores(2, environment)
+    assert environment == {"OMP_NUM_THREADS": "7", "NUMBA_NUM_THREADS": "3"}
+
+
+@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda pid: "1")(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("imported", ["", "import torch\n"])
+def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported):
+    """Also if a conftest imports torch before the plugin is configured."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    pytester.makeconftest(imported)
+    pytester.makepyfile(SHOWN)
+    cores = len(os.sched_getaffinity(0))
+    result = pytester.runpytest_subprocess("-n", str(cores), "-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["threads: 1"])
