@@ -9,7 +9,7 @@ from references.formats import E2M1, E2M1X4, E2M3, E2M3X4, E3M2, E3M2X4, E4M3, E
 from ._device.cvt_rs_narrow import in_integers
 from ._host.formats import fields
 
-RS = only("sm_100a", "sm_103a")
+RS = only("sm_100a", "sm_103a", "sm_107a")
 
 
 def to(target: Format, relu: bool = False):
