@@ -8,7 +8,7 @@ from references.formats import BF16, BF16X2, F16, F16X2, F32, U32, Format
 
 from ._device.cvt_rs_half import in_integers
 
-RS = only("sm_100a", "sm_103a")
+RS = only("sm_100a", "sm_103a", "sm_107a")
 
 
 def to(target: Format, **modifiers):
