@@ -237,10 +237,23 @@ def start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
 
 def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
     """A function that launches a job's kernel on device tensors, given by name. It may be called repeatedly."""
-    import triton.language as tl
-
     if by_driver(launch):
         return machine_code(job, launch, pointers)
+    function, by_triton = triton_launch(job, launch, pointers)
+    _forget_other_constants(function, launch, job.target)
+    if launch.made is None or not is_of(launch, job.target, launch.made):
+        return by_triton
+    try:
+        ready = machine_code(job, launch, pointers)
+    except driver.DriverError:
+        return by_triton  # which has better words for what does not fit on the device
+    return launcher(function, by_triton, ready, launch.made.compilation.spec)
+
+
+def triton_launch(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> tuple[Any, Callable[[], Any]]:
+    """The @triton.jit function of a job, and its launch by Triton on tensors, given by name."""
+    import triton.language as tl
+
     arguments = launch.arguments(pointers, tl.constexpr)
     function = launch.function
     if launch.elementwise is not None:
@@ -251,18 +264,7 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
-    _forget_other_constants(function, launch, job.target)
-
-    def by_triton() -> Any:
-        return function[launch.grid](**arguments, **options)
-
-    if launch.made is None or not is_of(launch, job.target, launch.made):
-        return by_triton
-    try:
-        ready = machine_code(job, launch, pointers)
-    except driver.DriverError:
-        return by_triton  # which has better words for what does not fit on the device
-    return launcher(function, by_triton, ready, launch.made.compilation.spec)
+    return function, lambda: function[launch.grid](**arguments, **options)
 
 
 def is_of(launch: Launch, target: str, built: Built) -> bool:

@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 import backend_cases  # noqa: E402
-import triton.language as tl  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.runtime.driver import driver as active  # noqa: E402
 
@@ -18,7 +17,6 @@ from harness.backends import gpu  # noqa: E402
 from harness.backends.gpu import torch_dtype  # noqa: E402
 from harness.backends.ready import asked_of, launcher  # noqa: E402
 from harness.jobs import Job, Setup  # noqa: E402
-from harness.model.variants import PlainVariant  # noqa: E402
 from harness.triton.launch import launch_of  # noqa: E402
 
 PATH = Path(backend_cases.__file__)
@@ -51,9 +49,7 @@ def job(case, variant, **setup):
 
 
 def triton_launch(job):
-    """Triton's function and its launch on tensors in this machine's memory, as `harness.backends.gpu` makes it."""
-    from harness.triton import templates
-
+    """Triton's function and its launch, on tensors in this machine's memory."""
     launch = launch_of(job)
     pointers = {}
     for tensor in launch.tensors:
@@ -62,14 +58,7 @@ def triton_launch(job):
         pointers[tensor.name] = raw[start : start + tensor.extent * tensor.format.unit_bits // 8].view(
             torch_dtype(tensor.format)
         )
-    arguments = launch.arguments(pointers, tl.constexpr)
-    function = launch.function
-    if launch.elementwise is not None:
-        function = getattr(templates, launch.elementwise.template)
-        if isinstance(job.variant, PlainVariant):
-            arguments["FUNCTION"] = job.variant.function
-    options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
-    return function, lambda: function[launch.grid](**arguments, **options)
+    return gpu.triton_launch(job, launch, pointers)
 
 
 SETUPS = [
