@@ -50,7 +50,7 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
             path = pytester.path / folder / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(source)
-            for module, loaded in list(sys.modules.items()):
+            for module, loaded in sys.modules.copy().items():  # a finalizer may import while we walk
                 if module.startswith("ptxdiff_folder_") and getattr(loaded, "__file__", None) == str(path.resolve()):
                     del sys.modules[module]  # of an earlier text of the file
         words = list(arguments)

@@ -115,7 +115,8 @@ def test_kernels_that_are_right_pass_and_all_others_fail(run_cases, pytester):
     assert "d is an input and" in words["into the input"]
     assert "out of bounds: 4 bytes at offset 160 of x" in words["beyond"]
     dumped = next((pytester.path / "dump").glob("*nothing*random*.npz"))
-    arrays = np.load(dumped)
+    with np.load(dumped) as file:
+        arrays = dict(file)
     given, delta = arrays["inputs/x"].view(np.uint32), arrays["inputs/d"].view(np.uint32)
     np.testing.assert_array_equal(arrays["outputs/x"].view(np.uint32), given)
     np.testing.assert_array_equal(arrays["expected/x"].view(np.uint32), given + delta)
