@@ -31,7 +31,7 @@ from typing import Literal
 
 from harness.ptx.kernel.noting import PRODUCTS
 from harness.ptx.kernel.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
-from harness.ptx.kernel.taken import WARP
+from harness.ptx.kernel.productorigins import WARP
 from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace
 
 Kind = Literal["operands", "addresses", "values", "branch", "elsewhere"]

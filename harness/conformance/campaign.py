@@ -120,7 +120,7 @@ def _identity(device: Callable[[], Executor]) -> Identity:
     """The device's identity, found in a separate process, so that this one creates no CUDA context."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_tell, args=(there, device), daemon=True)
+    process = context.Process(target=_send_identity, args=(there, device), daemon=True)
     process.start()
     there.close()
     try:
@@ -134,7 +134,7 @@ def _identity(device: Callable[[], Executor]) -> Identity:
     return answer
 
 
-def _tell(connection: Connection[Any, Any], device: Callable[[], Executor]) -> None:
+def _send_identity(connection: Connection[Any, Any], device: Callable[[], Executor]) -> None:
     try:
         connection.send(device().identity)
     except Exception as e:

@@ -151,10 +151,10 @@ print(json.dumps([platform.python_version(), *(folder or [""]), version[1] if ve
 @functools.cache
 def _found(name: str, python: str) -> TritonBuild:
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [python, "-I", "-c", _QUESTION], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASKING
         )
-        python_version, folder, version, lacks = json.loads(told.stdout)
+        python_version, folder, version, lacks = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise NoBuild(f"compiler {name}: {python} does not answer as a Python interpreter: {error}") from None
     if not folder or not version:

@@ -107,11 +107,11 @@ def test_a_node_uses_no_build_that_the_driver_lacks(build, tmp_path, monkeypatch
 def test_a_long_wait_for_a_head_says_what_may_be_wrong(capsys, monkeypatch):
     monkeypatch.setattr(connect, "SILENCE", 0.01)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with connect._telling("head:6379"):
+    with connect._hint_if_slow("head:6379"):
         time.sleep(0.3)
     assert "set RAY_AUTH_MODE=token" in capsys.readouterr().err
     monkeypatch.setattr(connect, "SILENCE", 60.0)
-    with connect._telling("head:6379"):
+    with connect._hint_if_slow("head:6379"):
         pass
     assert capsys.readouterr().err == ""
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.triton import assemble as assembling
 from harness.triton.assemble import Assembly, disassemble, disassemble_ahead
-from harness.triton.cubins import MOST, kernel_of, merged, parted
+from harness.triton.cubins import MOST, kernel_of, merged, split_text
 from harness.triton.targets import assembler, tool
 
 HEADER = ".version 8.6\n.target {}\n.address_size 64\n"
@@ -56,7 +56,7 @@ def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
     groups = [[k for k in kernels if k and k.alike == first] for first in found]
     assert max(map(len, groups)) > 1
     for group in groups:
-        texts = parted(group, alone(merged(group)))
+        texts = split_text(group, alone(merged(group)))
         assert texts == [alone(codes[kernels.index(kernel)]) for kernel in group]
 
 
@@ -96,15 +96,15 @@ def pair(tmp_path_factory):
 )
 def test_a_text_that_is_not_as_expected_is_not_taken_apart(pair, spoil):
     kernels, text = pair
-    assert parted(kernels, text)
-    assert parted(kernels, spoil(text)) is None
+    assert split_text(kernels, text)
+    assert split_text(kernels, spoil(text)) is None
 
 
 def test_a_part_with_another_number_of_instructions_is_not_used(pair, tmp_path):
     """By the number of its instructions."""
     kernels, text = pair
     longer = kernel_of(cubin(DIVISION, folder=tmp_path))
-    assert parted([longer, kernels[1]], text) is None
+    assert split_text([longer, kernels[1]], text) is None
 
 
 def test_a_cubin_whose_part_is_not_as_expected_is_read_alone(tmp_path, monkeypatch):

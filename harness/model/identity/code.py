@@ -145,7 +145,7 @@ class _Walk:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
         except Exception:  # a class may raise anything when copied
             return None
-        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
+        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _modules_of(value)):
             return None  # the name has another value, or none
         return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
@@ -245,7 +245,7 @@ _OF_EVERY_CLASS = frozenset(
 )  # fmt: skip
 
 
-def _homes(value: Any) -> list[types.ModuleType | None]:
+def _modules_of(value: Any) -> list[types.ModuleType | None]:
     """The modules that may have a value under its name."""
     names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
     return [sys.modules.get(n) for n in names if isinstance(n, str)]

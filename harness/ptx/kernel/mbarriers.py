@@ -164,7 +164,7 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
         frame.refuse_unmade(step, offset, lane)
         found = barrier_at(frame, step, offset, lane)
         tokens[number] = found.phase
-        frame.tell(found, lane)
+        frame.note_arrival(found, lane)
         arrivals = 1 if expecting else count
         if expecting:
             found.bytes += count

@@ -40,7 +40,7 @@ class KernelScheduler(Scheduler):
         self.arrived: dict[tuple[int, int], int] = {}
         """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
         self.refused: dict[int, Array] = {}
-        """At each mbarrier.try_wait, the threads that were told once that their phase is not complete."""
+        """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.kernel_frame.fault(kind, step, message)
@@ -114,17 +114,17 @@ class KernelScheduler(Scheduler):
     def _tried(self, step: Step, at: int, lanes: Array, complete: Array) -> Array:
         """Answer lanes whose phase is complete, and others once with no; which lanes go on.
 
-        A no also meets a thread that nothing has told of the phase's end: it might have asked earlier. On hardware a
-        try ends after a time that nobody knows, so who takes one try for a wait goes on too early.
+        A thread also gets a no if nothing ordered it after the end of the phase: it might have tested earlier. On
+        hardware a try ends after an unknown time, so a program that uses one try as a wait goes on too early.
         """
         before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
         known = complete & mbarriers.known(self.kernel_frame, step, lanes)
-        told = ~known & ~before[lanes]
-        yes = complete & ~told
-        before[lanes] = told | (before[lanes] & ~yes)
-        if (told | yes).any():
-            mbarriers.give(self.kernel_frame, step, lanes[told | yes], yes[told | yes])
-        return np.asarray(told | yes)
+        answered_no = ~known & ~before[lanes]
+        yes = complete & ~answered_no
+        before[lanes] = answered_no | (before[lanes] & ~yes)
+        if (answered_no | yes).any():
+            mbarriers.give(self.kernel_frame, step, lanes[answered_no | yes], yes[answered_no | yes])
+        return np.asarray(answered_no | yes)
 
     def _woken(self) -> bool:
         """Wake lanes whose phase is now complete; returns whether there are any."""
