@@ -100,16 +100,16 @@ def run(
     progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
     outcome = Measured(identity)
     found: dict[tuple[str, str], Tally] = {}
-    crew = _Crew(device, plan, began, count)
+    group = _WorkerGroup(device, plan, began, count)
     try:
-        for done, tallies in enumerate(crew.prepared(pending), 1):
+        for done, tallies in enumerate(group.prepared(pending), 1):
             found.update({(t.form, t.variant): t for t in tallies})
             if done % 25 == 0 or done == len(pending):
                 progress(f"{done} of {len(pending)} groups ready after {time.monotonic() - began:.0f} s")
-        for tallies in crew.extended():
+        for tallies in group.extended():
             found.update({(t.form, t.variant): t for t in tallies})
     finally:
-        crew.stop()
+        group.stop()
     for (form, _), tally in sorted(found.items()):
         outcome.tallies.setdefault(form, []).append(tally)
     progress(f"done after {time.monotonic() - began:.0f} s")
@@ -141,7 +141,7 @@ def _send_identity(connection: Connection[Any, Any], device: Callable[[], Execut
         connection.send(e)
 
 
-class _Crew:
+class _WorkerGroup:
     """The worker processes, as the parent controls them."""
 
     def __init__(self, device: Callable[[], Executor], plan: Plan, began: float, count: int) -> None:

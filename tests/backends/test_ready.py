@@ -15,7 +15,7 @@ from triton.runtime.driver import driver as active  # noqa: E402
 
 from harness.backends import gpu  # noqa: E402
 from harness.backends.gpu import torch_dtype  # noqa: E402
-from harness.backends.ready import asked_of, launcher  # noqa: E402
+from harness.backends.ready import launcher, request_of  # noqa: E402
 from harness.jobs import Job, Setup  # noqa: E402
 from harness.triton.launch import launch_of  # noqa: E402
 
@@ -75,7 +75,7 @@ JOBS = [
 @pytest.mark.parametrize("asked_for", JOBS, ids=lambda j: f"{j.variant_name} {j.setup.shape or dict(j.setup.sizes)}")
 def test_triton_asks_for_what_the_worker_compiles(asked_for):
     spec = launch_of(asked_for).spec("sm_90a")
-    asked = asked_of(*triton_launch(asked_for))
+    asked = request_of(*triton_launch(asked_for))
     assert asked.meets(spec)
     (first, kind), *others = spec.signature
     place, _ = spec.constants[0]

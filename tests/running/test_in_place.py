@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from harness.judging.promise import left_alone
+from harness.judging.promise import unwritten_error
 
 HEAD = '''"""Kernels in place."""
 
@@ -179,11 +179,11 @@ def test_a_kernel_that_need_not_write_does_not_pass(run_cases, pytester):
 def test_small_shapes_count_together():
     """One element that happens to stay the same proves no fault of the case; a large shape that stays the same does."""
     small = {"n=1": [{"x": (1, 0)}, {"x": (1, 0)}], "n=2": [{"x": (2, 1)}]}
-    assert not left_alone(small)
-    assert "0 of 2 codes would" in left_alone({"n=1": small["n=1"]})
-    assert "0 of 1,000 codes at n=1000" in left_alone({**small, "n=1000": [{"x": (1000, 0)}]})
-    assert left_alone({"n=1000": [{"x": (1000, 1), "y": (1000, 0)}]}).startswith("y is updated")
-    assert not left_alone({"n=0": [{"x": (0, 0)}], "none": [{}]})
+    assert not unwritten_error(small)
+    assert "0 of 2 codes would" in unwritten_error({"n=1": small["n=1"]})
+    assert "0 of 1,000 codes at n=1000" in unwritten_error({**small, "n=1000": [{"x": (1000, 0)}]})
+    assert unwritten_error({"n=1000": [{"x": (1000, 1), "y": (1000, 0)}]}).startswith("y is updated")
+    assert not unwritten_error({"n=0": [{"x": (0, 0)}], "none": [{}]})
 
 
 ORDER = """

@@ -172,7 +172,7 @@ class ClusterFrame(KernelFrame):
         """See `KernelFrame`."""
         return np.asarray(self.times(lanes)[2].max(axis=0))
 
-    def learn(self, lanes: Array, heard: Array) -> None:
+    def advance_heard(self, lanes: Array, heard: Array) -> None:
         """Advance the times up to which lanes have heard of each block."""
         self.heard[lanes] = np.maximum(self.heard[lanes], heard)
         own = heard[self.rank[lanes]] if heard.ndim == 1 else heard[np.arange(len(lanes)), self.rank[lanes]]
@@ -198,13 +198,13 @@ class ClusterFrame(KernelFrame):
         heard[block % self.size] = self.clock
         barrier.heard = heard if barrier.heard is None else np.maximum(barrier.heard, heard)
 
-    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
         """See `KernelFrame`; the lanes also hear of other blocks what the arriving threads had heard."""
         wanted = np.array(offsets)
         for offset in np.unique(wanted).tolist():
             heard = self.barriers[offset].previous_heard
             if heard is not None:
-                self.learn(lanes[wanted == offset], heard)
+                self.advance_heard(lanes[wanted == offset], heard)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """See `KernelFrame`."""
@@ -288,7 +288,7 @@ class ClusterFrame(KernelFrame):
         self.arrived_for[lanes] = -1
         clusters = self.block[lanes] // self.size
         self.met[lanes] = self.phase_met[clusters]
-        self.learn(lanes, self.phase_heard[clusters])
+        self.advance_heard(lanes, self.phase_heard[clusters])
 
     def missing(self, lane: int) -> str:
         """A description of a thread for which a lane waits at the cluster's barrier."""

@@ -68,7 +68,7 @@ class KernelFrame(Reaching):
         """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
         it."""
 
-    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
         """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
         since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
         self.block_time[lanes] = np.maximum(self.block_time[lanes], since)

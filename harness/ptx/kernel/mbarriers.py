@@ -232,7 +232,7 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
     some = lanes[answers]
     if len(some):
         # A parity that names the phase before the first is complete from the start, and orders nothing.
-        frame.heeds(some, places(frame, step, step.sources[0], step.detail, some).tolist())
+        frame.order_after(some, places(frame, step, step.sources[0], step.detail, some).tolist())
 
 
 @runs("mbarrier_test_wait")

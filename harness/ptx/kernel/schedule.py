@@ -18,7 +18,7 @@ from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.lockstep import Scheduler, guarded
 from harness.ptx.numeric.vectorise import Array
 
-_ASKING = frozenset({"mbarrier_try_wait", "cluster_wait"})
+_TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
 """Kinds of step at which a thread waits for others and goes on when they are done."""
 
 
@@ -63,8 +63,8 @@ class KernelScheduler(Scheduler):
                 return at + 1, None
         if step.kind == "barrier_arrive":
             return self._arrive(step, at, active)
-        if step.kind in _ASKING:
-            active = self._ask(step, at, active)
+        if step.kind in _TESTING:
+            active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
             self._meet(active)
@@ -92,7 +92,7 @@ class KernelScheduler(Scheduler):
 
     # mbarriers -------------------------------------------------------------------------------------------
 
-    def _ask(self, step: Step, at: int, active: Array) -> Array:
+    def _test(self, step: Step, at: int, active: Array) -> Array:
         """The lanes whose phase is complete; the others wait and test again later."""
         frame = self.kernel_frame
         lanes = np.flatnonzero(active)
@@ -131,7 +131,7 @@ class KernelScheduler(Scheduler):
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind not in _ASKING:
+            if step.kind not in _TESTING:
                 continue
             some, frame = np.flatnonzero(lanes), self.kernel_frame
             if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
