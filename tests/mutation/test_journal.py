@@ -54,7 +54,7 @@ def asked(path: Path, **changed) -> MutationRequest:
 MADE = Mutation("kept", "asm", "asm", "sm_90a", {"opcode": 1})
 
 
-def test_the_command_goes_on_where_it_was_stopped(path, tmp_path, capsys, monkeypatch):
+def test_the_command_continues_where_it_was_stopped(path, tmp_path, capsys, monkeypatch):
     words = ["mutate", str(path), *FEW, "--json", "--journal", str(tmp_path / "j.jsonl")]
     main(words)
     first = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_the_command_goes_on_where_it_was_stopped(path, tmp_path, capsys, monkey
     assert ran == []
 
 
-def test_a_journal_is_believed_only_where_nothing_changed(path, tmp_path, monkeypatch):
+def test_a_journal_is_used_only_if_nothing_changed(path, tmp_path, monkeypatch):
     journal = MutationJournal(tmp_path / "j.jsonl")
     journal.keep(asked(path), MADE)
     journal = MutationJournal(tmp_path / "j.jsonl")
@@ -108,7 +108,7 @@ def test_undecided_mutants_are_not_stored(path, tmp_path, made):
     assert not (tmp_path / "j.jsonl").exists()
 
 
-def test_a_line_that_was_cut_off_is_done_again_and_a_foreign_one_refused(path, tmp_path, capsys):
+def test_an_incomplete_line_is_computed_again_and_an_unknown_one_refused(path, tmp_path, capsys):
     kept = tmp_path / "j.jsonl"
     MutationJournal(kept).keep(asked(path), MADE)
     whole = kept.read_text()

@@ -42,7 +42,7 @@ def test_a_limit_of_the_user_is_kept(monkeypatch):
 @pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda pid: "1")(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("imported", ["", "import torch\n"])
 def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported):
-    """Also if a conftest imports torch before the plugin is configured."""
+    """This holds even if a conftest imports torch before the plugin is configured."""
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     pytester.makeconftest(imported)

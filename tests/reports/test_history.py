@@ -1,4 +1,4 @@
-"""The history of changes: the planted ones are found with their nights, and no others."""
+"""The history of changes: it has the planted ones with their nights, and no others."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def test_a_run_with_a_narrower_selection_has_no_vanished_items(base):
     (change,) = found.standing
     assert (change.kind, change.worse, change.after) == ("vanished", None, "not asked for")
     assert "this run was asked for cases -k rcp" in change.detail
-    # A whole run after it is compared with the whole run before it, and what that had and this lacks has vanished.
+    # A later whole run is compared with the last whole run: items that only that one has are vanished.
     found, _ = history([whole, part, asked(third, "cases")])
     assert found.standing == []
     found, _ = history(
@@ -68,7 +68,7 @@ def test_a_run_with_a_narrower_selection_has_no_vanished_items(base):
     assert {(c.kind, c.worse, c.night) for c in found.standing} == {("vanished", True, 2)}
 
 
-def test_since_when_something_fails(base):
+def test_the_first_failing_night_is_named(base):
     nights = list(synthetic.nights(base, 6, planted={}))
     for n in (1, 3, 4, 5):
         nights[n] = dataclasses.replace(nights[n], results=[_fails(r) for r in nights[n].results])
@@ -129,7 +129,7 @@ def test_bits_on_other_inputs_are_not_compared(base):
     assert history(nights)[0].changes == []
 
 
-def test_runs_given_in_any_order_are_put_in_order(base):
+def test_runs_given_in_any_order_are_sorted(base):
     nights = list(synthetic.nights(base, 4, planted={}))
     found, newest = history(nights[::-1])
     assert [n.started for n in found.nights] == sorted(n.started for n in found.nights)
