@@ -48,7 +48,7 @@ def test_calls_are_answered_by_one_process_that_sees_one_gpu(device):
 
 
 def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
-    """Triton would assemble at another level than the records say."""
+    """Otherwise Triton would assemble at another level than the records state."""
     for name in ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS"):
         monkeypatch.setenv(name, "1")
     with contextlib.closing(Device(GPU, begin="harness.processes.child:ready")) as made:
@@ -56,7 +56,7 @@ def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
         assert made.call("os:getenv", "PTXAS_OPTIONS", limit=60) is None
 
 
-def test_an_exception_of_the_device_s_process_is_raised_here(device):
+def test_an_exception_of_the_devices_process_is_raised_here(device):
     with pytest.raises(KeyError, match="missing") as caught:
         device.call(f"{HERE}:raises", limit=60)
     assert "in raises" in caught.value.__notes__[0]
@@ -81,7 +81,7 @@ def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, deed, wor
     assert device.call(f"{HERE}:later", 0, 5, limit=60) == 5
 
 
-def test_starting_a_process_does_not_count():
+def test_starting_a_process_does_not_count_as_time_of_a_call():
     with contextlib.closing(Device(GPU, begin=f"{HERE}:begin_late")) as late:
         assert late.call(f"{HERE}:later", 0, 5, limit=1.0) == 5
         assert late.started > 1.0
@@ -95,7 +95,7 @@ def test_without_a_gpu_there_is_a_reason():
 
 
 def test_a_killed_parent_leaves_no_process_behind():
-    """Not even a busy process, which would otherwise never end."""
+    """A busy process, which would otherwise never end, ends too."""
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -131,7 +131,7 @@ def job(deed=None, path=Path(backend_cases.__file__), name="addition"):
     return Job(case, name, path, "asm", case.variants["asm"], "sm_90a", Setup(shape=(33,), padding=deed), inputs)
 
 
-def test_a_job_goes_there_by_name_and_its_bits_come_back(backend):
+def test_a_job_is_sent_by_name_and_its_bits_are_returned(backend):
     outcome = backend.run(job())
     assert (outcome.status, outcome.words, outcome.findings) == ("ran", "", ())
     assert (outcome.evidence, outcome.device) == ("hardware", "GPU-0-test")
@@ -161,20 +161,20 @@ def test_a_job_that_hangs_is_given_up(backend):
     assert outcome.words.startswith("no end after 1 s: the kernel hangs")
 
 
-def test_a_case_that_no_file_binds_is_refused_in_words(backend):
+def test_a_case_that_no_file_binds_is_refused_with_a_message(backend):
     outcome = backend.run(job(name="subtraction"))
     assert outcome.status == "error"
     assert "binds no case 'subtraction' with a variant 'asm'" in outcome.words
 
 
-def test_a_file_that_was_changed_meanwhile_is_noticed(backend, tmp_path):
+def test_a_file_that_was_changed_meanwhile_is_detected(backend, tmp_path):
     path = tmp_path / "other.py"
     path.write_text(Path(backend_cases.__file__).read_text().replace("add.rn.f32", "sub.rn.f32"))
     outcome = backend.run(job(path=path))
     assert outcome.words == f"{path} has changed since the run began: of asm, asm changed"
 
 
-def test_another_target_than_the_device_s_is_not_run(backend):
+def test_another_target_than_the_devices_is_not_run(backend):
     assert backend.unavailable("sm_90a") is None
     assert backend.unavailable("sm_100a") == "the device is sm_90a"
 
@@ -195,7 +195,7 @@ def gpu(visible, target="sm_90a"):
         ("0,-1,2", 1, ["0"]),  # CUDA ignores the first invalid entry and all after it
     ],
 )
-def test_gpus_keep_the_names_they_were_given(variable, count, expected):
+def test_gpus_keep_their_given_names(variable, count, expected):
     assert names_of(variable, count) == expected
 
 

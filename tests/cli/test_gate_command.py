@@ -1,4 +1,4 @@
-"""`ptxdiff gate` on files: faulty records, making a baseline, and its options."""
+"""`ptxdiff gate` on files: invalid records, making a baseline, and its options."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def stored(run, path):
 
 
 def resealed(change):
-    """The records with one line, given by its number, changed, and with correct checksums."""
+    """A change of the records: one line, given by its number, with corrected checksums."""
 
     def changed(text, number=1):
         lines = unsealed(text.encode())
@@ -49,7 +49,7 @@ BAD_DAYS = {
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
-def test_records_that_cannot_be_trusted_are_refused_with_a_sentence(small, tmp_path, capsys, day):
+def test_invalid_records_are_refused_with_a_sentence(small, tmp_path, capsys, day):
     change, code, words = BAD_DAYS[day]
     run = tmp_path / "run.jsonl"
     if change is not None:
@@ -66,7 +66,7 @@ def small():
 
 
 def said(capsys, run, folder, *more):
-    """The exit code and everything printed."""
+    """The exit code and the output."""
     code = main(["gate", str(run), "--baseline", str(folder), "--allow-model", *more])
     printed = capsys.readouterr()
     return code, printed.out + printed.err
@@ -117,7 +117,7 @@ def wrong_on_the_gpu(run):
     return with_results(run, lambda r: synthetic.failing(r) if r.key.backend == "gpu" else r)
 
 
-def test_failures_are_accepted_only_where_that_is_asked_for(small, tmp_path, capsys):
+def test_failures_are_accepted_only_if_requested(small, tmp_path, capsys):
     run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
     code, text = said(capsys, run, folder, "--accept")
     assert code == 1
@@ -126,7 +126,7 @@ def test_failures_are_accepted_only_where_that_is_asked_for(small, tmp_path, cap
     assert not folder.exists()
 
 
-def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(small, tmp_path, capsys):
+def test_accepted_failures_are_listed_in_the_baseline_and_still_refused(small, tmp_path, capsys):
     run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
     code, text = said(capsys, run, folder, "--accept", "--accept-failures")
     assert code == 0
@@ -160,7 +160,7 @@ def test_a_lost_pass_needs_accept_failures_too(small, tmp_path, capsys, verdict)
     assert said(capsys, run, folder, "--accept", "--accept-failures")[0] == 0
 
 
-def test_a_run_that_was_cut_short_is_refused_whatever_is_asked(small, tmp_path, capsys):
+def test_a_run_that_was_cut_short_is_refused_with_all_options(small, tmp_path, capsys):
     run = stored(dataclasses.replace(wrong_on_the_gpu(small), end=None), tmp_path / "run.jsonl")
     code, text = said(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
     assert code == 1
@@ -177,7 +177,7 @@ def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):
     assert "8 variants fail as their cases declare: ex2::asm.approx, ex2::asm.packed" in text
 
 
-def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
+def test_the_gate_states_the_evidence_of_passes(small, tmp_path, capsys):
     run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
     code, text = said(capsys, run, folder, "--accept")
     words = "96 passes (24 hardware, 10 confirmed, 20 specification, 10 model, 32 assembled)"
@@ -208,7 +208,7 @@ def test_options_of_accept_are_refused_without_accept(small, tmp_path, capsys, o
     assert "add --accept" in text
 
 
-def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, capsys):
+def test_a_broken_baseline_is_replaced_if_requested(small, tmp_path, capsys):
     run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
     folder.mkdir()
     (folder / "rcp.jsonl").write_text("nonsense\n")
@@ -221,7 +221,7 @@ def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, 
     assert said(capsys, run, folder)[0] == ACCEPTED
 
 
-def test_a_name_too_long_for_a_file_is_cut_and_stays_its_own(small, tmp_path):
+def test_a_name_too_long_for_a_file_is_cut_and_stays_unique(small, tmp_path):
     def named(name):
         return [dataclasses.replace(r, key=dataclasses.replace(r.key, case=name)) for r in small.results[:3]]
 

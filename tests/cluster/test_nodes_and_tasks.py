@@ -37,7 +37,7 @@ def all_of(tasks, seconds=60):
     return found
 
 
-def test_nodes_say_which_generation_they_have(nodes):
+def test_nodes_report_their_targets(nodes):
     assert [n.refused for n in nodes.known.values()] == ["", "", ""]
     assert nodes.targets == ("sm_90a",)
     assert len(nodes.serving(CPU)) == 3
@@ -46,7 +46,7 @@ def test_nodes_say_which_generation_they_have(nodes):
     assert nodes.slots(gpu("sm_90a", alone=True)) == 2
 
 
-def test_values_come_once_and_in_order(ray, nodes):
+def test_values_arrive_once_and_in_order(ray, nodes):
     tasks = Tasks(ray, nodes)
     made = [tasks.submit(k, "deeds:counts", 5, needs=CPU, name=f"counts {k}") for k in range(4)]
     found = all_of(tasks)
@@ -55,7 +55,7 @@ def test_values_come_once_and_in_order(ray, nodes):
     assert sum(isinstance(e, Ended) for e in found) == 4
 
 
-def test_a_gpu_task_runs_where_the_generation_is_and_sees_one_device(ray, nodes):
+def test_a_gpu_task_runs_on_a_node_with_the_target_and_sees_one_device(ray, nodes):
     tasks = Tasks(ray, nodes)
     for k in range(2):
         tasks.submit(k, "deeds:sees", needs=gpu("sm_90a", alone=True), name="sees")
@@ -92,7 +92,7 @@ def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
 
 
 @pytest.mark.slow
-def test_a_full_object_store_costs_no_value(ray, nodes):
+def test_a_full_object_store_loses_no_value(ray, nodes):
     """Four tasks yield twice the capacity of the nodes' stores before a value is fetched, so that Ray spills to disk.
 
     Slow: moves 600 MB.

@@ -74,7 +74,7 @@ def test_the_next_ones_compile_while_this_one_runs(cores, monkeypatch):
     prepared = [a[1:] for a in backend.asked if a[0] == "prepare"]
     ran = [a[1:] for a in backend.asked if a[0] == "run"]
     assert len(ran) >= 3
-    assert ran == prepared  # each once, in the plan's order, with the very inputs
+    assert ran == prepared  # each once, in the plan's order, with the same inputs
     words = [a[0] for a in backend.asked]
     assert words[: cores + 2] == ["prepare"] * (cores + 1) + ["run"]
     for place, word in enumerate(words):
@@ -86,7 +86,7 @@ def test_a_prepared_job_that_never_runs_gives_no_result():
     backend = Listed(answer=lambda x: x ^ 7)
     found = run_item(item_of(), backend, "quick", stop=True)
     assert found.verdict == "fail"
-    assert [a[0] for a in backend.asked] == ["run"]  # where the first failure ends it, nothing is begun in vain
+    assert [a[0] for a in backend.asked] == ["run"]  # if the first failure ends the item, nothing is prepared
 
 
 def test_a_backend_that_refuses_to_prepare_still_runs():
@@ -104,7 +104,7 @@ def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
     made = run._ItemRun._filled
 
     def filled(self, item):
-        if self.found.results:  # of the third one: ahead, and again when it is its turn
+        if self.found.results:  # of the third one: once ahead, and once in its turn
             raise CaseError("no inputs today")
         return made(self, item)
 

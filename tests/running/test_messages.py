@@ -1,4 +1,4 @@
-"""The message of a failure: its place, its inputs, and the arrays to load."""
+"""The message of a failure: its place, its inputs, and the arrays that a reader can load."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def case_of(**options: object) -> Case:
     )  # fmt: skip
 
 
-def test_the_worst_is_one_that_fails():
-    """A NaN fails, and two results within their bound are farther from the reference than what fails."""
+def test_the_worst_element_is_one_that_fails():
+    """A NaN fails, and two results within their bound are farther from the reference than another failing result."""
     case = case_of(match=ulp(10), nan="any")
     words = told(case, {"x": floats(ONE, ONE, 0x7F800000)}, {"y": floats(ONE, ONE + 9, ONE)})
     assert "worst" not in words
@@ -48,7 +48,7 @@ def test_the_worst_is_one_that_fails():
     assert re.search(r"worst\n    output y, code 2\n", words)
 
 
-def test_the_worst_lies_in_the_domain_where_the_variant_meets_the_case():
+def test_the_worst_element_is_in_the_domain_in_which_the_variant_is_compared():
     meets = Meets(magnitude("x", 0.5, 4.0), ulp(1))
     case = case_of(match=ulp(1 << 20), meets=meets, reference=lambda x: x)
     x = floats(ONE, ONE + 1, ONE, 0x47000000)
@@ -97,7 +97,7 @@ case = Case(
 
 
 def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
-    """By way of the compiled kernel, where they are found at the store that the harness wrote."""
+    """With the compiled kernel, in which the bits are found at the store that the harness wrote."""
     monkeypatch.delenv("PTXDIFF_ASM_ALONE")
     replay = "pack=1,shape=4,x=00000005"
     said = run_cases(f"--ptx-replay={replay}", undefined=UNDEFINED).stdout.str()
@@ -106,11 +106,11 @@ def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
 
 
 @pytest.mark.parametrize("alone", ["1", "0"])
-def test_the_printed_repeat_meets_the_undefined_bits_again(run_cases, monkeypatch, alone):
-    """The token holds the input of which the finding speaks, not the first one of the set."""
+def test_the_printed_repeat_command_finds_the_undefined_bits_again(run_cases, monkeypatch, alone):
+    """The token holds the input of the finding, not the first input of the set."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", alone)
     said = run_cases(undefined=UNDEFINED).stdout.str()
-    (token,) = set(re.findall(r"repeat .* --ptx-replay=(\S+)", said))  # pytest repeats the message where CI is set
+    (token,) = set(re.findall(r"repeat .* --ptx-replay=(\S+)", said))  # pytest repeats the message if CI is set
     assert "x=00000005" in token
     run_cases(f"--ptx-replay={token}", undefined=UNDEFINED).assert_outcomes(failed=1)
 

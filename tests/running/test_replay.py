@@ -1,4 +1,4 @@
-"""Replay tokens contain everything of one pack, and have clear errors."""
+"""Replay tokens contain everything about one pack, and wrong tokens get clear errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETUP = Setup(
 
 
 @pytest.mark.parametrize("fmt", [F32, F64, I8, E2M1X2], ids=str)
-def test_a_token_brings_back_setup_place_and_pack(fmt):
+def test_a_token_restores_setup_place_and_pack(fmt):
     units = np.arange(7 * 129).astype(fmt.numpy_dtype()).reshape(7, 129)
     units.flat[9] = -1 if fmt.has_sign and not fmt.is_float else (1 << fmt.unit_bits) - 1
     found = parse(token(SETUP, {"x": units}, 9), case_of(x=fmt))
@@ -44,7 +44,7 @@ def test_a_token_brings_back_setup_place_and_pack(fmt):
     np.testing.assert_array_equal(found.inputs["x"], units.flat[8:12])
     filled = found.fill(case_of(x=fmt))["x"]
     assert filled.shape == (7, 129)
-    assert (filled.flat[1::4] == units.flat[9]).all(), "the failing input is wherever its place is"
+    assert (filled.flat[1::4] == units.flat[9]).all(), "the failing input is at its place in every pack"
 
 
 def test_a_pack_cut_off_by_the_end_is_completed():
@@ -53,7 +53,7 @@ def test_a_pack_cut_off_by_the_end_is_completed():
     assert found.inputs["x"].tolist() == [4, 5, 0, 1]
 
 
-def test_inputs_may_be_called_like_words_of_the_setup():
+def test_inputs_may_have_names_of_the_setup():
     case = case_of(pack=F32, shape=F32, x=F32)
     units = {n: np.array([k], dtype=np.uint32) for k, n in enumerate(case.inputs)}
     found = parse(token(Setup(shape=(1,)), units, 0), case)
@@ -96,7 +96,7 @@ NOW = "; the replay runs the case as it is now"
 
 
 def repeated(run_cases, before: str, after: str) -> str:
-    """What pytest prints when the command of a failure in one text of a case is repeated with another text."""
+    """The output of pytest when the command of a failure in one version of a case is repeated with another version."""
     found = run_cases(c=before)
     node, word = shlex.split(re.findall(r"^  repeat    pytest (.*)$", found.stdout.str(), flags=re.M)[0])
     return run_cases(node, word, c=after).stdout.str()
@@ -119,7 +119,7 @@ def test_a_replay_of_the_same_case_has_no_remark(run_cases):
         ("case = Case(", "case = Case(nan='canonical', ", "1 failed", "policy"),
     ],
 )
-def test_a_replay_says_what_was_changed_since(run_cases, old, new, outcome, what):
+def test_a_replay_names_the_changes_since(run_cases, old, new, outcome, what):
     assert old in FLIP
     told = repeated(run_cases, FLIP, FLIP.replace(old, new))
     assert outcome in told
@@ -187,6 +187,6 @@ def test_other_compiled_code_of_the_same_case_gets_a_remark():
 
 
 @pytest.mark.parametrize("word", ["", "x", "8670c7d8e074-8652--x", "8670c7d8e074-865--", "8670c7d8e074"])
-def test_an_identity_that_is_cut_off_is_refused(word):
+def test_an_incomplete_identity_is_refused(word):
     with pytest.raises(TokenError, match="copy the whole token"):
         parse(f"identity={word},pack=1,shape=1,x=00000000", case_of(x=F32))

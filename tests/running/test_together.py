@@ -1,4 +1,4 @@
-"""Disassembling a case file's items together changes no result, and a fault of one item fails no other."""
+"""Disassembling the items of a case file together changes no result, and a fault of one item affects no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def items(case=CASE, target="sm_90a", path=Path(__file__), backend="assembler"):
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """The files that nvdisasm was called with, starting from an empty cache."""
+    """Records the files that nvdisasm is called with; the cache is empty at first."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     assembling._ahead.clear()
     real, called = assembling._disassemble, []
@@ -85,7 +85,7 @@ def test_only_variants_of_the_target_and_backend_are_prepared(calls):
     assert calls == []
 
 
-def test_it_is_made_once_for_a_file_and_a_target(calls):
+def test_disassembly_is_made_once_for_a_file_and_a_target(calls):
     backend, together = AssemblerBackend(), Together()
     for item in items()[:2]:
         together(item, backend, "quick", items()[:2])

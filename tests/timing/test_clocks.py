@@ -1,4 +1,4 @@
-"""Clocks: from NVML or nvidia-smi, with the limits; unknown without both."""
+"""Clocks are read from NVML or nvidia-smi, with the reasons for limits; without both they are unknown."""
 
 import subprocess
 
@@ -14,7 +14,7 @@ def without_nvml(monkeypatch):
 
 
 class Nvml:
-    """The three calls of pynvml that are made."""
+    """A stand-in for pynvml, with the three functions that are called."""
 
     def __init__(self, reasons):
         self.reasons = iter(reasons)
@@ -35,7 +35,7 @@ def test_nvml_gives_the_clocks_and_the_limits(monkeypatch):
     assert found.limits == ("power cap", "thermal (software)")
 
 
-def test_an_idle_or_a_set_clock_is_no_limit():
+def test_an_idle_or_a_fixed_clock_is_no_limit():
     found = Clocks.__new__(Clocks)
     found.readings = [Reading(345, 3201, 0x01 | 0x02)]
     assert found.limits == ()

@@ -43,7 +43,7 @@ def kernel(p, BY: tl.constexpr):
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Write a kernel and its helper, forget what this process compiled, and count what workers are asked."""
+    """Write a kernel and its helper, and forget what this process has compiled."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "code"
     folder.mkdir()
@@ -66,7 +66,8 @@ def written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The specs that workers were asked to compile. Their answers are made up, with another PTX for each spec."""
+    """Records the specs that workers were asked to compile. The answers are invented, with different PTX for each
+    spec."""
     found: list[KernelSpec] = []
 
     class Pretending:
@@ -81,7 +82,7 @@ def asked(monkeypatch):
 
 
 def pretended(spec: KernelSpec) -> Lowered:
-    """PTX of a kind, which names the file of the kernel."""
+    """Invented PTX, which names the kernel's file."""
     text = f'.file 1 "{spec.function.path}"\n// {spec.function.code} {spec.constants!r} {spec.target}'
     return Lowered(text, "kernel", 0, 4, ("ptxas", "1"), (("mov.b32 $0, $1;", "=r,r"),), harness())
 
@@ -116,7 +117,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_is_compiled(written, asked, monkeypatch, edit):
-    """Lines too: PTX says from which line of the file each instruction comes."""
+    """Line numbers count too, because PTX names the line of the file from which each instruction comes."""
     before = compiled(spec_of(written()), monkeypatch)
     after = compiled(spec_of(written(**EDITS[edit])), monkeypatch)
     assert len(asked) == 2
@@ -136,7 +137,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_another_compilation_of_the_same_kernel_is_another(written, asked, monkeypatch, other):
+def test_another_compilation_of_the_same_kernel_reuses_nothing(written, asked, monkeypatch, other):
     function = written()
     compiled(spec_of(function), monkeypatch)
     compiled(spec_of(function, **OTHERS[other]), monkeypatch)
@@ -144,7 +145,7 @@ def test_another_compilation_of_the_same_kernel_is_another(written, asked, monke
 
 
 @pytest.mark.parametrize("what", ["harness", "installation"])
-def test_another_harness_or_triton_is_another(written, asked, monkeypatch, what):
+def test_another_harness_or_triton_reuses_nothing(written, asked, monkeypatch, what):
     """For example if two checkouts share a cache folder, or Triton was installed again."""
     spec = spec_of(written())
     compiled(spec, monkeypatch)
@@ -176,7 +177,7 @@ def test_ptx_of_a_worker_with_another_harness_is_not_stored(written):
     assert kept.find("identity") is None
 
 
-def test_warnings_and_asm_come_back_too(written):
+def test_warnings_and_asm_are_read_back_too(written):
     lowered = pretended(spec_of(written()))
     kept.keep("identity", lowered, ("a warning",))
     assert kept.find("identity") == (lowered, ("a warning",))
@@ -195,7 +196,7 @@ def test_a_damaged_entry_is_compiled_again_and_healed(written, asked, monkeypatc
     assert len(asked) == 6
 
 
-def test_an_entry_of_another_form_counts_as_none(written, monkeypatch):
+def test_an_entry_of_another_form_counts_as_missing(written, monkeypatch):
     for data in (b"no deflated text", b"", b"x\x9c\x03\x00\x00\x00\x00\x01"):
         kept._kept.put(data, *kept._key("identity"))
         assert kept.find("identity") is None
