@@ -1,4 +1,4 @@
-"""Verdicts on a device in any company: constants that are equal and not the same, arguments that are in no text."""
+"""Verdicts on a device do not depend on the order of items that differ in one thing, which is in no kernel's text."""
 
 import random
 
