@@ -1,4 +1,4 @@
-"""Verdicts on a device do not depend on the order of items that differ in one thing, which is in no kernel's text."""
+"""The order of items changes no verdict on a device, even if variants differ only in one argument or constant."""
 
 import random
 

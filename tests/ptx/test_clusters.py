@@ -84,7 +84,7 @@ ARRIVE = "mapa.shared::cluster.u32 %r8, bar, %r3; mbarrier.arrive.release.cluste
 
 
 def test_an_arrival_from_another_block_orders_its_accesses() -> None:
-    """Each block waits for the other block's arrivals, then reads the words that it stored before them."""
+    """Each block waits for the arrivals of the other, then reads the words that the other stored before them."""
     body = f"{FENCED.format(count=THREADS)} {STORE} {ARRIVE} {WAIT} {REMOTE} {SYNC}"
     np.testing.assert_array_equal(run(body), EXCHANGED)
 

@@ -49,7 +49,7 @@ def test_groups_land_in_order_and_the_last_ones_are_still_under_way() -> None:
 
 
 def test_groups_belong_to_threads() -> None:
-    """The threads of the second warp commit one more group, so only theirs have landed after `wait_group 1`."""
+    """The second warp's threads commit one more group, so only their copies have landed after `wait_group 1`."""
     body = SHARED_ADDRESS + COPY + "cp.async.commit_group; setp.ge.u32 %p1, %r1, 32;"
     body += "@%p1 cp.async.commit_group; cp.async.wait_group 1;"
     np.testing.assert_array_equal(launch(f"{body} @%p1 {OWN.replace('; st', '; @%p1 st')}", X, **MORE)[32:64], X[32:64])

@@ -101,7 +101,7 @@ KERNELS = {
 
 
 IN_ORDER = {"through a tensor, in the other order": "p"}
-"""The tensors that depend on the reciprocal if the order of instructions counts, where they are others."""
+"""Kernels in which fewer tensors depend on the reciprocal if the order of instructions counts, with these tensors."""
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -136,7 +136,7 @@ def test_texts_and_arguments_beyond_a_limit_are_refused_at_once(doing: Any, said
 
 
 def test_analysis_of_many_moves_takes_no_cubic_time() -> None:
-    """The search for a product that moves pass on once took cubic time."""
+    """The search once took cubic time to follow a product through moves."""
     moves = "".join(f"mov.b32 a{n + 1}, a{n};" for n in range(3000))
     asm = f".reg .f32 a<3001>; mul.f32 a0, $1, $1; {moves} add.f32 $0, a3000, $1;"
     assert analyse(asm, "=f,f").contraction_open
@@ -166,7 +166,7 @@ def reads_of(asm: str, search: Callable[[Any], object]) -> int:
 
 
 def test_dependence_on_an_approximation_is_found_in_one_pass() -> None:
-    """The search once needed a pass for each of several moves in reverse order."""
+    """The search once needed one pass for each move if the moves are in reverse order."""
     moves = "".join(f"mov.b32 a{n}, a{n - 1};" for n in reversed(range(1, 2000)))
     asm = f".reg .f32 a<2000>; {moves} rcp.approx.f32 a0, $1; mov.b32 $0, a1999;"
     assert approximate_results(asm, "=&f,f") == (("rcp.approx.f32",), ())

@@ -49,16 +49,16 @@ def sources(spelling: str) -> list[str]:
         ("add.e4m3x4.e4m3x4", (0xFE, 0xD9), 0x7F),
         ("add.satfinite.e4m3x4.e4m3x4", (0x7E, 0x59), 0x7E),
         ("add.rn.satfinite.e4m3x4.e4m3x4", (0xFE, 0xD9), 0xFE),
-        # 57344 + 4096, the middle of 57344 and 65536, goes to the even one, infinity.
+        # 57344 + 4096 is the middle of 57344 and 65536, and rounds to the even code, which is infinity.
         ("add.e5m2x4.e5m2x4", (0x7B, 0x6B), 0x7B),
         ("add.e5m2x4.e5m2x4", (0x7B, 0x6C), 0x7C),
         ("add.e5m2x4.e5m2x4", (0xFB, 0xEC), 0xFC),
         ("add.satfinite.e5m2x4.e5m2x4", (0xFB, 0xEC), 0xFB),
-        # 2**-9 * 0.5 is the middle of nothing and the least number; 0.5 is e2m1's 1.
+        # 2**-9 * 0.5 is the middle of zero and the least number; 0.5 has the code 1 in e2m1.
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x01, 0x1), 0x00),
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x81, 0x1), 0x80),
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x03, 0x9), 0x82),
-        # Subnormal times power of two, without and with loss.
+        # A subnormal times a power of two, exact and rounded.
         ("mul.e4m3x4.e4m3x4.ue8m0x4", (0x05, 130), 0x1A),
         ("mul.e4m3x4.e4m3x4.ue8m0x4", (0x05, 125), 0x01),
     ],

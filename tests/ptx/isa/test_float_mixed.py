@@ -50,7 +50,7 @@ def test_to_float32(kind: str, one: int, mode: str, expected: int) -> None:
         ("add.rz.ftz.f16x2.f32x2.f32x2", (0xFF800000, ONE), 0xFC00),
         ("mul.rz.ftz.f16x2.f32x2.f32x2", (0x7149F2CA, 0xF149F2CA), 0xFBFF),
         ("mul.rz.bf16x2.f32x2.f32x2", (0x7F7FFFFF, 0x7F7FFFFF), 0x7F7F),
-        # The exact sum of 1 and minus the least number is below 1; flushed, the least number is zero.
+        # The exact sum of 1 and minus the least number is below 1; with .ftz the least number counts as zero.
         ("add.rz.bf16x2.f32x2.f32x2", (ONE, 0x80000001), 0x3F7F),
         ("sub.rz.bf16x2.f32x2.f32x2", (ONE, 0x00000001), 0x3F7F),
         ("add.rz.ftz.f16x2.f32x2.f32x2", (ONE, 0x80000001), 0x3C00),
