@@ -112,17 +112,17 @@ class Subject:
 
 def verdict(subject: Subject, mutant: Mutant) -> str:
     """ "killed", "survives" or "equivalent"."""
-    if tells(subject, mutant, subject.quick):
+    if detects(subject, mutant, subject.quick):
         return "killed"
-    if tells(subject, mutant, subject.pool):
+    if detects(subject, mutant, subject.pool):
         return "survives"
     rows = [searched(subject, target, mutant.output) for target in mutant.targets]
     rows += [units_of(subject, [np.array([c]) for c in codes]) for codes in mutant.witness]
     rows = [r for r in map(subject.inside, rows) if len(next(iter(r.values())))]
-    return "survives" if any(tells(subject, mutant, subject.known(r)) for r in rows) else "equivalent"
+    return "survives" if any(detects(subject, mutant, subject.known(r)) for r in rows) else "equivalent"
 
 
-def tells(subject: Subject, mutant: Mutant, known: Known) -> bool:
+def detects(subject: Subject, mutant: Mutant, known: Known) -> bool:
     """Whether the policies fail the mutant on some of the rows: the judge's rule, applied to known answers."""
     wrong = changed_answer(mutant, known)
     for name, argument in subject.case.outputs.items():
@@ -142,7 +142,7 @@ def tells(subject: Subject, mutant: Mutant, known: Known) -> bool:
 
 
 def judged(subject: Subject, mutant: Mutant, known: Known) -> bool:
-    """Like `tells`, by the judge itself. It takes longer, because the judge explains each failure."""
+    """Like `detects`, by the judge itself. It takes longer, because the judge explains each failure."""
     wrong = changed_answer(mutant, known)
     outputs = {n: pack(format_of(a), wrong[n]) for n, a in subject.case.outputs.items()}
     return not judge(subject.case, subject.policy, known.rows, outputs).passed

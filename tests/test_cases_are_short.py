@@ -40,11 +40,11 @@ def shared(files: dict[str, str]) -> list[str]:
         lines = code_lines(text)
         for k in range(len(lines) - PARAGRAPH + 1):
             places[tuple(line for _, line in lines[k : k + PARAGRAPH])].append((name, lines[k][0]))
-    told = []
+    paragraphs = []
     for paragraph, where in places.items():
         if len(where) > 1:
-            told.append(f"{' and '.join(f'{n}:{line}' for n, line in where)}: {paragraph[0]}")
-    return told
+            paragraphs.append(f"{' and '.join(f'{n}:{line}' for n, line in where)}: {paragraph[0]}")
+    return paragraphs
 
 
 def too_long(files: dict[str, str]) -> list[str]:

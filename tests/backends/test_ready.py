@@ -75,8 +75,8 @@ JOBS = [
 @pytest.mark.parametrize("asked_for", JOBS, ids=lambda j: f"{j.variant_name} {j.setup.shape or dict(j.setup.sizes)}")
 def test_triton_requests_what_the_worker_compiles(asked_for):
     spec = launch_of(asked_for).spec("sm_90a")
-    asked = request_of(*triton_launch(asked_for))
-    assert asked.meets(spec)
+    request = request_of(*triton_launch(asked_for))
+    assert request.meets(spec)
     (first, kind), *others = spec.signature
     place, _ = spec.constants[0]
     for other in (
@@ -89,7 +89,7 @@ def test_triton_requests_what_the_worker_compiles(asked_for):
         replace(spec, divisible=spec.divisible[1:] if spec.divisible else (place,)),
         replace(spec, options=(("num_stages", 7),)),
     ):
-        assert not asked.meets(other)
+        assert not request.meets(other)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_code_with_other_functions_or_constants_is_not_launched(monkeypatch):
         other_number(-0.0), other_number(0), job("addition", "asm", shape=(257,), fusion=True),
         job("addition", "asm", shape=(257,), num_warps=8), job("addition", "asm", shape=(512,)),
     ]  # fmt: skip
-    for asked in jobs:
-        found = [gpu.is_of(launch_of(asked), "sm_90a", built_of(other)) for other in jobs]
-        assert found == [other is asked for other in jobs]
+    for one in jobs:
+        found = [gpu.is_of(launch_of(one), "sm_90a", built_of(other)) for other in jobs]
+        assert found == [other is one for other in jobs]
 
 
 def test_without_the_drivers_bindings_triton_launches(monkeypatch):
@@ -149,5 +149,5 @@ def test_without_the_drivers_bindings_triton_launches(monkeypatch):
         raise gpu.driver.NoDriver("none")
 
     monkeypatch.setattr(gpu.driver, "bindings", missing)
-    asked = job("addition", "asm", shape=(257,))
-    assert not gpu.is_of(launch_of(asked), "sm_90a", built_of(asked))
+    one = job("addition", "asm", shape=(257,))
+    assert not gpu.is_of(launch_of(one), "sm_90a", built_of(one))

@@ -65,17 +65,17 @@ def test_an_exception_of_the_devices_process_is_raised_here(device):
 
 
 @pytest.mark.parametrize(
-    ("deed", "words"),
+    ("action", "words"),
     [
         ("killed", r"the process on the GPU was killed \(SIGKILL\); the system does that when its memory runs out"),
         ("exits", "the process on the GPU exited with status 7: the last words"),
         ("hangs", "no end after 0.5 s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"),
     ],
 )
-def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, deed, words):
+def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, action, words):
     before = device.call(f"{HERE}:process", limit=60)[0]
     with pytest.raises(DeviceFault, match=f"^{words}$"):
-        device.call(f"{HERE}:{deed}", limit=0.5 if deed == "hangs" else 60)
+        device.call(f"{HERE}:{action}", limit=0.5 if action == "hangs" else 60)
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
     assert device.call(f"{HERE}:later", 0, 5, limit=60) == 5
@@ -125,10 +125,10 @@ def backend(device_for_jobs, monkeypatch):
     return WatchedGpu(limit=20)
 
 
-def job(deed=None, path=Path(backend_cases.__file__), name="addition"):
+def job(action=None, path=Path(backend_cases.__file__), name="addition"):
     case = backend_cases.addition
     inputs = {n: np.arange(33, dtype=np.float32).view(np.uint32) for n in ("x", "y")}
-    return Job(case, name, path, "asm", case.variants["asm"], "sm_90a", Setup(shape=(33,), padding=deed), inputs)
+    return Job(case, name, path, "asm", case.variants["asm"], "sm_90a", Setup(shape=(33,), padding=action), inputs)
 
 
 def test_a_job_is_sent_by_name_and_its_bits_are_returned(backend):
@@ -140,15 +140,15 @@ def test_a_job_is_sent_by_name_and_its_bits_are_returned(backend):
 
 
 @pytest.mark.parametrize(
-    ("deed", "words"),
+    ("action", "words"),
     [
         (1, "the process on the GPU was killed (SIGKILL); the system does that when its memory runs out"),
         (3, "the process on the GPU exited with status 7: the last words"),
         (4, "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 TiB."),
     ],
 )
-def test_a_job_that_goes_wrong_is_an_error_and_the_next_one_runs(backend, deed, words):
-    outcome = backend.run(job(deed))
+def test_a_job_that_goes_wrong_is_an_error_and_the_next_one_runs(backend, action, words):
+    outcome = backend.run(job(action))
     assert (outcome.status, outcome.words, outcome.device) == ("error", words, "GPU-0-test")
     assert outcome.artifacts.ptx
     assert backend.run(job()).status == "ran"

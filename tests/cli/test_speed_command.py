@@ -170,8 +170,8 @@ def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
 
 
 def test_run_passes_the_option_on(here, monkeypatch):
-    asked = []
-    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: asked.append(words) or 0)
+    calls = []
+    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: calls.append(words) or 0)
     main(["run", "flip.py"])
     main(["run", "flip.py", "--timing"])
-    assert ["--ptx-timing" in words for words in asked] == [False, True]
+    assert ["--ptx-timing" in words for words in calls] == [False, True]

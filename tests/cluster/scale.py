@@ -173,14 +173,14 @@ def _simulated(costs: DriverCosts, gpus: int, items: int, seconds: float, result
 
 
 def _costs(given: argparse.Namespace) -> DriverCosts:
-    asked = {name: getattr(given, name) for name in COSTS}
-    if None in asked.values():
+    stated = {name: getattr(given, name) for name in COSTS}
+    if None in stated.values():
         from tests.cluster.overhead import measured
 
         found = measured()
         print(found)
-        asked = {n: getattr(found, n) * 1e6 if us is None else us for n, us in asked.items()}
-    return DriverCosts(**{n: us / 1e6 for n, us in asked.items()})
+        stated = {n: getattr(found, n) * 1e6 if us is None else us for n, us in stated.items()}
+    return DriverCosts(**{n: us / 1e6 for n, us in stated.items()})
 
 
 if __name__ == "__main__":

@@ -71,15 +71,15 @@ def test_a_gpu_of_the_cluster_runs_a_sweep_in_a_process_of_its_own(three_nodes, 
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [("nonsense", "write HOST:PORT"), ("ray://here:10001", "Ray's client"), ("127.0.0.1:1", "no Ray cluster")],
 )
-def test_an_address_without_a_cluster(project, tmp_path, address, told, capsys):
+def test_an_address_without_a_cluster(project, tmp_path, address, message, capsys):
     if address == "127.0.0.1:1":
         pytest.importorskip("ray")
     words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--backend", "emulator", "--journal"]
     assert main([*words, str(tmp_path / "j"), "--cluster", address]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "j").exists()
 
 

@@ -14,7 +14,7 @@ from harness.fuzz.judge import FuzzPlan, PtxasFault
 from harness.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
 from harness.triton.ptxas import NoAssembler
 from tests.cluster.conftest import ROOT
-from tests.cluster.fuzz_deeds import judged
+from tests.cluster.fuzz_tasks import judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 HERE = ROOT / "tests" / "cluster"
@@ -35,7 +35,7 @@ def plan(seed="a", batch=2):
 def fuzzed(tasks, folder, work, batches, made=None, needs=SHARED):
     made = made or plan()
     campaign = FuzzCampaign(made, None, folder / "journal.jsonl")
-    running = ClusterFuzz(tasks, campaign, needs, f"fuzz_deeds:{work}")
+    running = ClusterFuzz(tasks, campaign, needs, f"fuzz_tasks:{work}")
     running.run(300.0, batches * made.batch)
     return running
 

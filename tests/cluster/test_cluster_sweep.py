@@ -42,7 +42,7 @@ def next_four(self, places):
 def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: None):
     with contextlib.closing(Journal(path, task, resume=path.exists())) as journal:
         sweep = ClusterSweep(tasks, task, journal, wanted, root=HERE, given=lambda s: f"given {s}",
-                             on_result=on_result, work=f"sweep_deeds:{work}")  # fmt: skip
+                             on_result=on_result, work=f"sweep_tasks:{work}")  # fmt: skip
         sweep.run()
     return journal.done
 
@@ -163,11 +163,11 @@ class Stopped(Exception):
 
 @pytest.mark.slow  # nodes and drivers die, which takes seconds each, with Ray's clean-up
 def test_a_second_driver_continues_where_the_first_was_stopped(tasks, tmp_path):
-    told = []
+    passed = []
 
     def stop(result):
-        told.extend([result.shard] if result.verdict == "pass" else [])
-        if len(told) == 5:
+        passed.extend([result.shard] if result.verdict == "pass" else [])
+        if len(passed) == 5:
             raise Stopped
 
     with pytest.raises(Stopped):
@@ -175,7 +175,7 @@ def test_a_second_driver_continues_where_the_first_was_stopped(tasks, tmp_path):
     assert not tasks.running
     again = []
     whole(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
-    assert sorted(told + again) == list(range(16))
+    assert sorted(passed + again) == list(range(16))
     whole(tasks, tmp_path / "whole", "right")
     assert written(tmp_path / "j") == written(tmp_path / "whole")
 

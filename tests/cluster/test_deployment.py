@@ -133,7 +133,7 @@ def test_a_planted_mistake_in_the_manifest_is_detected(right, wrong, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--gpus", "sm_90a=8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "sm_90a=0x8"], "expected TARGET=NODESxGPUS"),
@@ -143,9 +143,9 @@ def test_a_planted_mistake_in_the_manifest_is_detected(right, wrong, words):
         (["--name", "My_Cluster"], "lower-case letters"),
     ],
 )
-def test_options_without_a_valid_cluster_are_refused(words, told, capsys):
+def test_options_without_a_valid_cluster_are_refused(words, message, capsys):
     assert main(["cluster", "kuberay", "--image", "i", "--ray", "2.60.0", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_prints_the_manifest_and_the_script(capsys):

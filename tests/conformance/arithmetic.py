@@ -80,10 +80,10 @@ def by_gfloat(product: Any, addend: float | None, to: str, satfinite: bool) -> t
         x = product if addend is None else product + other
         large = np.where(np.abs(product) > abs(other), product, other)
         small = np.where(np.abs(product) > abs(other), other, product)
-        asked = (x - large == small) | ~np.isfinite(x) | np.full(x.shape, addend is None)
+        covered = (x - large == small) | ~np.isfinite(x) | np.full(x.shape, addend is None)
     size = d.by_gfloat(x, to, "rn", satfinite)
     fmt = d.FORMATS[to]
-    return finished(size, np.signbit(x), np.isnan(x), fmt, satfinite), asked
+    return finished(size, np.signbit(x), np.isnan(x), fmt, satfinite), covered
 
 
 # Mixed precision ---------------------------------------------------------------------------------------------------

@@ -115,8 +115,8 @@ def _compare(c: Arithmetic, verdict: Verdict, rng: Any, codes: list[Any], exact:
     columns = [packed(x[order].reshape(-1, 4), kind, rng) for x, kind in zip(codes, kinds, strict=True)]
     got = (run(c.form, *columns)[:, None] >> np.arange(4) * 8 & 0xFF).ravel()
     verdict.add(c.form, got, {EXACT: exact[order]})
-    asked = gfloat[1][order]
-    verdict.add(c.form, got[asked], {GFLOAT: gfloat[0][order][asked]})
+    covered = gfloat[1][order]
+    verdict.add(c.form, got[covered], {GFLOAT: gfloat[0][order][covered]})
 
 
 # two values of mixed formats -----------------------------------------------------------------------------------

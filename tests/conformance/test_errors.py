@@ -69,9 +69,9 @@ def test_a_ledger_takes_errors_of_the_definition_it_measured():
     entry = ledger.Entry("tanh.approx.f16", ledger.CONFIRMED, inputs=5, definition=ledger.digest("tanh.approx.f16"))
     stale = replace(entry, form="ex2.approx.f16", definition="00000000")
     book = ledger.Ledger({}, {e.form: e for e in (entry, stale)})
-    told = {"inputs": 4, "largest": [], "profile": []}
-    after = ledger.with_errors(book, dict.fromkeys(book.entries, told))
-    assert after.entries["tanh.approx.f16"].errors == told
+    figures = {"inputs": 4, "largest": [], "profile": []}
+    after = ledger.with_errors(book, dict.fromkeys(book.entries, figures))
+    assert after.entries["tanh.approx.f16"].errors == figures
     assert not after.entries["ex2.approx.f16"].errors
 
 

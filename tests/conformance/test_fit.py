@@ -110,22 +110,22 @@ class Other(Pretended):
 def test_the_command_prints_another_generations_table(monkeypatch, capsys):
     monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
     assert main(["conformance", "--fit", "ex2"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     scope: dict[str, object] = {}
-    exec(told, scope)
+    exec(output, scope)
     assert scope["EX2_CONSTANT"] == tuple(33554438 + 500000 * s for s in range(64))
     assert scope["EX2_SLOPE"] == tuple(45000 + 300 * s for s in range(64))
     assert scope["EX2_CURVE"] == tuple(490 + s for s in range(64))
-    assert "64 segments give 8,388,608 results" in told
-    assert "Differs from the table in harness/ptx/numeric/hopper.py" in told
+    assert "64 segments give 8,388,608 results" in output
+    assert "Differs from the table in harness/ptx/numeric/hopper.py" in output
 
 
 def test_the_command_says_where_a_design_differs(monkeypatch, capsys):
     monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
     monkeypatch.setattr(Other, "differs", True)
     assert main(["conformance", "--fit", "ex2"]) == 1
-    told = capsys.readouterr().out
-    assert "ex2 of this GPU has another design: ex2.approx.ftz.f32, segment 5: no quadratic" in told
+    output = capsys.readouterr().out
+    assert "ex2 of this GPU has another design: ex2.approx.ftz.f32, segment 5: no quadratic" in output
     assert main(["conformance", "--fit", "cosh"]) == 2
     assert "'cosh' is no function that can be fitted; give one of rcp, rsqrt" in capsys.readouterr().err
 

@@ -42,11 +42,11 @@ def test_ptxas_assembles_the_kernel(form: str, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="ptxas comes with Triton")
     source = tmp_path / "kernel.ptx"
     source.write_text(otherproducts.program(form, FORMS[form]).text)
-    told = subprocess.run(
+    done = subprocess.run(
         [str(tool("ptxas-blackwell")), f"-arch={FORMS[form]}", str(source), "-o", str(tmp_path / "out")],
         capture_output=True, text=True,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr[:2000]
+    assert done.returncode == 0, done.stderr[:2000]
 
 
 def test_their_definitions_have_digests_of_their_own() -> None:

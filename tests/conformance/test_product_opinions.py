@@ -146,7 +146,7 @@ def nearest(rounded: Any) -> Any:
     return lambda x, to: np.where(np.isfinite(x), (x + 0.0).astype(np.float32).view(np.uint32), rounded(x, to))
 
 
-def wrongly(wrong: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+def wrong_rounding(wrong: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Patches the rounding to `wrong` of the sums and their rounded results."""
     return changed("rounded", lambda right: lambda x, to: wrong(x, right(x, to)))
 
@@ -163,11 +163,11 @@ def own_exponents(right: Any, codes: Any, name: str) -> Any:
 
 MISTAKES = {
     "rounded to nearest": (DENSE, changed("rounded", nearest)),
-    "another NaN": (DENSE, wrongly(lambda x, got: np.where(np.isnan(x), 0x7FC00000, got))),
-    "another NaN of float16": (HALF, wrongly(lambda x, got: np.where(np.isnan(x), 0x7E00, got))),
-    "minus zero": (GROUPED, wrongly(lambda x, got: np.where(x == 0, 1 << 31, got))),
-    "subnormals flushed": (SCALED, wrongly(lambda x, got: np.where(np.abs(x) < 2.0**-126, 0, got))),
-    "clamped, not infinite": (SCALED, wrongly(lambda x, got: np.where(got == 0x7F800000, 0x7F7FFFFF, got))),
+    "another NaN": (DENSE, wrong_rounding(lambda x, got: np.where(np.isnan(x), 0x7FC00000, got))),
+    "another NaN of float16": (HALF, wrong_rounding(lambda x, got: np.where(np.isnan(x), 0x7E00, got))),
+    "minus zero": (GROUPED, wrong_rounding(lambda x, got: np.where(x == 0, 1 << 31, got))),
+    "subnormals flushed": (SCALED, wrong_rounding(lambda x, got: np.where(np.abs(x) < 2.0**-126, 0, got))),
+    "clamped, not infinite": (SCALED, wrong_rounding(lambda x, got: np.where(got == 0x7F800000, 0x7F7FFFFF, got))),
     "exponents of subnormals their own": (DENSE, with_parts(own_exponents)),
     "float16's exponents": (DENSE, with_parts(lambda right, codes, name: right(codes, name, True))),
     "not widened": (SPARSE_WIDENED, changed("widened", lambda _: t.block)),

@@ -142,18 +142,18 @@ def test_every_form_gets_time() -> None:
 
 
 def test_no_form_is_begun_when_time_is_up() -> None:
-    told: list[str] = []
-    assert not productcampaign.campaign([WIDE], 7, "sm_90a", seconds=1, progress=told.append, measuring=pretended)
-    assert told == [f"no time is left for 1 forms, from {WIDE} on"]
+    printed: list[str] = []
+    assert not productcampaign.campaign([WIDE], 7, "sm_90a", seconds=1, progress=printed.append, measuring=pretended)
+    assert printed == [f"no time is left for 1 forms, from {WIDE} on"]
 
 
 def test_tallies_from_before_a_crash_are_kept() -> None:
-    told: list[str] = []
+    printed: list[str] = []
     found = productcampaign.campaign(
-        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=dying
+        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=dying
     )
     assert set(found) == {DENSE}
-    assert "a process died" in told[-1]
+    assert "a process died" in printed[-1]
 
 
 def failing(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
@@ -189,21 +189,21 @@ def test_a_later_run_has_other_tiles(module: Any, form: str) -> None:
 
 
 def test_a_form_in_which_the_device_fails_keeps_its_entry() -> None:
-    told: list[str] = []
+    printed: list[str] = []
     found = productcampaign.campaign(
-        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=failing
+        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=failing
     )
     assert set(found) == {WIDE}
-    assert any("ILLEGAL_ADDRESS" in words for words in told)
+    assert any("ILLEGAL_ADDRESS" in words for words in printed)
 
 
 def test_a_device_that_only_fails_ends_the_campaign() -> None:
     forms = [f for f in productcampaign.bounds_of() if f.startswith("wgmma")][:6]
-    told: list[str] = []
+    printed: list[str] = []
     assert not productcampaign.campaign(
-        forms, 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=broken
+        forms, 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=broken
     )
-    assert len(told) == 3
+    assert len(printed) == 3
 
 
 def broken(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:

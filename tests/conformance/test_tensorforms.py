@@ -60,12 +60,12 @@ def test_the_command_shows_them(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_a_measurement_runs_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def run(names: list[str], *given: object, **more: object) -> campaign.Measured:
-        asked.append(names)
+        calls.append(names)
         return campaign.Measured(H200, {})
 
     monkeypatch.setattr(campaign, "run", run)
     assert main(["conformance", "tcgen05", "brev", "--device"]) == 0
-    assert asked == [["brev.b32", "brev.b64"]]
+    assert calls == [["brev.b32", "brev.b64"]]

@@ -79,12 +79,12 @@ def test_a_crash_and_a_refusal_are_found_without_a_device(tmp_path, instruction,
 
 def test_bits_that_cannot_be_reproduced_are_not_reported(tmp_path):
     class Once(StandIn):
-        asked = 0
+        runs = 0
 
         def run(self, cubin, inputs):
-            self.asked += 1
+            self.runs += 1
             right = super().run(cubin, inputs)
-            return [r ^ np.uint32(1) for r in right] if self.asked == 1 else right
+            return [r ^ np.uint32(1) for r in right] if self.runs == 1 else right
 
     run = judged(tmp_path, "xor.b32", levels=(0,), runner=Once())
     assert {f.kind for f in run.state.findings.values()} == {"unsettled"}

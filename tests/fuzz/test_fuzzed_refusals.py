@@ -168,10 +168,10 @@ def test_programs_state_a_version_that_has_their_target(target):
 
 @pytest.mark.slow  # ptxas takes 40 ms for each program
 def test_emulator_and_ptxas_agree_on_changed_programs(tmp_path):
-    asked = plan(bundled(TARGET).path, seed="agreed")
-    run = RefusalCampaign(asked, tmp_path / "journal.jsonl")
+    planned = plan(bundled(TARGET).path, seed="agreed")
+    run = RefusalCampaign(planned, tmp_path / "journal.jsonl")
     for number in range(60):
-        run._take(number, *tried(asked, number))
+        run._take(number, *tried(planned, number))
     new = [g for g in run.state.groups.values() if not any(k in " ".join(g.words) for k in KNOWN)]
     assert not new, "\n".join(f"{g.signature}\n  {g.change}" for g in new)
 

@@ -61,7 +61,7 @@ def test_all_families_loops_and_branches_are_used():
 @pytest.mark.parametrize("seed", range(6))
 def test_a_program_is_reduced_to_the_instruction_at_fault(seed):
     one = next(p for p in programs(200, 1000 * seed) if "popc.b32" in p.skeleton)
-    small = reduced(one, lambda asked: ["popc.b32" in p.skeleton for p in asked], candidates)
+    small = reduced(one, lambda some: ["popc.b32" in p.skeleton for p in some], candidates)
     assert small.skeleton.split().count("popc.b32") == 1
     assert small.size <= 3
     expected(small, inputs_of("x"), TARGET)

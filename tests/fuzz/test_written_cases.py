@@ -90,9 +90,9 @@ def ran(tmp_path):
     return run
 
 
-def planted(tmp_path, deed, release="99.9"):
+def planted(tmp_path, action, release="99.9"):
     path = tmp_path / f"ptxas_{release}"
-    path.write_text(FLIPPING.read_text().replace("sed s/xor.b32/or.b32/", deed).replace("99.9", release))
+    path.write_text(FLIPPING.read_text().replace("sed s/xor.b32/or.b32/", action).replace("99.9", release))
     path.chmod(0o755)
     return path
 

@@ -260,10 +260,10 @@ def with_bodies(run):
 def test_other_ptx_of_the_same_source_is_reported(base):
     was = with_bodies(base)
     decision = gate(recompiled(was, "asm.rn", "sm_90a"), baseline.accepted(was), MODELS)
-    told = [f for f in decision.findings if "other PTX" in f.text]
+    findings = [f for f in decision.findings if "other PTX" in f.text]
     assert decision.code == ACCEPTED
-    assert {f.subject for f in told} >= {"rcp::asm.rn"}
-    assert all("sm_90a" in f.text and "verified again" in f.text for f in told)
+    assert {f.subject for f in findings} >= {"rcp::asm.rn"}
+    assert all("sm_90a" in f.text and "verified again" in f.text for f in findings)
 
 
 def test_other_ptx_that_nothing_ran_again_is_refused(base):

@@ -61,12 +61,12 @@ WRONG = {
 
 @pytest.mark.parametrize(("after", "words"), WRONG.values(), ids=list(WRONG))
 def test_a_missing_timing_is_refused_by_a_gate_on_speed_and_otherwise_remarked(base, after, words):
-    code, told = decided(base, [FIRST, OTHER], after)
+    code, findings = decided(base, [FIRST, OTHER], after)
     assert code == REGRESSION
-    assert any(words in t for t in told)
-    code, told = decided(base, [FIRST, OTHER], after, STATED)
+    assert any(words in t for t in findings)
+    code, findings = decided(base, [FIRST, OTHER], after, STATED)
     assert code == ACCEPTED
-    assert any(words in t and "speed is not gated" in t for t in told)
+    assert any(words in t and "speed is not gated" in t for t in findings)
 
 
 def test_a_noisy_baseline_is_no_evidence(base):
@@ -79,24 +79,24 @@ def test_a_little_noise_passes(base):
 
 def test_the_loop_alone_is_stated_and_not_gated(base):
     before, after = of_case(loop(), ALONE), of_case(loop(clocks=400.0), ALONE)
-    code, told = decided(base, [FIRST, before], [FIRST, after])
+    code, findings = decided(base, [FIRST, before], [FIRST, after])
     assert code == ACCEPTED
-    assert f"{ALONE} is not gated" in told[0]
+    assert f"{ALONE} is not gated" in findings[0]
 
 
 def test_a_new_timing_is_a_remark(base):
-    code, told = decided(base, [FIRST], [FIRST, OTHER])
-    assert (code, len(told)) == (ACCEPTED, 1)
-    assert "new, so not compared" in told[0]
-    code, told = decided(base, [], [FIRST, OTHER])
+    code, findings = decided(base, [FIRST], [FIRST, OTHER])
+    assert (code, len(findings)) == (ACCEPTED, 1)
+    assert "new, so not compared" in findings[0]
+    code, findings = decided(base, [], [FIRST, OTHER])
     assert code == ACCEPTED
-    assert told == ["run: the baseline has no timings in registers; 2 here are not compared"]
+    assert findings == ["run: the baseline has no timings in registers; 2 here are not compared"]
 
 
 def test_a_variant_that_was_never_timed_is_a_remark_with_its_reason(base):
-    code, told = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
+    code, findings = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
     assert code == ACCEPTED
-    assert told[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")
+    assert findings[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")
 
 
 def test_another_loop_of_a_changed_variant_is_stated(base):

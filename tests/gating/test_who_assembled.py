@@ -98,8 +98,8 @@ def test_results_of_two_assemblers_are_not_merged_into_one(base):
 
 def test_a_comparison_says_that_tritons_own_is_another(base):
     found = compare(by(base, OLD, chosen=False), by(base, NEW, chosen=False))
-    told = {(d.key.backend, d.before, d.after) for d in found.of("assembler")}
-    assert told == {("gpu", OLD, NEW), ("assembler", OLD, NEW)}
+    differences = {(d.key.backend, d.before, d.after) for d in found.of("assembler")}
+    assert differences == {("gpu", OLD, NEW), ("assembler", OLD, NEW)}
     assert not compare(by(base, OLD, chosen=False), by(base, OLD, chosen=False)).differences
 
 

@@ -134,7 +134,7 @@ SURVIVE_EDGES_AND_RANDOM = [
 ]
 
 
-def tells(wrong: Wrong, set_name: str) -> bool:
+def detects(wrong: Wrong, set_name: str) -> bool:
     """Whether, for any size, the set's inputs give the wrong reference another output."""
     return any(
         not (np.array_equal(q, other[0]) and np.array_equal(s, other[1]))
@@ -145,7 +145,7 @@ def tells(wrong: Wrong, set_name: str) -> bool:
 
 @pytest.mark.parametrize("wrong", SURVIVE_EDGES_AND_RANDOM, ids=lambda f: f.__name__)
 def test_blocks_detect_wrong_quantisations_that_edges_and_random_bits_miss(wrong):
-    assert [tells(wrong, name) for name in ("edges/1", "random/1", "blocks/1")] == [False, False, True]
+    assert [detects(wrong, name) for name in ("edges/1", "random/1", "blocks/1")] == [False, False, True]
 
 
 # ---- The set -------------------------------------------------------------------------------------------------

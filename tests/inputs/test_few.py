@@ -26,21 +26,21 @@ def case(sizes=SIZES, **inputs) -> Case:
     return replace(LOADED.case, inputs={"x": F32["N"], **inputs}, outputs={"y": F32["N"]}, sizes=[sizes])
 
 
-def taken(found: Case, name: str) -> list[int]:
+def numbers_of(found: Case, name: str) -> list[int]:
     return [int(u) for s in NAMES for u in np.ravel(kernel_inputs(found, "c", s, SIZES)[name])]
 
 
 def test_a_scalar_has_every_number_of_the_list_and_random_ones():
     found = case(c=Scalar(F32))
     assert few_sets(found, SIZES) == NAMES
-    values = taken(found, "c")
+    values = numbers_of(found, "c")
     assert set(values[: len(NUMBERS)]) == NUMBERS
     assert len(set(values) - NUMBERS) >= 3
 
 
 def test_two_scalars_have_different_numbers_at_once():
     found = case(a=Scalar(F32), b=Scalar(BF16))
-    pairs = list(zip(taken(found, "a"), taken(found, "b"), strict=True))
+    pairs = list(zip(numbers_of(found, "a"), numbers_of(found, "b"), strict=True))
     assert (0, 0) not in pairs
     assert len(set(pairs)) == len(pairs)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from references.formats import F32, Class, classify, to_float64
-from tests.reference_mutants import Mutant, Subject, changed_answer, judged, tells, verdict
+from tests.reference_mutants import Mutant, Subject, changed_answer, detects, judged, verdict
 from tests.reference_mutations import mutants
 from tests.reference_subjects import subjects
 
@@ -27,7 +27,7 @@ def mutants_of(name: str) -> dict[str, Mutant]:
 
 def dies(name: str, mutant: Mutant) -> bool:
     subject = subject_of(name)
-    return tells(subject, mutant, subject.quick)
+    return detects(subject, mutant, subject.quick)
 
 
 # Subject and mutant. A third of them survive edges, ties and random inputs alone.

@@ -198,7 +198,7 @@ def test_products_and_sums_wrong_in_the_last_place_of_a_wider_format_are_detecte
     """A computation in float32 or float64 loses lower bits, which only results next to a tie show."""
     operands = {"a": fmt, "b": fmt, "c": fmt}
     case = replace(case_of(fmt, fmt, fmt, output=fmt), inputs=operands)
-    told = 0
+    detected = 0
     for made in input_sets(case, case_name, "quick"):
         if made.name.partition("/")[0] in ("rounding", "sticky"):  # others need no rational arithmetic of 50,000 rows
             values = [to_float64(fmt, u.astype(np.int64)) for u in made.all().values()]
@@ -206,5 +206,5 @@ def test_products_and_sums_wrong_in_the_last_place_of_a_wider_format_are_detecte
             for a, b, c in zip(*(v[finite].tolist() for v in values), strict=True):
                 if exact := Fraction(a) * Fraction(b) + Fraction(c):
                     right, unit = _scaled(exact, fmt.precision, fmt.min_exponent - fmt.mantissa_bits)
-                    told += round(right) != round(_stepped(exact, wide) / unit)
-    assert told >= 3
+                    detected += round(right) != round(_stepped(exact, wide) / unit)
+    assert detected >= 3

@@ -195,8 +195,8 @@ def test_a_digest_is_the_same_in_another_process(modules):
     code = f"import sys; sys.path.insert(0, {str(modules.folder / '1')!r}); import {made.__name__} as m\n"
     code += "from harness.model.identity import digest_with_code\n"
     code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
-    assert told.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
@@ -221,9 +221,9 @@ def test_every_case_here_has_the_same_definition_in_another_process(step, monkey
     ).stdout  # fmt: skip
     with contextlib.redirect_stdout(io.StringIO()) as here:
         exec(code, {})
-    told = [here.getvalue(), other]
-    assert told[0].count("\n") > 20
-    assert told[0] == told[1]
+    digests = [here.getvalue(), other]
+    assert digests[0].count("\n") > 20
+    assert digests[0] == digests[1]
 
 
 HIDDEN = {
@@ -386,8 +386,8 @@ def catalogue(tmp_path_factory):
 def ran(item: Item, backend: EmulatorBackend) -> tuple[str, Any]:
     """An item's verdict, and the contents of its results, with all texts."""
     found = run_item(item, backend, "quick")
-    told = [(r.key, r.verdict, r.words, r.outputs_digest, r.findings, r.ptx, r.body, r.identity) for r in found.results]
-    return found.verdict, (told, sorted(t.text for t in found.texts.values()))
+    rows = [(r.key, r.verdict, r.words, r.outputs_digest, r.findings, r.ptx, r.body, r.identity) for r in found.results]
+    return found.verdict, (rows, sorted(t.text for t in found.texts.values()))
 
 
 @pytest.fixture(scope="module")

@@ -191,5 +191,5 @@ def test_a_value_that_cannot_be_compared_is_reported_as_such():
     assert what_changed(elsewhere, here) == words
     assert what_changed({**elsewhere, "asm": ""}, here) == f"asm changed; {words}"
     assert what_changed(here, here) == ""
-    told = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
-    assert told == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)
+    found = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
+    assert found == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)

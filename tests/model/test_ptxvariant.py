@@ -150,5 +150,5 @@ def test_a_status_of_the_driver_is_an_error_in_words():
 
 
 def test_a_variant_has_no_field_that_its_definition_leaves_out():
-    told = {"text", "entry", "block", "shared", "parameters", "grid", "meta", "num_warps"}
-    assert {f.name for f in dataclasses.fields(PtxVariant)} - {f.name for f in dataclasses.fields(Variant)} == told
+    covered = {"text", "entry", "block", "shared", "parameters", "grid", "meta", "num_warps"}
+    assert {f.name for f in dataclasses.fields(PtxVariant)} - {f.name for f in dataclasses.fields(Variant)} == covered

@@ -167,10 +167,10 @@ def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects
     """The judge reads a reference's codes in order, in any shape, and reports it if there are too few."""
     shapes = {"other": lambda z: z.reshape(-1, 2), "fewer": lambda z: z[:-1], "more": lambda z: np.repeat(z, 2)}
     right = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
-    asked = []
+    counts = []
 
     def judged(inputs):
-        asked.append(len(inputs["x"]))
+        counts.append(len(inputs["x"]))
         return "the judge was asked"
 
     survivors = [
@@ -179,4 +179,4 @@ def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects
     ]
     found = settled(subjects["plain"], FEW, right, survivors)
     assert [f.fate for f in found] == ["sampled", "undecided", "undecided"]
-    assert asked == [1 << 16] * 2
+    assert counts == [1 << 16] * 2

@@ -14,12 +14,12 @@ from harness.processes.fork import call_in_fork
 def test_a_closure_is_called_in_another_process():
     seen = []
 
-    def deed(word):
+    def function(word):
         seen.append(word)
         print("lost")
         return os.getpid(), tuple(seen)
 
-    outcome = call_in_fork(deed, "here")
+    outcome = call_in_fork(function, "here")
     pid, there = outcome.reply.value
     assert pid != os.getpid()
     assert there == ("here",)
@@ -34,15 +34,15 @@ def test_an_exception_of_a_call_is_raised_here():
 
 
 @pytest.mark.parametrize(
-    ("deed", "ended"),
+    ("function", "ended"),
     [
         (os.abort, "aborted (SIGABRT)"),
         (lambda: os._exit(3), "exited with status 3"),
         (lambda: signal.raise_signal(signal.SIGSEGV), "was killed (SIGSEGV)"),
     ],
 )
-def test_this_process_outlives_a_fork(deed, ended, capfd):
-    outcome = call_in_fork(deed)
+def test_this_process_outlives_a_fork(function, ended, capfd):
+    outcome = call_in_fork(function)
     assert outcome.reply is None
     assert outcome.ended == ended
     assert capfd.readouterr() == ("", "")

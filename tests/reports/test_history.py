@@ -46,24 +46,24 @@ def test_a_quiet_history_is_quiet(base):
 
 
 def test_a_run_with_a_narrower_selection_has_no_vanished_items(base):
-    def asked(run, *words):
+    def called(run, *words):
         return dataclasses.replace(run, run=dataclasses.replace(run.run, arguments=words))
 
     def rcp_of(run):
         return dataclasses.replace(run, results=[r for r in run.results if r.key.case == "rcp"])
 
     first, second, third, fourth = synthetic.nights(base, 4, planted={})
-    part = asked(rcp_of(second), "cases", "-k", "rcp", "--ptx-records=b.jsonl", "-n", "2")
-    whole = asked(first, "cases", "--ptx-records=a.jsonl", "-n", "4")
+    part = called(rcp_of(second), "cases", "-k", "rcp", "--ptx-records=b.jsonl", "-n", "2")
+    whole = called(first, "cases", "--ptx-records=a.jsonl", "-n", "4")
     found, _ = history([whole, part])
     (change,) = found.standing
     assert (change.kind, change.worse, change.after) == ("vanished", None, "not asked for")
     assert "this run was asked for cases -k rcp" in change.detail
     # A later whole run is compared with the last whole run: items that only that one has are vanished.
-    found, _ = history([whole, part, asked(third, "cases")])
+    found, _ = history([whole, part, called(third, "cases")])
     assert found.standing == []
     found, _ = history(
-        [whole, part, asked(rcp_of(third), "cases"), asked(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")]
+        [whole, part, called(rcp_of(third), "cases"), called(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")]
     )
     assert {(c.kind, c.worse, c.night) for c in found.standing} == {("vanished", True, 2)}
 

@@ -247,9 +247,9 @@ def test_what_a_node_of_a_cluster_assembled_with_another_program_is_refused(prog
     a, b = (chosen(programs[name]) for name in ("a", "b"))
     item = SimpleNamespace(backend="assembler", target=TARGET, compiler="")
 
-    def words(key, ptxas, asked, verdict="pass"):
+    def words(key, ptxas, requested, verdict="pass"):
         result = Result(Key("c", "v", TARGET, "assembler", assembler=key), verdict, ptxas=ptxas)
-        return other_assembler(result, SimpleNamespace(item=item, assemblers=asked))
+        return other_assembler(result, SimpleNamespace(item=item, assemblers=requested))
 
     assert words(a.label, a.label, (a,)) == ""
     assert words("", a.label, (None,)) == ""  # a copy of Triton's own program

@@ -28,11 +28,11 @@ ACCIDENT = FLIP.replace(
     import os, pathlib, signal, time
     mark = pathlib.Path(__file__).with_name("accident")
     if mark.exists():
-        deed, at = mark.read_text().split()
+        action, at = mark.read_text().split()
         calls.append(1)
         if len(calls) >= int(at):
             mark.unlink()
-            if deed == "kill":
+            if action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise MemoryError
 """,
@@ -54,8 +54,8 @@ def write_catalogue(root: Path) -> Path:
     return root
 
 
-def accident(folder: Path, deed: str, at: int) -> None:
-    (folder / "cases" / "accident").write_text(f"{deed} {at}")
+def accident(folder: Path, action: str, at: int) -> None:
+    (folder / "cases" / "accident").write_text(f"{action} {at}")
 
 
 def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
@@ -176,9 +176,9 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     """Several pytest processes, one after another."""
     full = run(catalogue, "--ptx-records=run.jsonl", *options, limit=small_files)
     assert full.returncode == pytest.ExitCode.INTERNAL_ERROR
-    told = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
-    assert len(told) == 1
-    assert "records: run.jsonl: File too large; the file can be read up to there" in told[0]
+    lines = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
+    assert len(lines) == 1
+    assert "records: run.jsonl: File too large; the file can be read up to there" in lines[0]
     assert "Traceback" not in full.stdout + full.stderr
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
@@ -232,7 +232,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
 # ---- ptxas -------------------------------------------------------------------------------------------------------
 
 
-def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: str) -> None:
+def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, mark: str) -> None:
     """A ptxas that crashes or hangs for kernels with a mark in their asm, and calls the real one for others."""
     from harness.triton import targets
 
@@ -243,7 +243,7 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
         "import os, pathlib, sys, time, signal\n"
         "source = [w for w in sys.argv if w.endswith('.ptx')]\n"
         f"if source and {mark!r} in pathlib.Path(source[0]).read_text():\n"
-        f"    {deed}\n"
+        f"    {action}\n"
         f"os.execv({str(real)!r}, sys.argv)\n"
     )
     program.chmod(0o755)
@@ -252,7 +252,7 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
 
 
 @pytest.mark.parametrize(
-    ("mark", "deed", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
+    ("mark", "action", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
     [
         ("0x01010111", "os.kill(os.getpid(), signal.SIGSEGV)", r"ptxas \S+ ended by signal 11", "ptxas"),
         ("0x01010121", "sys.exit(3)", r"ptxas \S+ failed with status 3", ""),
@@ -260,14 +260,14 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
     ],
 )
 def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
-    run_cases, tmp_path, monkeypatch, mark, deed, words, diagnosis
+    run_cases, tmp_path, monkeypatch, mark, action, words, diagnosis
 ):
     from harness.processes import pool
     from harness.running import ptxasfault
     from harness.triton import assemble
 
     pytest.importorskip("triton")
-    fake_ptxas(tmp_path, monkeypatch, deed, mark)
+    fake_ptxas(tmp_path, monkeypatch, action, mark)
     monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
     monkeypatch.setattr(ptxasfault, "REDUCING", 1.0)
     monkeypatch.setattr(pool, "_shared", {})

@@ -26,7 +26,7 @@ def floats(*codes: int) -> np.ndarray:
     return np.array(codes, dtype=np.uint32).view(np.float32)
 
 
-def told(case: Case, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> str:
+def message_of(case: Case, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> str:
     policy = policies(case, case.variants["v"])
     found = judge(case, policy, inputs, outputs)
     return message(Result(Key("c", "v", "sm_90a", "emulator"), "fail"), policy, found, "pytest", "reference")
@@ -42,9 +42,9 @@ def case_of(**options: object) -> Case:
 def test_the_worst_element_is_one_that_fails():
     """A NaN fails, and two results within their bound are farther from the reference than another failing result."""
     case = case_of(match=ulp(10), nan="any")
-    words = told(case, {"x": floats(ONE, ONE, 0x7F800000)}, {"y": floats(ONE, ONE + 9, ONE)})
+    words = message_of(case, {"x": floats(ONE, ONE, 0x7F800000)}, {"y": floats(ONE, ONE + 9, ONE)})
     assert "worst" not in words
-    words = told(case, {"x": floats(ONE, ONE, ONE)}, {"y": floats(ONE + 11, ONE + 9, ONE + 20)})
+    words = message_of(case, {"x": floats(ONE, ONE, ONE)}, {"y": floats(ONE + 11, ONE + 9, ONE + 20)})
     assert re.search(r"worst\n    output y, code 2\n", words)
 
 
@@ -55,7 +55,7 @@ def test_the_worst_element_is_in_the_domain_in_which_the_variant_is_compared():
     found = judge(case, policies(case, case.variants["v"]), {"x": x}, {"y": x + floats(*(4 * [0])) + 0})
     assert found.passed
     y = floats(ONE + 3, ONE + 1, ONE + 4, 0x47000000 + 5000)
-    words = told(case, {"x": x}, {"y": y})
+    words = message_of(case, {"x": x}, {"y": y})
     assert re.search(r"worst\n    output y \(the case's reference\), code 2\n", words)
 
 
@@ -76,7 +76,7 @@ def test_a_whole_kernel_shows_row_column_and_the_inputs_there():
     y = x.copy()
     y[1, 2] = 7
     scale, table = np.array([10, 20], dtype=np.float32), np.arange(27, dtype=np.float32).reshape(3, 9)
-    words = told(case, {"x": x, "scale": scale, "table": table, "k": np.uint8(3)}, {"y": y})
+    words = message_of(case, {"x": x, "scale": scale, "table": table, "k": np.uint8(3)}, {"y": y})
     assert "output y, row 1, column 2 (code 5)" in words
     for line in (r"x\[1, 2\] +0x40a00000  5\.0", r"scale\[1\] +0x41a00000  20\.0", r"k +0x03  3"):
         assert re.search(line, words), words

@@ -92,9 +92,9 @@ def test_a_result_that_depends_on_a_special_register_fails_on_every_backend(resu
     found = results(LANES, f"--ptx-backend={backend}")
     assert {r.verdict for r in found["of no effect"] + found["a word like one"]} == {"pass"}
     assert {r.verdict for r in found["by lane"]} == {"fail"}
-    (told,) = found["by lane"][0].findings
+    (text,) = found["by lane"][0].findings
     assert (
-        "a result depends on %laneid, which has no value in asm alone: line 1, column 16: element 0 of output 0" in told
+        "a result depends on %laneid, which has no value in asm alone: line 1, column 16: element 0 of output 0" in text
     )
 
 
@@ -156,8 +156,8 @@ def test_a_missing_early_clobber_fails_without_carry(results):
     assert "make the constraint of $0 '=&r'" in failed[0].message
     assert "context=shared" in failed[0].replay
     assert all(r.expected_failure for r in found["known"] if r.verdict == "fail")
-    told = [r.words for r in found["cured"] if r.verdict == "fail"]
-    assert told == ["expected to fail in the shared context (missing early clobber) and did not"]
+    words = [r.words for r in found["cured"] if r.verdict == "fail"]
+    assert words == ["expected to fail in the shared context (missing early clobber) and did not"]
     for name in ("early clobber", "reads first", "tied"):
         assert {r.key.context for r in found[name]} == {"straight"}, "proved by the text, not run again"
     assert {r.key.context for r in found["guarded and right"]} == {"straight", "shared"}, "run, with right results"

@@ -60,7 +60,7 @@ for word; do
     esac
     made=$word # the last one
 done
-{deed}
+{action}
 """
 
 
@@ -185,9 +185,9 @@ def tried(tmp_path):
 
 @pytest.fixture
 def planted(tmp_path):
-    def write(deed):
+    def write(action):
         path = tmp_path / "planted_ptxas"
-        path.write_text(PLANTED.format(deed=deed))
+        path.write_text(PLANTED.format(action=action))
         path.chmod(0o755)
         return path
 
@@ -259,7 +259,7 @@ def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("variant", "deed"),
+    ("variant", "action"),
     [
         (
             "right",
@@ -269,15 +269,15 @@ def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_
         ("both wrong", '[ "$lowest" ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'),
     ],
 )
-def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, deed):
-    found = tried(backend, variant, planted(deed))
+def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, action):
+    found = tried(backend, variant, planted(action))
     assert (found.verdict, found.diagnosis) == ("fail", "")
     assert "ptxas is NVIDIA" not in found.message
 
 
 def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tried, planted, tmp_path):
     """The machine code is wrong the first time it is assembled, and right every other time."""
-    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
+    action = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
     honest = backend.run
 
     class Once:
@@ -291,7 +291,7 @@ def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tri
             assembling._memo._futures.clear()
             return outcome
 
-    found = tried(Once(), "right", planted(deed))
+    found = tried(Once(), "right", planted(action))
     assert (found.verdict, found.diagnosis) == ("fail", "")
 
 
@@ -326,8 +326,8 @@ def test_a_crash_on_the_assembler_backend_is_the_assemblers_fault(backend, tried
 
 
 def test_a_crash_that_does_not_repeat_is_an_error_that_runs_again(tried, planted, tmp_path):
-    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
-    found = tried(AssemblerBackend("never"), "right", planted(deed))
+    action = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
+    found = tried(AssemblerBackend("never"), "right", planted(action))
     assert found.verdict == "error"
     assert "but not when it was called again" in found.words
 

@@ -105,9 +105,9 @@ def repeated(run_cases, before: str, after: str) -> str:
 def test_a_replay_of_the_same_case_has_no_remark(run_cases):
     commented = FLIP.replace("U8\n\n", "U8  # bytes\n\n")
     for text in (FLIP, commented):
-        told = repeated(run_cases, FLIP, text)
-        assert "1 failed" in told
-        assert "this token" not in told
+        output = repeated(run_cases, FLIP, text)
+        assert "1 failed" in output
+        assert "this token" not in output
 
 
 @pytest.mark.parametrize(
@@ -121,22 +121,22 @@ def test_a_replay_of_the_same_case_has_no_remark(run_cases):
 )
 def test_a_replay_names_the_changes_since(run_cases, old, new, outcome, what):
     assert old in FLIP
-    told = repeated(run_cases, FLIP, FLIP.replace(old, new))
-    assert outcome in told
-    assert CHANGED + what + NOW in " ".join(told.split())
+    output = repeated(run_cases, FLIP, FLIP.replace(old, new))
+    assert outcome in output
+    assert CHANGED + what + NOW in " ".join(output.split())
 
 
 def test_inputs_in_another_format_are_other_inputs(run_cases):
-    told = repeated(run_cases, FLIP, FLIP.replace("U8", "I8"))
-    assert "1 failed" in told
-    assert "--ptx-replay: the formats of the case have changed since this token was made" in told
+    output = repeated(run_cases, FLIP, FLIP.replace("U8", "I8"))
+    assert "1 failed" in output
+    assert "--ptx-replay: the formats of the case have changed since this token was made" in output
 
 
 def test_a_token_without_an_identity_runs_with_a_remark(run_cases):
     word = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
-    told = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
-    assert "1 passed" in told
-    assert "this token does not identify the case's definition" in " ".join(told.split())
+    output = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
+    assert "1 passed" in output
+    assert "this token does not identify the case's definition" in " ".join(output.split())
 
 
 KERNEL = """
@@ -169,13 +169,13 @@ case = Case(
 
 
 def test_a_kernel_whose_inputs_changed_cannot_be_repeated(run_cases):
-    assert "1 failed" in (told := repeated(run_cases, KERNEL, KERNEL))
-    assert "this token" not in told
-    told = repeated(run_cases, KERNEL, KERNEL.replace("np.arange(sizes", "1 + np.arange(sizes"))
-    assert "1 failed" in told
-    assert "--ptx-replay: the inputs called generated/1 are not those that this token was made from" in told
-    told = repeated(run_cases, KERNEL, KERNEL.replace("^ 3)", "^ 5)"))
-    assert CHANGED + "function" + NOW in " ".join(told.split())
+    assert "1 failed" in (output := repeated(run_cases, KERNEL, KERNEL))
+    assert "this token" not in output
+    output = repeated(run_cases, KERNEL, KERNEL.replace("np.arange(sizes", "1 + np.arange(sizes"))
+    assert "1 failed" in output
+    assert "--ptx-replay: the inputs called generated/1 are not those that this token was made from" in output
+    output = repeated(run_cases, KERNEL, KERNEL.replace("^ 3)", "^ 5)"))
+    assert CHANGED + "function" + NOW in " ".join(output.split())
 
 
 def test_other_compiled_code_of_the_same_case_gets_a_remark():

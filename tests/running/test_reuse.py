@@ -82,7 +82,7 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
     return run
 
 
-def told(found):
+def comparable(found):
     """The results of a run, without the fields in which all runs differ."""
     names = ("key", "verdict", "outputs_digest", "inputs_digest", "message", "asm", "identity", "evidence")
     return [{n: r.get(n) for n in names} for r in found if r["record"] == "result"]
@@ -100,7 +100,7 @@ def test_the_second_run_reuses_all_and_names_the_first(runs):
     results = [r for r in after if r["record"] == "result"]
     assert {r["reused"] for r in results} == {run}
     assert not any("reused" in r for r in before)
-    assert told(after) == told(before)
+    assert comparable(after) == comparable(before)
     assert {r["hash"] for r in after if r["record"] == "text"} == {r["hash"] for r in before if r["record"] == "text"}
 
 

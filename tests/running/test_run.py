@@ -270,11 +270,11 @@ def test_other_targets_are_assembled_if_there_is_an_assembler(monkeypatch):
     monkeypatch.setattr("harness.backends.assembler.AssemblerBackend", Assembler)
     backend = Scripted(lambda job: Outcome("unsupported", "no"))
 
-    def asked(**served: str) -> tuple[str, str]:
+    def result_with(**served: str) -> tuple[str, str]:
         answers.clear()
         answers.update(served)
         return run(backend).verdict, run(backend).results[0].words
 
-    assert asked(sm_100a="assembled", sm_80="unsupported")[0] == "fail"
-    assert asked(sm_100a="unsupported", sm_80="error") == ("error", "no target accepts this asm: no")
-    assert asked()[0] == "fail"
+    assert result_with(sm_100a="assembled", sm_80="unsupported")[0] == "fail"
+    assert result_with(sm_100a="unsupported", sm_80="error") == ("error", "no target accepts this asm: no")
+    assert result_with()[0] == "fail"

@@ -56,7 +56,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 # ---- A run that is stopped -----------------------------------------------------------------------------------------
 
 
-def heed_ctrl_c() -> None:
+def handle_ctrl_c() -> None:
     """Handle SIGINT again: a shell starts background processes with SIGINT ignored, and these tests inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -76,7 +76,7 @@ def start(tmp_path):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
         process = subprocess.Popen(
             words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=heed_ctrl_c,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=handle_ctrl_c,
         )  # fmt: skip
         started.append(process)
         return process
@@ -238,9 +238,9 @@ def test_a_second_run_into_a_file_is_refused_with_the_holder(start, tmp_path, op
     second = start(*options)
     out = second.communicate(timeout=120)[0]
     assert second.returncode == pytest.ExitCode.USAGE_ERROR
-    (told,) = filter(None, out.splitlines())
-    assert told.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
-    assert " since 20" in told
+    (line,) = filter(None, out.splitlines())
+    assert line.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
+    assert " since 20" in line
     assert (tmp_path / "run.jsonl").read_bytes() == before
     assert read(tmp_path / "run.jsonl").end is None  # readers need no lock
     os.killpg(first.pid, signal.SIGKILL)

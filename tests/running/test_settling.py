@@ -102,10 +102,10 @@ def test_an_edited_helper_settles_nothing(runs, started):
 def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
     """The workers collect fewer items than they were given, as from a file that makes other variants each time."""
     runs()
-    told = settling.Settling.pytest_configure_node
+    configure_node = settling.Settling.pytest_configure_node
 
     def less(self, node):
-        told(self, node)
+        configure_node(self, node)
         del node.workerinput[settling.ONLY][0]
 
     monkeypatch.setattr(settling.Settling, "pytest_configure_node", less)

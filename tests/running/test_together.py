@@ -51,13 +51,13 @@ def calls(tmp_path, monkeypatch):
 
 
 def outcomes(found):
-    told = [(r.verdict, r.words, r.sass, r.instructions, r.ptx, r.resources) for r in found.results]
-    return told, found.texts
+    facts = [(r.verdict, r.words, r.sass, r.instructions, r.ptx, r.resources) for r in found.results]
+    return facts, found.texts
 
 
 def test_results_are_those_of_items_run_alone(calls):
     alone = [outcomes(run_item(item, AssemblerBackend(), "quick")) for item in items()]
-    assert [told[0][0] for told, _ in alone] == ["pass", "pass", "error", "error"]
+    assert [facts[0][0] for facts, _ in alone] == ["pass", "pass", "error", "error"]
     assert len(calls) == 2
     calls.clear()
     assembling._kept.folder.rename(assembling._kept.folder.parent / "before")
@@ -68,7 +68,7 @@ def test_results_are_those_of_items_run_alone(calls):
         found.append(outcomes(run_item(item, backend, "quick")))
     assert found == alone
     assert len(calls) == 1
-    counts = [told[0][3] for told, _ in found[:2]]
+    counts = [facts[0][3] for facts, _ in found[:2]]
     assert ["FADD" in c for c in counts] == [True, False]
     assert ["FMUL" in c for c in counts] == [False, True]
 

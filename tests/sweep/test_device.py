@@ -177,7 +177,7 @@ def test_inputs_made_ahead_by_the_tally_are_the_next_chunks(monkeypatch):
     """As on a GPU. If they are made wrongly, the results do not belong to the inputs' numbers."""
 
     def both(oracle, shift):
-        tools, asked = original(oracle), []
+        tools, calls = original(oracle), []
 
         def ahead(names):
             def tally(first, outputs, *inputs):
@@ -185,18 +185,18 @@ def test_inputs_made_ahead_by_the_tally_are_the_next_chunks(monkeypatch):
                     tools.fill[name](first + CHUNK + shift, units)
                 return tools.tally(first, outputs)
 
-            asked.append(names)
+            calls.append(names)
             return tally
 
-        return replace(tools, tally_ahead=ahead), asked
+        return replace(tools, tally_ahead=ahead), calls
 
     original = device.plain_tools
     for shift, different in ((0, 0), (CHUNK, 1)):
-        asked = []
-        monkeypatch.setattr(device, "plain_tools", lambda o, s=shift, a=asked: (t := both(o, s), a.append(t[1]))[0][0])
+        calls = []
+        monkeypatch.setattr(device, "plain_tools", lambda o, s=shift, a=calls: (t := both(o, s), a.append(t[1]))[0][0])
         found = sweep(case_of(exact()), kernel(FAULTS["none"]))
         assert bool(found.judgement.different or found.faults) == bool(different)
-        assert asked[0] == [("a",), ("a",)]
+        assert calls[0] == [("a",), ("a",)]
 
 
 def test_a_kernel_with_other_results_the_second_time_is_a_fault():

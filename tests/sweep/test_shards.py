@@ -34,10 +34,10 @@ def on_stand_in(monkeypatch, tmp_path):
 
 def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=3.0):
     path = tmp_path / "journal.jsonl"
-    told = []
+    found = []
     with contextlib.closing(Journal(path, TASK, resume=path.exists())) as journal:
-        sweep(TASK, journal, wanted, places=places, on_result=told.append, timeout=timeout, work=f"shard_deeds:{work}")
-    return journal, told
+        sweep(TASK, journal, wanted, places=places, on_result=found.append, timeout=timeout, work=f"shard_tasks:{work}")
+    return journal, found
 
 
 @pytest.mark.parametrize("places", [GPUS, (None,)], ids=["gpu", "cpu"])
@@ -59,10 +59,10 @@ def test_a_second_start_runs_the_missing_and_the_failed_shards(tmp_path, on_stan
     lines = path.read_text().splitlines()
     done = {r["shard"] for r in map(json.loads, lines[1:-1]) if r["verdict"] == "pass"}
     path.write_text(path.read_text()[:-20])  # killed in the middle of a line: shards end in any order
-    journal, told = swept(tmp_path, range(10), "always")
+    journal, found = swept(tmp_path, range(10), "always")
     assert sorted(journal.done) == list(range(10))
     assert {r.verdict for r in journal.done.values()} == {"pass"}
-    assert {r.shard for r in told} == set(range(10)) - done
+    assert {r.shard for r in found} == set(range(10)) - done
 
 
 def test_a_sweep_and_a_timing_on_one_gpu_wait_for_each_other(tmp_path, on_stand_in):
@@ -219,6 +219,6 @@ def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, cap
     file.write_text(text.replace('nan="payload"', 'nan="payload", match=exact(on=magnitude("a", 3.0e-8, 4.0e-8))'))
     words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
     assert main(["sweep", f"{file}::wrong", *words]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert "match= of y promises next to nothing:" in told
-    assert "fewer than 1 in 1000; widen it" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "match= of y promises next to nothing:" in output
+    assert "fewer than 1 in 1000; widen it" in output

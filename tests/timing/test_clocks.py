@@ -42,10 +42,10 @@ def test_an_idle_or_a_fixed_clock_is_no_limit():
 
 
 def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvml):
-    asked = []
+    calls = []
 
     def run(words, **options):
-        asked.append(words)
+        calls.append(words)
         old = "event" in words[3]  # a driver that knows only the older name
         return subprocess.CompletedProcess(
             words, 1 if old else 0, "" if old else "1755, 2619, 0x0000000000000008\n", ""
@@ -56,7 +56,7 @@ def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvm
     found.read()
     assert found.summary == {"sm_min": 1755, "sm_max": 1755, "memory": 2619}
     assert found.limits == ("hardware slowdown",)
-    assert all("GPU-1" in words for words in asked)
+    assert all("GPU-1" in words for words in calls)
 
 
 def test_without_nvml_and_nvidia_smi_the_clocks_are_unknown(monkeypatch, without_nvml):

@@ -119,12 +119,12 @@ def test_a_failure_to_time_in_registers_fails_the_item(run_cases, device, pytest
 def test_a_resumed_run_times_only_what_is_missing(run_cases, device, pytester, monkeypatch):
     words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl")
     run_cases(*words, "-k", "timing and not other", move=SOURCE).assert_outcomes(passed=1)
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[1]) or model(*words)
+        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[1]) or model(*words)
     )
     run_cases(*words, "-k", "timing", "--ptx-resume", move=SOURCE).assert_outcomes(passed=2)
-    assert asked == ["other"]
+    assert calls == ["other"]
     assert len(read(pytester.path / "r.jsonl").timings) == 12
 
 
@@ -172,13 +172,13 @@ def test_benchmark_only_collects_benchmarks_alone_grouped_by_case_and_size(run_c
 
 
 def test_benchmarks_follow_pytest_benchmarks_options(run_cases, device, pytester, monkeypatch):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[3:]) or model(*words)
+        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[3:]) or model(*words)
     )
     words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-max-time=0.25", "--benchmark-min-rounds=100")
     run_cases(*words, "-k", "plain and L2 and not other", move=SOURCE).assert_outcomes(passed=1)
-    assert asked == [((None,), ("plain",), ("L2",), 0.25, 100)]
+    assert calls == [((None,), ("plain",), ("L2",), 0.25, 100)]
 
 
 def test_benchmarks_are_saved_and_compared(run_cases, device, pytester, monkeypatch):

@@ -213,10 +213,10 @@ def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
     (tmp_path / "flip.py").write_text(FLIP)
     lowest = PtxasChoice("/no/ptxas", "13.0.1", 0, "0123456789ab")
     broken = dataclasses.replace(lowest, digest="f" * 12, level=1)
-    asked = []
+    calls = []
 
     def at(room, size, variants, assembler):
-        asked.append((size.name, assembler))
+        calls.append((size.name, assembler))
         if assembler == broken:
             raise device.CannotTime("ptxas crashed")
         return [assembler], device.Arms({}, {}, ())
@@ -224,7 +224,7 @@ def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
     monkeypatch.setattr(device._Room, "at", at)
     words = (str(tmp_path / "flip.py"), "case", "sm_90a")
     found = device.time_case(*words, (None, broken, lowest), (), ("small",))
-    assert asked == [("small", None), ("small", broken), ("small", lowest)]
+    assert calls == [("small", None), ("small", broken), ("small", lowest)]
     assert found.timings == (None, lowest)
     assert found.notes == ("ptxas 13.0.1 -O1: ptxas crashed",)
     with pytest.raises(device.CannotTime, match="ptxas crashed"):

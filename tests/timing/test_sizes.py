@@ -100,15 +100,15 @@ def test_large_inputs_repeat_a_sample(monkeypatch):
 
 def test_a_kernels_own_inputs_are_generated_small_and_repeated(monkeypatch):
     monkeypatch.setattr("harness.backends.gpu.DEVICE", "cpu")
-    asked = []
+    calls = []
 
     def generate(sizes, rng):
-        asked.append(dict(sizes))
+        calls.append(dict(sizes))
         return {"x": rng.integers(0, 1 << 15, (sizes["M"], sizes["N"])).astype(np.uint16)}
 
     case = rows(M=33, N=512)
     object.__setattr__(case, "generate", generate)
     size = sized(case, 1 << 23)
     _, tensors = inputs_of(case, "c", size)
-    assert asked == [{"M": 2048, "N": 512}]
+    assert calls == [{"M": 2048, "N": 512}]
     assert tensors["x"].shape == (1 << 23,)

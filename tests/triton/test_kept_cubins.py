@@ -51,9 +51,9 @@ def test_a_change_of_anything_that_decides_the_code_is_assembled_anew(made, monk
         dataclasses.replace(compilation, spec=dataclasses.replace(spec, enable_fp_fusion=True)),
         dataclasses.replace(compilation, ptxas=dataclasses.replace(compilation.ptxas, version="2")),
     ]
-    told = [run(c, monkeypatch) for c in (compilation, *others)]
+    first = [run(c, monkeypatch) for c in (compilation, *others)]
     assert len(found) == 5
-    assert [run(c, monkeypatch) for c in (compilation, *others)] == told
+    assert [run(c, monkeypatch) for c in (compilation, *others)] == first
     assert len(found) == 5
     with open(compilation.ptxas.path, "w") as file:  # another assembler with the same name and version
         file.write("22")

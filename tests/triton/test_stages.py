@@ -70,7 +70,7 @@ def test_shared_stages_give_the_same_metadata(front):
     assert shared == lowering.lower(kernel)
 
 
-ASKS = {
+READS = {
     "attribute": lambda options: options.enable_fp_fusion,
     "all of them": lambda options: vars(options),
     "by its name": lambda options: getattr(options, "enable_fp_" + "fusion"),
@@ -78,18 +78,18 @@ ASKS = {
 }
 
 
-@pytest.mark.parametrize("asks", ASKS)
+@pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("stage", ["make_ttir", "make_ttgir", "make_llir"])
-def test_a_stage_that_asks_for_contraction_is_run_for_each(front, monkeypatch, stage, asks):
+def test_a_stage_that_reads_contraction_is_run_for_each(front, monkeypatch, stage, reads):
     """In a Triton whose earlier stages depend on contraction, shared text would replace other text."""
     held = BACKEND.__dict__[stage]
     plain = held.__func__ if isinstance(held, staticmethod) else None
 
-    def asking(*arguments):
-        ASKS[asks](arguments[-2])
+    def reading(*arguments):
+        READS[reads](arguments[-2])
         return (plain or held)(*arguments)
 
-    monkeypatch.setattr(BACKEND, stage, staticmethod(asking) if plain else asking)
+    monkeypatch.setattr(BACKEND, stage, staticmethod(reading) if plain else reading)
     shared = both(spec())
     assert len(front) == 2
     assert "fma.rn.f32" in shared[1]
