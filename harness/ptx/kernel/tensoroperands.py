@@ -164,10 +164,40 @@ def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, nam
         raise frame.fault(MemoryFault, step, text)
 
 
+def cells_of_a(
+    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, twice: bool, block: int
+) -> Array:
+    """The cells of a from an address on: rows x columns of 32 bits; twice as many rows if each lies twice.
+
+    So it is with the a of 128 rows of a pair of blocks, 64 in each: lanes 0 to 63 have the first half of d's columns,
+    lanes 64 to 127 the second (layout B), and each half has all rows. That is CUTLASS's layout (`tmem_frg_2sm`,
+    TmemAllocMode::Duplicated); the ISA has no figure of it. Raises MemoryFault outside of tensor memory.
+    """
+    lanes, columns = rows_of(2 * a.rows if twice else a.rows, a.k * a.element // 32, False)
+    return cells(frame, step, lane, given, lanes, columns, "a", block)
+
+
+def refuse_torn_rows(frame: KernelFrame, step: Step, lane: int, some: Array) -> None:
+    """Raise ExecutionError if the two copies of a row of a differ."""
+    memory, (first, second) = frame.tensor.memory, np.split(some, 2)
+    known = ~(memory.undefined[first] | memory.undefined[second])
+    torn = ((memory.words[first] ^ memory.words[second]) & known) != 0
+    if torn.any():
+        row, column = (int(x[0]) for x in np.nonzero(torn))
+        text = f"row {row} of a of {frame.who(lane)} differs between {frame.tensor.place(int(first[row, column]))} and "
+        text += f"lane {int(second[row, column]) % CELLS // COLUMNS}: lanes 64 to 127 repeat lanes 0 to 63"
+        raise frame.fault(ExecutionError, step, text)
+
+
 def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
-    """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each."""
+    """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each.
+
+    Of rows that lie twice an element is undefined if either copy is.
+    """
     memory = frame.tensor.memory
-    words, doubt = (np.ascontiguousarray(of[some]) for of in (memory.words, memory.undefined))
+    words, doubt = (np.ascontiguousarray(of[some[: found.rows]]) for of in (memory.words, memory.undefined))
+    if len(some) > found.rows:
+        doubt = doubt | memory.undefined[some[found.rows :]]
     bits = max(BITS[found.type], 8)
 
     def elements(of: Array) -> Array:
