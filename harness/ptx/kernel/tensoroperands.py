@@ -165,39 +165,38 @@ def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, nam
 
 
 def cells_of_a(
-    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, twice: bool, block: int
+    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, copies: int, block: int
 ) -> Array:
-    """The cells of a from an address on: rows x columns of 32 bits; twice as many rows if each lies twice.
+    """The cells of a from an address on: rows x columns of 32 bits, once for each copy, copies below each other.
 
-    So it is with the a of 128 rows of a pair of blocks, 64 in each: lanes 0 to 63 have the first half of d's columns,
-    lanes 64 to 127 the second (layout B), and each half has all rows. That is CUTLASS's layout (`tmem_frg_2sm`,
-    TmemAllocMode::Duplicated); the ISA has no figure of it. Raises MemoryFault outside of tensor memory.
+    Where d's columns lie in halves or quarters of the lanes (layouts B, E and G), each of these has all rows of a. That
+    is CUTLASS's layout for pairs of blocks (`tmem_frg_2sm`, TmemAllocMode::Duplicated), and FlashMLA's for .ws
+    (`tmem_frg_elastic`); the ISA has no figure of it. Raises MemoryFault outside of tensor memory.
     """
-    lanes, columns = rows_of(2 * a.rows if twice else a.rows, a.k * a.element // 32, False)
+    lanes, columns = rows_of(copies * a.rows, a.k * a.element // 32, False)
     return cells(frame, step, lane, given, lanes, columns, "a", block)
 
 
-def refuse_torn_rows(frame: KernelFrame, step: Step, lane: int, some: Array) -> None:
-    """Raise ExecutionError if the two copies of a row of a differ."""
-    memory, (first, second) = frame.tensor.memory, np.split(some, 2)
-    known = ~(memory.undefined[first] | memory.undefined[second])
-    torn = ((memory.words[first] ^ memory.words[second]) & known) != 0
+def refuse_torn_rows(frame: KernelFrame, step: Step, lane: int, some: Array, rows: int) -> None:
+    """Raise ExecutionError if copies of a row of a differ."""
+    memory, copies = frame.tensor.memory, some.reshape(-1, rows, some.shape[1])
+    words, known = memory.words[copies], ~memory.undefined[copies]
+    torn = ((words ^ words[0]) & known & known[0]) != 0
     if torn.any():
-        row, column = (int(x[0]) for x in np.nonzero(torn))
-        text = f"row {row} of a of {frame.who(lane)} differs between {frame.tensor.place(int(first[row, column]))} and "
-        text += f"lane {int(second[row, column]) % CELLS // COLUMNS}: lanes 64 to 127 repeat lanes 0 to 63"
-        raise frame.fault(ExecutionError, step, text)
+        copy, row, column = (int(x[0]) for x in np.nonzero(torn))
+        text = f"row {row} of a of {frame.who(lane)} differs between {frame.tensor.place(int(copies[0, row, column]))} "
+        text += f"and lane {int(copies[copy, row, column]) % CELLS // COLUMNS}: each {rows} lanes have the same rows "
+        raise frame.fault(ExecutionError, step, text + "of a, as they multiply them by columns of b of their own")
 
 
 def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
     """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each.
 
-    Of rows that lie twice an element is undefined if either copy is.
+    Of a matrix in several copies, below each other, an element is undefined if it is in any.
     """
-    memory = frame.tensor.memory
-    words, doubt = (np.ascontiguousarray(of[some[: found.rows]]) for of in (memory.words, memory.undefined))
-    if len(some) > found.rows:
-        doubt = doubt | memory.undefined[some[found.rows :]]
+    memory, copies = frame.tensor.memory, some.reshape(-1, found.rows, some.shape[1])
+    words = np.ascontiguousarray(memory.words[copies[0]])
+    doubt = np.bitwise_or.reduce(memory.undefined[copies], axis=0)
     bits = max(BITS[found.type], 8)
 
     def elements(of: Array) -> Array:

@@ -253,17 +253,14 @@ def _a_in_cells(
     frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, halves: bool, block: int
 ) -> Array:
     """The cells of a. halves: d's columns lie in halves or quarters of the lanes."""
-    twice = halves and a.rows == 64 and step.detail.pair
-    if halves and a.rows != 128 and not twice:
-        text = f"a of {a.rows} rows in tensor memory: neither the ISA nor CUTLASS says where .ws has fewer than 128"
-        raise frame.fault(ExecutionError, step, text)
+    copies = 128 // a.rows if halves else 1
     if a.across:
         raise frame.fault(ExecutionError, step, "a in tensor memory is K-major (bit 15 of the instruction descriptor)")
     _refuse_base(frame, step, lane, given, a.rows, halves)
-    some = tensoroperands.cells_of_a(frame, step, lane, given, a, twice, block)
+    some = tensoroperands.cells_of_a(frame, step, lane, given, a, copies, block)
     tensoroperands.refuse_unwritten(frame, step, lane, some, "a")
-    if twice:
-        tensoroperands.refuse_torn_rows(frame, step, lane, some)
+    if copies > 1:
+        tensoroperands.refuse_torn_rows(frame, step, lane, some, a.rows)
     return some
 
 

@@ -1,4 +1,4 @@
-"""Pairs of blocks whose a lies in tensor memory, 128 rows of it twice, and masks that mask nothing."""
+"""a in tensor memory, in several copies where d lies in parts of the lanes; masks that mask nothing; mistakes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensor_memory_text as tm
 import test_tensor_memory_products as dense
 from test_tensor_memory_products import Product, drawn, expected
 from test_tensor_pairs import accumulator, ran
@@ -13,6 +14,7 @@ from test_tensor_pairs import accumulator, ran
 from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
 from harness.ptx.kernel import tensoroperands
 from references import tensor_memory_pairs as pairs
+from references import tensor_memory_rows as rows
 
 FIRST = 32
 """The column at which a begins."""
@@ -51,7 +53,7 @@ def test_each_half_of_the_lanes_needs_its_rows(change: str) -> None:
     a, b = drawn(product, 5)
     _, cells = in_tensor_memory(product, a, 6)
     cells[1, 64 * (change == "second half") + 3, FIRST + 2] ^= 1 << 17
-    with pytest.raises(ExecutionError, match=r"row 3 of a of .* differs between lane 3, .* and lane 67"):
+    with pytest.raises(ExecutionError, match=r"row 3 of a of .* differs between lane 3, .* and lane 67: each 64 lanes"):
         ran(product, a, b, cells)
 
 
@@ -91,9 +93,57 @@ def test_the_layout_of_64_rows_without_a_pair_gives_other_bits(monkeypatch: pyte
     a, b = drawn(product, 5)
     c, cells = in_tensor_memory(product, a, 6)
     right = tensoroperands.cells_of_a
-    monkeypatch.setattr(tensoroperands, "cells_of_a", lambda *x: right(*x[:5], False, x[6]))
+    monkeypatch.setattr(tensoroperands, "cells_of_a", lambda *x: right(*x[:5], 1, x[6]))
     monkeypatch.setattr(tensoroperands, "refuse_torn_rows", lambda *x: None)
     assert (ran(product, a, b, cells) != expected(product, a, b, c)).any()
+
+
+# weight stationary ------------------------------------------------------------------------------------------------
+
+WEIGHTS = [Product("f16", "f16", "f16", m=m, n=64, ws=True, swizzle=(None, 2)) for m in (32, 64, 128)] + [
+    Product("tf32", "tf32", "tf32", m=64, n=64, ws=True, swizzle=(None, 4)),
+    Product("i8", "s8", "u8", d="s32", m=32, n=128, ws=True, swizzle=(None, 0)),
+]
+
+
+def of_weights(product: Product) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """a, b, the codes of d, and tensor memory with d and each copy of a."""
+    a, b = drawn(product, 7)
+    c, cells = dense.accumulator(product, 8, 64)
+    bits = {"f16": 16, "tf32": 32}.get(product.kind, 8)
+    cells = np.concatenate([cells, np.zeros((128, 64), np.uint32)], axis=1)
+    for row, codes in enumerate(a):
+        words = codes.astype(f"u{bits // 8}").view(np.uint32)
+        for lane in rows.lanes_of_row_of_a(product.m, product.n, row):
+            cells[lane, 64 : 64 + len(words)] = words
+    return a, b, c, cells
+
+
+def stationary(product: Product, a: np.ndarray, b: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Like `dense.ran`, with a from column 64 on."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole = tm.text
+        patch.setattr(tm, "text", lambda body, words, columns: whole(body, words, 128))
+        return dense.ran(product, a, b, cells, enable=1, operands="[%base+64], %b, %x, %p0")
+
+
+@pytest.mark.parametrize("product", WEIGHTS, ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.n}")
+def test_a_of_weight_stationary_products(product: Product) -> None:
+    """Each half or quarter of the lanes has all rows."""
+    a, b, c, cells = of_weights(product)
+    np.testing.assert_array_equal(stationary(product, a, b, cells), expected(product, a, b, c))
+
+
+@pytest.mark.parametrize(("number", "lane"), [(0, 32), (0, 96), (1, 64)])
+def test_copies_of_weight_stationary_rows_that_differ(number: int, lane: int) -> None:
+    """Two products in one, of different a, are no product of the ISA."""
+    product = WEIGHTS[number]
+    a, b, _, cells = of_weights(product)
+    cells[lane, 65] ^= 2
+    with pytest.raises(
+        ExecutionError, match=rf"row 0 of a .* and lane {lane}: each {product.m} lanes have the same rows"
+    ):
+        stationary(product, a, b, cells)
 
 
 # masks ------------------------------------------------------------------------------------------------------------
