@@ -76,12 +76,12 @@ def test_every_tile_is_added_once(blocks: int, ctas: int) -> None:
     np.testing.assert_array_equal(ran(blocks, ctas), 1)
 
 
-def test_a_missing_wait_is_named() -> None:
+def test_a_missing_wait_is_reported() -> None:
     with pytest.raises(MemoryFault, match=r"to which the bulk copy .* is under way .*launch_control\.py:\d+"):
         ran(8, waits=False)
 
 
-def test_a_response_that_nobody_asks_is_named() -> None:
+def test_a_response_that_nobody_queries_is_reported() -> None:
     with pytest.raises(ExecutionError, match=r"has cancelled the launch of the cluster of block .*_control\.py:\d+"):
         ran(8, asks=False)
 

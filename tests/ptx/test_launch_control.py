@@ -23,7 +23,7 @@ from launch_kernels import (
     run,
     text,
 )  # fmt: skip
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError, UnsupportedOnTarget
@@ -137,14 +137,14 @@ def changed(old: str, new: str, grid: tuple[int, ...] = (8,), loop: list[str] | 
     ],
     ids=["wait", "phase", "bytes", "expect", "test", "one thread", "after a failure", "other bits", "raw bits"],
 )  # fmt: skip
-def test_mistakes_are_named(old: str, new: str, kind: type[PtxError], words: str) -> None:
+def test_mistakes_are_reported(old: str, new: str, kind: type[PtxError], words: str) -> None:
     with pytest.raises(kind, match=words):
         changed(old, new)
     assert (changed(WORK, WORK) == 1).all()
 
 
 @pytest.mark.parametrize("loop", [[REQUEST, WORK, WAIT, "bra done;"], [REQUEST, WORK, "bra done;"]])
-def test_a_response_that_nobody_asks_is_named(loop: list[str]) -> None:
+def test_a_response_that_nobody_queries_is_reported(loop: list[str]) -> None:
     """Each block does its own tile alone, and the tiles that it has cancelled are done by nobody."""
     words = (
         r"thread 0 of block \(0, 0, 0\) has cancelled the launch of the cluster of block \(7, 0, 0\), and nobody has"
@@ -252,7 +252,7 @@ def test_the_table_has_what_ptxas_takes(target: str) -> None:
     needs(target)
     isa.load()
     device, different = Target.parse(target), []
-    for line, words in zip(asked(), told_by_ptxas(asked(), target), strict=True):
+    for line, words in zip(asked(), errors_of_ptxas(asked(), target), strict=True):
         name = line.removeprefix(".reg .b128 q; ").split(" ")[0]
         opcode, *modifiers = name.split(".")
         ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))

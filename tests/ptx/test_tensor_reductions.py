@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensor_memory_text as tm
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.errors import MemoryFault, OperandError, PtxError, UndefinedBits
@@ -196,7 +196,7 @@ def test_the_table_has_what_ptxas_takes(target: str) -> None:
     needs(target)
     isa.load()
     device, different = Target.parse(target), []
-    for text, words in zip(asked(), told_by_ptxas(asked(), target), strict=True):
+    for text, words in zip(asked(), errors_of_ptxas(asked(), target), strict=True):
         name = text.split("; ")[1].split(" ")[0]
         opcode, *modifiers = name.split(".")
         ours: Any = [f for f in find(opcode, tuple(modifiers)) if f.requirement_unmet(device) is None]
