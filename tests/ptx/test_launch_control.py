@@ -126,6 +126,7 @@ def changed(old: str, new: str, grid: tuple[int, ...] = (8,), loop: list[str] | 
     ("old", "new", "kind", "words"),
     [
         (WAIT, "", MemoryFault, "reads shared memory .* to which the bulk copy .* is under way .* a wait for the mbar"),
+        (MEET, "", MemoryFault, "race: .* copies to shared memory at offset 16, which another thread read or wrote"),
         (AGAIN, "", MemoryFault, "to which the bulk copy .* is under way"),
         ("_, [bar], 16", "_, [bar], 32", ExecutionError, "deadlock: .* lacks 16 bytes"),
         (".expect_tx.shared::cta.b64 _, [bar], 16", ".shared::cta.b64 _, [bar]", MemoryFault, "is under way"),
@@ -135,7 +136,7 @@ def changed(old: str, new: str, grid: tuple[int, ...] = (8,), loop: list[str] | 
         (READ, "mov.b128 %q, {%rd1, %rd1};", ExecutionError, "16 bytes that no clusterlaunchcontrol.try_cancel"),
         (FIRST, "ld.shared.b32 %x, [response];", MemoryFault, "out of bounds"),
     ],
-    ids=["wait", "phase", "bytes", "expect", "test", "one thread", "after a failure", "other bits", "raw bits"],
+    ids=["wait", "barrier", "phase", "bytes", "expect", "test", "one thread", "after failure", "other bits", "raw"],
 )  # fmt: skip
 def test_mistakes_are_reported(old: str, new: str, kind: type[PtxError], words: str) -> None:
     with pytest.raises(kind, match=words):
