@@ -43,7 +43,8 @@ def test_a_limit_of_the_user_is_kept(monkeypatch):
 @pytest.mark.parametrize("imported", ["", "import torch\n"])
 def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported):
     """This holds even if a conftest imports torch before the plugin is configured."""
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    outer = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")  # this test may itself run in a worker
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", *outer):
         monkeypatch.delenv(name, raising=False)
     pytester.makeconftest(imported)
     pytester.makepyfile(SHOWN)
