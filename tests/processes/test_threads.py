@@ -19,16 +19,16 @@ def test_threads():
 @pytest.mark.parametrize(("cores", "processes", "share"), [(2, 2, 1), (8, 2, 4), (8, 3, 2), (2, 5, 1)])
 def test_each_process_gets_its_share(monkeypatch, cores, processes, share):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    told = []
-    fake = type("Library", (), {"set_num_threads": staticmethod(told.append)})
+    limits = []
+    fake = type("Library", (), {"set_num_threads": staticmethod(limits.append)})
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     environment = {}
     share_cores(processes, environment)
     assert environment == {"OMP_NUM_THREADS": str(share), "NUMBA_NUM_THREADS": str(share)}
-    assert told == [share]
+    assert limits == [share]
     share_cores(processes, environment)
-    assert told == [share]
+    assert limits == [share]
 
 
 def test_a_limit_of_the_user_is_kept(monkeypatch):
@@ -57,11 +57,12 @@ def get_num_threads():
 @pytest.mark.parametrize("library", [STAND_IN, pytest.param("", marks=pytest.mark.slow)], ids=["stand-in", "torch"])
 @pytest.mark.parametrize("imported", ["", "import torch\n"])
 def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported, library):
-    """Also if a conftest imports torch before the plugin is configured.
+    """This holds even if a conftest imports torch before the plugin is configured.
 
-    A stand-in takes its limit when torch does. Torch itself is slow: each process takes seconds to import it.
+    A stand-in reads its limit when torch does. Torch itself is slow: each process takes seconds to import it.
     """
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    outer = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")  # this test may itself run in a worker
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", *outer):
         monkeypatch.delenv(name, raising=False)
     if library:
         pytester.makepyfile(torch=library)
