@@ -410,6 +410,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         check_replay(config, items)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a run of cases alone, collect garbage less often, and leave out the summary of hypothesis."""
+    collection = sys.modules.get("harness.running.collection")
+    if collection is None or not all(isinstance(i, collection.VariantItem) for i in session.items):
+        return
+    from harness.processes.garbage import collect_seldom
+
+    collect_seldom()
+    if "hypothesis" not in sys.modules:  # else its plugin would import all of it, only to find that no test used it
+        plugins = session.config.pluginmanager
+        if plugins.has_plugin("hypothesispytest"):
+            plugins.unregister(name="hypothesispytest")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add the GPU, so that comparing benchmarks of another GPU gives a warning."""

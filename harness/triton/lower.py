@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import gc
 import importlib
 import importlib.util
 import linecache
@@ -28,10 +27,12 @@ from harness.model.identity import digest_with_code
 from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
+from harness.processes.garbage import collect_seldom
 from harness.processes.worker import forget_output
 from harness.triton.ptxtext import asm_blocks
 from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
 from harness.triton.stages import run_stages
+from harness.triton.trees import parsed_once
 
 
 class CompileFailure(Exception):
@@ -52,7 +53,8 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     source = _source_of(function)(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
-        with _swapped(spec.swaps):
+        # A named build may be any Triton, in which nothing was tested; a fork compiles one kernel.
+        with _swapped(spec.swaps), contextlib.nullcontext() if spec.compiler or held else parsed_once():
             ptx, metadata, blocks, called = run_stages(
                 source, capability(spec.target), options, _but_for_contraction(spec, held)
             )
@@ -82,10 +84,8 @@ def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | Non
 
 @functools.cache
 def _collect_seldom() -> None:
-    """Exclude imported objects from garbage collection, and collect less often: it took a twelfth of compile time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    """Once in a worker, after Triton and the first kernel's file were imported."""
+    collect_seldom()
 
 
 @contextlib.contextmanager
