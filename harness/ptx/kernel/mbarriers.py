@@ -232,7 +232,11 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
     some = lanes[answers]
     if len(some):
         # A parity that names the phase before the first is complete from the start, and orders nothing.
-        frame.heeds(some, places(frame, step, step.sources[0], step.detail, some).tolist())
+        offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
+        frame.heeds(some, offsets)
+        for block, barrier, phase in frame.failing:
+            if barrier in offsets and frame.barriers[barrier].phase > phase:
+                frame.refused.add(block)
 
 
 @runs("mbarrier_test_wait")

@@ -136,16 +136,18 @@ class Notes(Watching):
         elif step.kind == "wgmma":
             self.count(step, 64 * step.detail.a.k + step.detail.b.rows * step.detail.b.k)
             self._current.takes.append(of_warpgroup(frame, self.origins, step, lane, self.time))
-        elif step.kind == "tcgen05_ld":
+        elif step.kind in ("tcgen05_ld", "tcgen05_ld_red"):
             self._current.takes.append(self._cells_loaded(step))
 
     def _cells_loaded(self, step: Step) -> RegistersTaken:
         warp, memory = self.lane // WARP, self.frame.tensor.memory
         cells = cells_of(self.frame, step, np.array([warp]), np.arange(warp * WARP, (warp + 1) * WARP))[0]
         found = {}
-        for number, writer in enumerate(step.destinations):
-            cell = int(cells[number, self.lane % WARP])
-            some = np.array([cell, cell + 1] if step.detail.packed else [cell])
+        own = [cells[number, self.lane % WARP].reshape(1) for number in range(len(cells))]
+        if step.kind == "tcgen05_ld_red":
+            own.append(np.concatenate(own))  # the reduction takes all of them
+        for some, writer in zip(own, step.destinations, strict=True):
+            some = np.concatenate([some, some + 1]) if step.detail.packed else some
             made = self.origins.of(memory, some)
             parts = [made.taken(k, self.frame.tensor.place(int(c)), int(memory.words[c])) for k, c in enumerate(some)]
             if writer.slot >= 0:

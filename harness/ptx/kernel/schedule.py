@@ -249,3 +249,10 @@ class KernelScheduler(Scheduler):
             text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
             raise frame.fault(ExecutionError, one.step, text + words)
         frame.tensor.ended()
+        launches = frame.grid.launches
+        if launches is not None and launches.unasked:
+            first, (who, step) = next(iter(launches.unasked.items()))
+            text = (
+                f"{who} has cancelled the launch of the cluster of block {first}, and nobody has asked the response: "
+            )
+            raise frame.fault(ExecutionError, step, text + "its work is never done (clusterlaunchcontrol.query_cancel)")
