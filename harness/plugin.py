@@ -411,17 +411,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """In a run of cases alone, collect garbage less often, and leave out the summary of hypothesis."""
-    collection = sys.modules.get("harness.running.collection")
-    if collection is None or not all(isinstance(i, collection.VariantItem) for i in session.items):
-        return
-    from harness.processes.garbage import collect_seldom
+    """Spare a run of cases alone what only tests need."""
+    if "harness.running.collection" in sys.modules:
+        from harness.running.sparing import spare
 
-    collect_seldom()
-    if "hypothesis" not in sys.modules:  # else its plugin would import all of it, only to find that no test used it
-        plugins = session.config.pluginmanager
-        if plugins.has_plugin("hypothesispytest"):
-            plugins.unregister(name="hypothesispytest")
+        spare(session)
 
 
 @pytest.hookimpl(optionalhook=True)
