@@ -46,7 +46,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     """
     function = load(spec.function, held)
     if not held:  # a worker compiles further kernels; a fork does not
-        _collect_seldom()
+        collect_seldom()
     constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
@@ -80,12 +80,6 @@ def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | Non
     if held or spec.swaps:
         return ""
     return digest_with_code(replace(spec, enable_fp_fusion=False), exact=True)
-
-
-@functools.cache
-def _collect_seldom() -> None:
-    """Once in a worker, after Triton and the first kernel's file were imported."""
-    collect_seldom()
 
 
 @contextlib.contextmanager

@@ -13,8 +13,10 @@ class Cycle:
     def __init__(self):
         self.me = self
 
-before = Cycle()
 collect_seldom()
+frozen = gc.get_freeze_count()
+collect_seldom()  # in a process with several runs, each would keep the garbage of those before it
+assert gc.get_freeze_count() == frozen
 assert gc.get_threshold() == THRESHOLDS and gc.get_freeze_count() > 1000
 later = weakref.ref(Cycle())
 assert later() is not None
