@@ -85,10 +85,10 @@ def _cancel(frame: KernelFrame, step: Step, lane: int, to: int, barrier: int) ->
         launches.unasked[first] = (frame.who(lane), step)
     data = response(first).reshape(1, 16)
     for block in blocks:
-        told = barrier % size + block * size
-        frame.bulk.issue(Coming(step, lane, np.array([to % size + block * size]), data, None, told))
+        arrives_at = barrier % size + block * size
+        frame.bulk.issue(Coming(step, lane, np.array([to % size + block * size]), data, None, arrives_at))
         if first is None:
-            frame.failing.append((block, told, frame.barriers[told].phase))
+            frame.failing.append((block, arrives_at, frame.barriers[arrives_at].phase))
 
 
 # what a response says ---------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class KernelFrame(Reaching):
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
 
-    def tell(self, barrier: Barrier, lane: int) -> None:
+    def note_arrival(self, barrier: Barrier, lane: int) -> None:
         """Record in an mbarrier what the arriving lane has heard of other blocks."""
 
     def landed(self, barrier: Barrier, block: int) -> None:
@@ -74,7 +74,7 @@ class KernelFrame(Reaching):
         """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
         it."""
 
-    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
         """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
         since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
         self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
@@ -297,8 +297,8 @@ class KernelFrame(Reaching):
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
         found = self.barriers.get(barrier)
         if found is None:
-            text = f"the bulk copy of {self.who(lane)} tells an mbarrier at offset {barrier % self.shared.size}, where"
-            raise self.fault(ExecutionError, step, f"{text} none is")
+            text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
+            raise self.fault(ExecutionError, step, f"{text}where none is")
         found.bytes -= size
         self.landed(found, barrier // self.shared.size)
         self.clock += found.settle(self.clock + 1)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.kernel.carried import CopyTaken, OldTaken, OperandTaken, RegistersTaken
+from harness.ptx.kernel.copyorigins import CopyTaken, OldTaken, OperandTaken, RegistersTaken
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import Access, Buffer, Place
 from harness.ptx.kernel.origins import TENSOR, Origins, Stored, Taken, name_of
-from harness.ptx.kernel.taken import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
+from harness.ptx.kernel.productorigins import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
 from harness.ptx.kernel.tensorloads import cells_of
 from harness.ptx.kernel.traced import SeenOperand, ThreadStep, TooLong
 from harness.ptx.machine.frame import Frame
