@@ -88,7 +88,8 @@ MXFP8_PLAIN = {"reference": mxfp8_widened(), "differs": in_runs(mxfp8_widened, 4
 MXFP8_SCALED = {"differs": without_scales(partial(mxfp8_widened, once=True), 4, WIDENED)}
 NVFP4_PLAIN = {"reference": nvfp4_widened(), "differs": in_runs(nvfp4_widened, 4)}
 NVFP4_SCALED = {"differs": without_scales(partial(nvfp4_widened, fmt=BF16), 8, WIDENED + SIGNED)}
-if triton.__version__.startswith("3.6."):  # which dies of an assertion where it widens scales of e4m3
+if triton.__version__.startswith("3.6."):  # which shifts code 0 to 0, and dies of an assertion for scales of e4m3
+    MXFP8_SCALED = {"differs": dict.fromkeys(MXFP8_SCALED["differs"], f"{WIDENED}, and the scale 2^-127 to zero")}
     NVFP4_SCALED = {"targets": since("sm_100a")}
 
 
