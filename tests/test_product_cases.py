@@ -74,14 +74,19 @@ def test_a_product_with_int4_is_one_with_the_numbers_they_stand_for(target):
     assert np.abs(found - a @ weights[:, ::-1]).max() > 1
 
 
-@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
-def test_products_of_8_bits_are_products_of_the_numbers_they_hold(name):
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("e4m3", ""), ("e4m3", "sm_89"), ("e4m3", "sm_121a"), ("e5m2", ""), ("e5m2", "sm_75"), ("e5m2", "sm_88")],
+)
+def test_products_of_8_bits_are_products_of_the_numbers_they_hold(name, target):
     case = next(c for c in load(CASES / "matmul_fp8.py") if c.attribute == name).case
+    reference = references(case, "tiles-of-64")[target]
     kind = ml_dtypes.float8_e4m3fn if name == "e4m3" else ml_dtypes.float8_e5m2
     a, b = (np.random.default_rng(s).normal(size=size).astype(kind) for s, size in enumerate([(8, 32), (32, 8)]))
     codes = [torch.from_numpy(x.view(np.uint8).astype(np.int64)) for x in (a, b)]
     wanted = a.astype(np.float64) @ b.astype(np.float64)
-    assert np.abs(float32(case.reference(*codes)) - wanted).max() < 0.02  # 13 fraction bits of the largest term
+    assert np.abs(float32(reference(*codes)) - wanted).max() < 0.02  # 13 fraction bits of the largest term
+    assert np.abs(float32(reference(codes[0].roll(1, 1), codes[1])) - wanted).max() > 0.1
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])

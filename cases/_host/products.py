@@ -8,12 +8,13 @@ import triton.language as tl
 
 from harness import only
 from references import conversion, sums, tensor_core
-from references.formats import F32
+from references.formats import F16, F32
 
 SOURCE = "MMA-Sim, arXiv 2511.10909; PTX ISA, mma"
 EIGHT = only("sm_80", "sm_86", "sm_87", "sm_88", "sm_89")
 SIXTEEN = only("sm_90a", "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
 NONE = only("sm_75")
+HALVES = "Triton multiplies float16, with k in the runs that lanes hold, by mma, which adds 8 terms at a time"
 FUSED = "Triton has no mma for it: a fused multiply-add in float32 for each term, in the order of k"
 STEP = 32
 TO = {"TILE": 32, "STEP": STEP, "TO": tl.float32}
@@ -40,6 +41,17 @@ def fused(fmt):
     def multiply(a, b, c):
         a, b = (conversion.convert(x, source=fmt, target=F32) for x in (a, b))
         return sums.fused_product(a, b, c)
+
+    return multiply
+
+
+def halves(fmt):
+    """a b + c of 8-bit floats as float16, by the `mma` of Ampere."""
+
+    def multiply(a, b, c):
+        order = across_lanes(a.shape[1], 4)
+        a, b = (conversion.convert(x, source=fmt, target=F16) for x in (a[:, order], b[order]))
+        return cores(tensor_core.AMPERE, F16)(a, b, c)
 
     return multiply
 
