@@ -1,4 +1,4 @@
-"""Second opinions on what the cases of whole products expect: the same in float64, which knows no tensor core."""
+"""Check the expected results of the cases of whole products with float64 computations, independent of tensor cores."""
 
 import itertools
 from pathlib import Path
@@ -27,7 +27,7 @@ def float32(codes):
 
 
 def softmax_attention(q, k, v):
-    """As its definition has it."""
+    """Softmax attention by its definition."""
     scores = q @ k.T / np.sqrt(q.shape[1])
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights @ v / weights.sum(1, keepdims=True)
@@ -51,19 +51,19 @@ def test_attention_is_softmax_of_the_scaled_scores_times_the_values(keys, target
     assert np.abs(float32(reference(qc, kc, vc)) - softmax_attention(2 * q, k, v)).max() > 0.1
 
 
-def test_rows_without_a_number_give_nan_and_an_infinite_score_takes_all():
+def test_rows_without_a_number_give_nan_and_an_infinite_score_has_all_weight():
     reference = load(CASES / "attention.py")[0].case.reference
     (_, q), (_, k), (v, vc) = (numbers((32, 32), seed) for seed in range(3))
     q[3] = 0x7E00
     q[5], k[7] = 0, 0
-    q[5, 0], k[7, 0] = 0x7BFF, 0x7BFF  # 65504 squared: nothing comes near
+    q[5, 0], k[7, 0] = 0x7BFF, 0x7BFF  # 65504 squared is far above all other scores
     out = float32(reference(q, k, vc))
     assert np.isnan(out[3]).all()
     np.testing.assert_allclose(out[5], v[7], rtol=1e-6)
 
 
 @pytest.mark.parametrize("target", ["", "sm_75", "sm_89"])
-def test_a_product_with_int4_is_one_with_the_numbers_they_stand_for(target):
+def test_a_product_with_int4_is_the_product_with_their_numbers(target):
     case = load(CASES / "matmul_int4.py")[0].case
     reference = references(case, "lop3")[target]
     a, codes = numbers((5, 48), 1)
@@ -78,7 +78,7 @@ def test_a_product_with_int4_is_one_with_the_numbers_they_stand_for(target):
     ("name", "target"),
     [("e4m3", ""), ("e4m3", "sm_89"), ("e4m3", "sm_121a"), ("e5m2", ""), ("e5m2", "sm_75"), ("e5m2", "sm_88")],
 )
-def test_products_of_8_bits_are_products_of_the_numbers_they_hold(name, target):
+def test_products_of_8_bits_are_products_of_their_numbers(name, target):
     case = next(c for c in load(CASES / "matmul_fp8.py") if c.attribute == name).case
     reference = references(case, "tiles-of-64")[target]
     kind = ml_dtypes.float8_e4m3fn if name == "e4m3" else ml_dtypes.float8_e5m2
