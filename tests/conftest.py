@@ -39,7 +39,7 @@ def _modules_stay() -> Iterator[None]:
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """pytest's own fixture, which forgets $PYTEST_ADDOPTS."""
+    """pytest's own fixture, with the option that it removes from `$PYTEST_ADDOPTS`."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
     return pytester
 

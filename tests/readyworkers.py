@@ -123,7 +123,7 @@ def _ended(running: set[int]) -> int:
 
 
 def _work(folder: str, environment: dict[str, str], files: list[int]) -> NoReturn:
-    """What execnet has a new process do."""
+    """Do what execnet makes a new process do, then exit."""
     for target, each in enumerate(files):
         os.dup2(each, target)
         os.close(each)
