@@ -19,11 +19,12 @@ from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
-from harness.judging.promise import left_alone, pooled, too_little
+from harness.judging.promise import FEW_INPUTS, left_alone, left_by_domain, pooled, too_little
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
+from harness.ptx.apart import judging_emulated
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
@@ -369,7 +370,8 @@ class _ItemRun(PtxasTrial):
         return judgement
 
     def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:
-        return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
+        with judging_emulated(self.backend.name == "emulator"):
+            return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
 
     def _judged(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
@@ -425,6 +427,11 @@ class _ItemRun(PtxasTrial):
         written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
         if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
+        elif self.judged and self.case.elementwise:
+            sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort, self.variant)
+            if few := left_by_domain(self.case, (s.take(0, FEW_INPUTS) for s in sets)):
+                first = self.found.results[0]
+                self.found.results[0] = replace(first, notes=(*first.notes, few))
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

@@ -38,7 +38,7 @@ def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_9
 def test_every_input_set_goes_through_the_plain_setup_of_every_pack(backend):
     items = planned(case_of(), backend)
     plain = {(i.setup.pack, i.input_set) for i in items if not i.setup.shape}
-    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/1")
+    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/2")
     assert plain == set(itertools.product((1, 2, 4), sets))
 
 
