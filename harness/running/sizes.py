@@ -8,6 +8,7 @@ elements. Sizes and programs beyond `LARGEST` elements are not run.
 from __future__ import annotations
 
 from harness.model.constants import constants_of
+from harness.model.ptxvariant import ComparedPtx
 from harness.model.variants import CaseError, LaunchedVariant
 from harness.triton.launch import grid_of
 
@@ -26,7 +27,9 @@ def sizes_beside(variant: LaunchedVariant) -> tuple[int, ...]:
     """
     numbers = sorted({n for n in constants_of(variant) if isinstance(n, int) and 1 < n <= LARGEST})
     beside = {n + k for n in numbers[-_NUMBERS:] for k in (-1, 0, 1)}
-    return tuple(sorted({n for n in beside if n <= LARGEST} | {_large(variant, numbers)}))
+    launched = variant.together if isinstance(variant, ComparedPtx) else (variant,)
+    large = max(_large(v, numbers) for v in launched)
+    return tuple(sorted({n for n in beside if n <= LARGEST} | {large}))
 
 
 def _large(variant: LaunchedVariant, numbers: list[int]) -> int:

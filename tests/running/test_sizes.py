@@ -4,6 +4,7 @@ import pytest
 
 from harness import Case, kernel, ptx
 from harness.backends import create
+from harness.comparing.files import compare_files
 from harness.model.load import LoadedCase
 from harness.running.item import Item
 from harness.running.plan import plan
@@ -84,6 +85,18 @@ def test_programs_that_no_launch_here_has_add_nothing():
 
     variant = kernel(one, grid=(1,), meta={"BLOCK": 300})
     assert sizes_beside(variant) == (299, 300, 301, MANY)
+
+
+def test_two_files_that_are_compared_run_at_the_same_sizes(tmp_path):
+    """A number of programs leads to a larger size where a program has more elements."""
+    one, two = (case_of("setp.eq.u32 p, %r3, 4000;", threads).variants["v"] for threads in (64, 128))
+    assert max(sizes_beside(one)) == MANY < max(sizes_beside(two))
+    case = case_of("")
+    loaded = LoadedCase(case, "sized", "case", tmp_path / "c.py", "")
+    found = compare_files(loaded, {"a.ptx": one, "b.ptx": two}, "sm_90a")
+    assert found.verdict == "equal"
+    assert any(str(max(sizes_beside(two))) in where for where in found.runs)
+    assert {f.wrong > 0 for f in found.files} == {True}
 
 
 @pytest.mark.parametrize("backend", ["emulator", "gpu"])
