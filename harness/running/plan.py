@@ -352,7 +352,7 @@ def _assembly_items(
 
 
 def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: str) -> Iterator[WorkItem]:
-    alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
+    alignments = (16,) if effort == "quick" else _alignments(case, variant)
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)

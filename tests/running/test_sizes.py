@@ -71,6 +71,20 @@ def test_what_is_wrong_at_one_alignment_fails_there(tmp_path):
     assert {alignment for _, alignment in failing(case_of(wrong), tmp_path / "c.py")} == {8}
 
 
+def test_a_whole_kernel_in_ptx_runs_at_each_alignment_at_full_effort():
+    variant = case_of("").variants["v"]
+    case = Case(
+        inputs={"x": U32["n"]},
+        outputs={"y": U32["n"]},
+        reference=bits.popc,
+        variants={"v": variant},
+        sizes=[{"n": 100}],
+        source="a test",
+    )
+    items = plan(case, "c", variant, "emulator", "full", "sm_90a")
+    assert {i.setup.alignment for i in items} == {16, 8, 4}
+
+
 def test_a_size_that_is_larger_than_the_largest_is_not_run():
     sizes = sizes_beside(case_of(f"setp.eq.u32 p, %r3, {LARGEST + 2};").variants["v"])
     assert max(sizes) <= LARGEST
