@@ -24,6 +24,7 @@ from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
+from harness.processes.pool import default_size
 from harness.ptx.apart import judging_emulated
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
@@ -121,7 +122,7 @@ class _ItemRun(PtxasTrial):
                     if self._faulty(item) or (stop and self._failed()):
                         return self._settled(replay)
                     if replay is None and not stop:
-                        self._compile_ahead(plan[place : place + 2])
+                        self._compile_ahead(plan[place : place + 1 + default_size()])
                     if not self._go_on(item, replay, keys):
                         break
         except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
@@ -141,7 +142,7 @@ class _ItemRun(PtxasTrial):
         return known or self._one(item, inputs)
 
     def _compile_ahead(self, plan: Sequence[WorkItem]) -> None:
-        """Start compiling these in order: the second compiles while the first one runs and is judged."""
+        """Start compiling these in order, one on each core: they compile while the first one runs and is judged."""
         if not isinstance(self.backend, CompilingBackend):
             return
         for item in plan:

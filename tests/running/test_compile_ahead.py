@@ -1,4 +1,4 @@
-"""While one setup runs and is judged, the next one compiles. That changes neither the order nor the inputs."""
+"""While one setup runs and is judged, the next ones compile, one on each core. Order and inputs stay the same."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ class Listed:
         return Outcome("ran", outputs={"y": self.answer(job.inputs["x"])})
 
 
-def test_the_next_one_compiles_while_this_one_runs():
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_next_ones_compile_while_this_one_runs(cores, monkeypatch):
+    monkeypatch.setattr(run, "default_size", lambda: cores)
     backend = Listed()
     assert run_item(item_of(), backend, "quick").verdict == "pass"
     prepared = [a[1:] for a in backend.asked if a[0] == "prepare"]
@@ -74,10 +76,10 @@ def test_the_next_one_compiles_while_this_one_runs():
     assert len(ran) >= 3
     assert ran == prepared  # each once, in the plan's order, with the very inputs
     words = [a[0] for a in backend.asked]
-    assert words[:3] == ["prepare", "prepare", "run"]
+    assert words[: cores + 2] == ["prepare"] * (cores + 1) + ["run"]
     for place, word in enumerate(words):
         behind = words[: place + 1].count("prepare") - words[: place + 1].count("run")
-        assert word == "prepare" or behind <= 1
+        assert word == "prepare" or behind <= cores
 
 
 def test_a_prepared_job_that_never_runs_gives_no_result():
@@ -98,6 +100,7 @@ def test_a_backend_that_refuses_to_prepare_still_runs():
 
 
 def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
+    monkeypatch.setattr(run, "default_size", lambda: 1)
     made = run._ItemRun._filled
 
     def filled(self, item):

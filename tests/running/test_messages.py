@@ -147,7 +147,8 @@ def dumped(said: str) -> tuple[dict[str, np.ndarray], list[str]]:
     assert lines, said
     space: dict[str, object] = {}
     exec(f"{lines[1]}\n{lines[2]}\nshown = {lines[3]}", space)
-    return dict(space["d"]), space["shown"]  # type: ignore[call-overload, return-value]
+    with space["d"] as file:  # type: ignore[attr-defined]
+        return dict(file), space["shown"]  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
