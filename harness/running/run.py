@@ -19,7 +19,7 @@ from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
-from harness.judging.promise import FEW_INPUTS, left_alone, left_by_domain, pooled, too_little
+from harness.judging.promise import left_alone, pooled, too_little
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
@@ -428,11 +428,8 @@ class _ItemRun(PtxasTrial):
         written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
         if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
-        elif self.judged and self.case.elementwise:
-            sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort, self.variant)
-            if few := left_by_domain(self.case, (s.take(0, FEW_INPUTS) for s in sets)):
-                first = self.found.results[0]
-                self.found.results[0] = replace(first, notes=(*first.notes, few))
+        elif self.judged:
+            self._remark_on_domain()
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:
