@@ -80,14 +80,33 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
 
 
 def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
-    """Store an item's results. run: the id of the run that made them."""
+    """Store an item's results, at once or with those of the next items. run: the id of the run that made them."""
+    global _waits_until
     if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
         return
-    if _edited_meanwhile():
-        return  # this process may run other code than lies on disk, which is what the key describes
     head = json.dumps({"run": run, "files": _files(found.texts.values())}).encode()
     lines = [head, *(text for _, text in found.sent)]
-    _kept.put(zlib.compress(b"\n".join(lines), 1), *_key(item, settings))
+    _waiting.append((zlib.compress(b"\n".join(lines), 1), _key(item, settings)))
+    if time.monotonic() >= _waits_until:
+        store_waiting()
+        _waits_until = time.monotonic() + _APART
+
+
+def store_waiting() -> None:
+    """Store the results that wait, unless this process may run other code than lies on disk, which the keys describe.
+
+    A look at all files takes as long as storing the results of several items. So it is made seldom, and always after
+    the results for which it speaks.
+    """
+    if _waiting and not _edited_meanwhile():
+        for data, key in _waiting:
+            _kept.put(data, *key)
+    _waiting.clear()
+
+
+_APART = 0.5  # seconds between two looks
+_waiting: list[tuple[bytes, tuple[bytes, ...]]] = []
+_waits_until = 0.0  # of `time.monotonic`
 
 
 def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | None:
