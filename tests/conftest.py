@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.readyworkers import ForkedIO
+
 pytest_plugins = ["pytester"]
 
 # Tests change the harness that their runs use, here and in processes of their own, so those runs reuse no results.
@@ -36,6 +38,13 @@ def _modules_stay() -> Iterator[None]:
 
 
 @pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """pytest's own fixture, with the option that it removes from `$PYTEST_ADDOPTS`."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    return pytester
+
+
+@pytest.fixture
 def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Write case files (`name="source"`) to a folder, and run pytest on it in this process.
 
@@ -45,6 +54,7 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is no worker
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", ForkedIO)  # with -n
 
     def run(*arguments: str, folder: str = "cases", **sources: str) -> pytest.RunResult:
         for name, source in sources.items():

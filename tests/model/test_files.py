@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.diskcache import cache_folder
 from harness.model.files import below, uses_harness
 from harness.model.load import cases_in, load
+from tests.caches import share_caches
 from tests.case_sources import FLIP, RIGHT
 
 RENAMED = RIGHT.replace("import Case, asm", "import Case as Problem, asm").replace("= Case(", "= Problem(")
@@ -216,10 +216,7 @@ def project(root: Path, amount: int) -> Path:
 
 def test_a_case_file_imports_modules_beside_it(tmp_path):
     """Each run is a process of its own, and so is the worker that compiles. The edit keeps the file's size and time."""
-    (tmp_path / "cache").mkdir()
-    if (shared := cache_folder()) is not None:  # numba's code takes seconds to compile
-        (shared / "compiled").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "cache" / "compiled").symlink_to((shared / "compiled").resolve())
+    share_caches(tmp_path / "cache")
     environment = {**os.environ, "PTXDIFF_REUSE": "1", "PTXDIFF_CACHE_DIR": str(tmp_path / "cache")}
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "cases", "--ptx-backend=emulator",
              "--ptx-target=sm_100a"]  # fmt: skip

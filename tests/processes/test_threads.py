@@ -39,13 +39,33 @@ def test_a_limit_of_the_user_is_kept(monkeypatch):
     assert environment == {"OMP_NUM_THREADS": "7", "NUMBA_NUM_THREADS": "3"}
 
 
+STAND_IN = """
+import os
+
+threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
+
+def set_num_threads(number):
+    global threads
+    threads = number
+
+def get_num_threads():
+    return threads
+"""
+
+
 @pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda pid: "1")(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("library", [STAND_IN, pytest.param("", marks=pytest.mark.slow)], ids=["stand-in", "torch"])
 @pytest.mark.parametrize("imported", ["", "import torch\n"])
-def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported):
-    """This holds even if a conftest imports torch before the plugin is configured."""
+def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported, library):
+    """This holds even if a conftest imports torch before the plugin is configured.
+
+    A stand-in reads its limit when torch does. Torch itself is slow: each process takes seconds to import it.
+    """
     outer = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")  # this test may itself run in a worker
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", *outer):
         monkeypatch.delenv(name, raising=False)
+    if library:
+        pytester.makepyfile(torch=library)
     pytester.makeconftest(imported)
     pytester.makepyfile(SHOWN)
     cores = len(os.sched_getaffinity(0))

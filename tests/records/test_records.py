@@ -387,18 +387,13 @@ case = Case(
 """
 
 
-def test_under_xdist_the_controller_writes(pytester, monkeypatch):
-    """Separate processes: two workers write one file, with each key once, the same inputs, and repeat commands that
-    work.
+def test_under_xdist_the_controller_writes(run_cases, pytester):
+    """Two workers write one file, with each key once, the same inputs, and repeat commands that work.
 
     Workers send distances of any size: a float32 of the wrong sign is up to 2**32 codes away.
     """
-    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
-    (pytester.path / "cases").mkdir()
-    (pytester.path / "cases" / "flip.py").write_text(FLIP)
-    (pytester.path / "cases" / "sign.py").write_text(SIGN)
-    options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_100a", "--ptx-target=sm_90a"]
-    parallel = pytester.runpytest_subprocess(*options, "--ptx-records=run.jsonl", "-n2", "--dist=loadgroup")
+    options = ["--ptx-target=sm_100a", "--ptx-target=sm_90a", "--ptx-records=run.jsonl", "-n2", "--dist=loadgroup"]
+    parallel = run_cases(*options, "cases", flip=FLIP, sign=SIGN)
     parallel.assert_outcomes(passed=2, failed=4)
     found = records_of(pytester)
     assert len({r.key for r in found.results}) == len(found.results) == sum(found.end.verdicts.values())

@@ -46,8 +46,11 @@ def _no_builds():
 
 @pytest.fixture
 def old(pytester):
-    """An environment called old beside the case files, whose Triton replaces one instruction by another."""
-    return environment(pytester.path / "old", "3.0.0+planted", FAULT)
+    """An environment called old beside the case files, whose Triton replaces one instruction by another.
+
+    A process of its version serves every target. A probe of 3.8 or older starts one process per target.
+    """
+    return environment(pytester.path / "old", "3.9.0+planted", FAULT)
 
 
 @pytest.fixture
@@ -90,8 +93,8 @@ def test_two_builds_in_one_run_are_kept_apart_and_compared(results, old, pyteste
     first, head = results(*ALSO, case=FLIP % "")
     assert verdicts(first) == {"plain": "pass", "plain@old": "fail"}
     labels = {(r["key"]["variant"], r["key"].get("compiler", "")) for r in first}
-    assert labels == {("plain", ""), ("plain@old", "old 3.0.0+planted")}
-    assert head["environment"]["compilers"]["old"]["triton"] == "3.0.0+planted"
+    assert labels == {("plain", ""), ("plain@old", "old 3.9.0+planted")}
+    assert head["environment"]["compilers"]["old"]["triton"] == "3.9.0+planted"
     message = next(r["message"] for r in first if r["verdict"] == "fail")
     assert f"--ptx-compiler=old={pytester.path}/old/bin/python --ptx-also=old" in message
 
@@ -130,7 +133,7 @@ def test_a_run_is_not_resumed_with_another_build(run_cases, pytester, old):
     compiler(old).write_text(compiler(old).read_text().replace(FAULT, ""))
     _forget()
     found = run_cases("--ptx-records=r.jsonl", "--ptx-resume", *ALSO, "--ptx-backend=assembler")
-    found.stderr.fnmatch_lines(["*was begun with the compilers old 3.0.0+planted (*; here are old 3.0.0+planted (*"])
+    found.stderr.fnmatch_lines(["*was begun with the compilers old 3.9.0+planted (*; here are old 3.9.0+planted (*"])
 
 
 @pytest.mark.parametrize(

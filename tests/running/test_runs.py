@@ -230,7 +230,7 @@ def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, p
 
 
 @pytest.mark.parametrize("options", [[], pytest.param(["--ptx-resume"], marks=pytest.mark.slow)])
-def test_a_second_run_into_a_file_is_refused_with_the_holder(start, tmp_path, options):
+def test_a_second_run_into_a_file_is_refused_with_the_holder(start, run_cases, tmp_path, options):
     """Two processes at once; the first is killed at the end."""
     first = start(a_first=RIGHT, b_slow=SLOW)
     busy(tmp_path, first)
@@ -245,8 +245,8 @@ def test_a_second_run_into_a_file_is_refused_with_the_holder(start, tmp_path, op
     assert read(tmp_path / "run.jsonl").end is None  # readers need no lock
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    third = start("--ptx-resume", b_slow=RIGHT)
-    assert third.wait(timeout=120) == 0
+    third = run_cases("--ptx-resume", f"--ptx-records={tmp_path}/run.jsonl", folder=f"{tmp_path}/cases", b_slow=RIGHT)
+    assert third.ret == 0
     assert read(tmp_path / "run.jsonl").end is not None
     assert [p.name for p in tmp_path.glob("run.*")] == ["run.jsonl"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.diskcache import cache_folder
 from harness.running import settling
+from tests.caches import share_caches
 
 CASE = """
 from harness import Case, asm
@@ -33,13 +33,9 @@ SPREAD = ("-n", "2", "--dist=loadgroup")
 @pytest.fixture
 def runs(run_cases, pytester, monkeypatch):
     """Run two case files and their helper. Returns pytest's result, and the results' records by variant."""
-    here = cache_folder()
+    share_caches(pytester.path / "cache")
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(pytester.path / "cache"))
-    if here is not None:  # with the code that numba compiled
-        os.makedirs(here / "compiled", exist_ok=True)
-        os.makedirs(pytester.path / "cache")
-        os.symlink(here / "compiled", pytester.path / "cache" / "compiled")
     numbers = iter(range(100))
 
     def run(*arguments: str, first: str = RIGHT, second: str = RIGHT, helper: str = HELPER, whole: bool = True):

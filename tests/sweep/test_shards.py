@@ -15,6 +15,7 @@ from harness.cli import main
 from harness.processes import locks
 from harness.processes.child import Device
 from harness.processes.gpus import Gpu
+from harness.processes.worker import resolve
 from harness.sweep import shards
 from harness.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
 
@@ -30,6 +31,23 @@ def on_stand_in(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "backends")
     monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+class Here:
+    """In place of a watched process: calls run in this one, which has torch already."""
+
+    def call(self, function, *arguments, limit):
+        return resolve(function)(*arguments)
+
+    def close(self):
+        """Nothing to end."""
+
+    stop = close
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(shards, "process_for", lambda place: Here())
 
 
 def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=3.0):
@@ -182,7 +200,15 @@ case = Case(
 '''
 
 
-def test_the_command_sweeps_on_the_cpu_and_resumes(tmp_path, capsys):
+def test_the_command_sweeps_on_the_cpu_in_a_process_of_its_own(tmp_path, capsys):
+    file = tmp_path / "negation.py"
+    file.write_text(CASE)
+    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
+    assert main(["sweep", f"{file}::wrong", *words]) == 1
+    assert "codes differ" in capsys.readouterr().out
+
+
+def test_the_command_resumes(tmp_path, in_this_process, capsys):
     file = tmp_path / "negation.py"
     file.write_text(CASE)
     journal = tmp_path / "j.jsonl"
@@ -192,12 +218,8 @@ def test_the_command_sweeps_on_the_cpu_and_resumes(tmp_path, capsys):
     assert "3 of 256 shards of 2^16 inputs: 3 pass" in capsys.readouterr().out
     lines = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
     assert [line["shard"] for line in lines] == [0, 1, 2]
-    assert (
-        main(
-            ["sweep", f"{file}::case::wrong", *words[:2], "--journal", str(tmp_path / "w"), *words[4:], "--limit", "1"]
-        )
-        == 1
-    )
+    wrong = [*words[:2], "--journal", str(tmp_path / "w"), *words[4:], "--limit", "1"]
+    assert main(["sweep", f"{file}::case::wrong", *wrong]) == 1
     assert "codes differ" in capsys.readouterr().out
     assert main(["sweep", f"{file}::absent", *words]) == 2
     assert "there are case::right, case::wrong" in capsys.readouterr().err
@@ -212,7 +234,7 @@ def test_too_many_shards_are_refused(tmp_path, capsys, monkeypatch):
     assert "more than 200 shards to run; give greater --shard-bits" in capsys.readouterr().err
 
 
-def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, capsys):
+def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, in_this_process, capsys):
     """Every shard passes, because its policy lets nothing fail. The command reports this and exits with 1."""
     file = tmp_path / "negation.py"
     text = CASE.replace("Case, asm", "Case, asm, exact, magnitude")

@@ -1,0 +1,21 @@
+"""A cache folder of a test's own, with what is the same for every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.diskcache import cache_folder
+
+SHARED = ("compiled", "targets")
+"""numba's machine code, and what Triton serves: to make them takes seconds, and no result is in them."""
+
+
+def share_caches(folder: Path) -> None:
+    """Make an empty cache folder, but for links to the shared parts of the one in use."""
+    folder.mkdir()
+    here = cache_folder()
+    if here is None:
+        return
+    for kind in SHARED:
+        (here / kind).mkdir(parents=True, exist_ok=True)
+        (folder / kind).symlink_to((here / kind).resolve())
