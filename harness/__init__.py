@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.ptx import emulate
     from harness.scripts.emulating import emulating
 
-_HOMES = {
+_MODULES = {
     "harness.launcher": ("emulated", "run_ptx"),
     "harness.model.case": ("Case",),
     "harness.model.compilers": ("module_of_build",),
@@ -59,7 +59,7 @@ _HOMES = {
     "harness.scripts.emulating": ("emulating",),
     "harness.model.targets": ("ALL", "NONE", "only", "since"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "asm",
@@ -72,8 +72,8 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name == "ptx":
         return importlib.import_module("harness.ptx")
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         if error := importlib.import_module("harness.ours").missing("harness", name):
             raise error
         raise AttributeError(f"module 'harness' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -37,6 +37,15 @@ def block_of_a(rows: int, row: int) -> tuple[int, int]:
     return divmod(row, rows // 2)
 
 
+def places_of_row_of_a(rows: int, columns: int, row: int, sparse: bool = False) -> list[tuple[int, int]]:
+    """Block and lane of each copy of a row of a, where a lies in tensor memory: every lane has the row whose d it has.
+
+    So a row of 128 lies in two lanes of its block, 64 apart, because its d does (layout B). CUTLASS,
+    include/cute/atom/mma_traits_sm100.hpp, tmem_frg: "2x2 duplicated layout atom", of 128 lanes for 64 rows.
+    """
+    return sorted({place_of_d(rows, columns, row, column, sparse)[:2] for column in range(columns)})
+
+
 def block_of_b(columns: int, column: int) -> tuple[int, int]:
     """The block of a column of b, and the column in that block."""
     return divmod(column, columns // 2)

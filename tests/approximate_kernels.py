@@ -167,11 +167,12 @@ LAUNCHES = {
     "dropout": (dropout, "elements", (), (ELEMENTWISE, 0.25, 1234)),
     "layer norm": (layer_norm, "rows", ("w", "b"), (1000, 1e-5)),
 }
-"""Name to the kernel, what it works on (rows, elements, or a kind of elements), weights, and the last arguments."""
+"""By name: the kernel, what it works on (rows, elements, or a kind of elements), weights, and the last arguments."""
 
 
 def launch(name, start, device="cpu", **options):
-    """Launch a kernel on the same inputs every time; `start(kernel, grid)` gives what is called. The output tensor."""
+    """Launch a kernel on the same inputs every time and return its output tensor. `start(kernel, grid)` returns the
+    function to call."""
     import torch
 
     kernel, over, weights, last = LAUNCHES[name]
@@ -244,11 +245,11 @@ SNIPPETS = {
         "=r,r", "f2", 2, 1,
     ),
 }  # fmt: skip
-"""Name to asm, constraints, element type (numpy's, or bf16), elements a call, and operands."""
+"""By name: asm, constraints, element type (numpy's, or bf16), elements of a call, and operands."""
 
 
 def operands(kind, count):
-    """Bit patterns for a snippet: random numbers of the usual size, random bits, and each exponent's ends."""
+    """Bit patterns for a snippet: random numbers of ordinary magnitude, random bits, and both ends of each exponent."""
     import numpy as np
 
     width = {"f4": 32, "f8": 64}.get(kind, 16)

@@ -1,4 +1,4 @@
-"""What several rooms' tests share."""
+"""Fixtures and hooks for the tests of all rooms."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-# Tests change the harness under the runs that they make, here and in processes of their own: nothing is reused there.
+# Tests change the harness that their runs use, here and in processes of their own, so those runs reuse no results.
 os.environ["PTXDIFF_REUSE"] = "0"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """pytest in processes that tests start goes without the plugin of hypothesis: it imports all of it at the end.
+    """Keep hypothesis's plugin out of pytest in processes that tests start: it imports all of itself at the end.
 
-    The collector of cycles starts less often: with 700 new objects each time it took a twelfth of the tests' time.
+    Collections of cyclic garbage run less often: at every 700 new objects they took a twelfth of the tests' time.
     """
     gc.set_threshold(50_000, 20, 50)
-    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not what starts workers
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
         os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector of cycles what stays, torch and 15,000 items: it took a tenth of the time."""
+    """Exclude torch and 15,000 items from garbage collection, which took a tenth of the time."""
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay() -> Iterator[None]:
-    """pytester would take away again what a run has imported first; torch and numba cannot be imported twice."""
+    """Keep the modules that a run has imported. pytester would remove them; torch and numba cannot be imported
+    twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("_pytest.pytester.SysModulesSnapshot.restore", lambda self: None)
         yield
@@ -42,11 +43,11 @@ def _modules_stay() -> Iterator[None]:
 def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Write case files (`name="source"`) to a folder, and run pytest on it in this process.
 
-    The emulator for sm_100a, where the arguments do not say otherwise; on the asm alone, as where there is no Triton,
-    because compiling takes most of the time and is tested elsewhere.
+    The default is the emulator for sm_100a. It runs the asm alone, as it does without Triton, because compiling takes
+    most of the time and has its own tests.
     """
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is no worker
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str, folder: str = "cases", **sources: str) -> pytest.RunResult:

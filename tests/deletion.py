@@ -1,14 +1,14 @@
-"""Tests that cannot fail: delete what a test file is named for, run it, and list the tests that pass all the same.
+"""Find tests that cannot fail: delete what a test file tests, run the file, and list the tests that still pass.
 
     python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300] [--baseline]
 
-For each test file the module of its name is sought (`tests/ptx/test_limits.py`: `harness/ptx/limits.py`); where there
-is none, the functions that the test imports, or takes from the modules that it imports, stand for it. In a copy of the
-tree every such function loses its body, which then raises in one run and gives None in another. A test that passes in
-both does not notice that what it is about is gone. In a third run the functions keep their bodies and lose every call
-that is made for its effect alone, such as that of a lock; where no test fails then, the file is told too. Some tests
-pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never changed.
-A file that cannot be collected so is collected with its functions, which lose their code before the first test.
+A test file tests the module of its name (`tests/ptx/test_limits.py`: `harness/ptx/limits.py`). If there is none, it
+tests the functions that it imports, or takes from the modules that it imports. In a copy of the tree the body of each
+such function is replaced: in one run it raises, in another it returns None. A test that passes in both does not notice
+that its subject is gone. In a third run the functions keep their bodies, but all calls whose result is not used, such
+as that of a lock, are deleted; if no test fails then, the file is reported too. Some listed tests are right to pass,
+because they test something beside the module; look at each one. The tree itself is never changed. If a file cannot be
+collected without the functions, it is collected with them, and they lose their code before the first test.
 
 Runs are forks of a process that has imported the libraries, and all use one copy of the tree. With `--baseline` nothing
 is deleted, and each test is listed with its seconds.
@@ -41,9 +41,9 @@ BODIES = ("raise RuntimeError('deleted')", "return None")
 
 
 def subjects(test: Path) -> list[Path]:
-    """The modules that a test file is named for, relative to the tree."""
+    """The modules with the same name as a test file, relative to the tree."""
     inside = test.resolve().relative_to(ROOT / "tests")
-    if inside.parent == Path("ptx/isa"):  # these are named for groups of families
+    if inside.parent == Path("ptx/isa"):  # named for groups of families
         return sorted(f.relative_to(ROOT) for f in (ROOT / INSTRUCTIONS).glob("*.py") if f.stem not in NOT_INSTRUCTIONS)
     name = inside.stem.removeprefix("test_")
     places = [Path(p, inside.parent) for p in PACKAGES] + [inside.parent]
@@ -55,13 +55,13 @@ def subjects(test: Path) -> list[Path]:
 def imported(test: Path) -> dict[Path, set[str]]:
     """The functions and classes that a test file imports, by the module that defines them.
 
-    Those taken from an imported module (`gate.main`) count like those imported by name.
+    Attributes of an imported module (`gate.main`) count like those imported by name.
     """
     tree = ast.parse(test.read_text())
     found: dict[Path, set[str]] = {}
 
     def add(value: object) -> None:
-        with suppress(TypeError, ValueError):  # what Python or another package defines
+        with suppress(TypeError, ValueError):  # defined by Python or another package
             value = inspect.unwrap(value) if callable(value) else value
             if inspect.isfunction(value) or inspect.isclass(value):
                 file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
@@ -92,11 +92,11 @@ def _member(module: str, name: str) -> object:
 
 
 def named_for(test: Path) -> Subjects:
-    """What is deleted for a test file."""
+    """The functions to delete for a test file."""
     named: Subjects = dict.fromkeys(subjects(test))
     if named and not any(map(_passes_on, named)):
         return named
-    with tempfile.NamedTemporaryFile("w+") as file:  # in a fork: this process must not import the packages
+    with tempfile.NamedTemporaryFile("w+") as file:  # in a fork, so that this process does not import the packages
 
         def work() -> None:
             found = {str(path): sorted(names) for path, names in imported(test).items()}
@@ -108,7 +108,7 @@ def named_for(test: Path) -> Subjects:
 
 
 def _passes_on(module: Path) -> bool:
-    """Whether a module defines none of its public names itself, as `references.formats`."""
+    """Whether a module only passes on public names of other modules, as `references.formats` does."""
     if not module.suffix:
         return False
     body = ast.parse((ROOT / module).read_text()).body
@@ -117,7 +117,7 @@ def _passes_on(module: Path) -> bool:
 
 
 def examine(tree: Tree, test: Path, limit: float) -> str:
-    """What to print about a test file."""
+    """The lines to print about a test file."""
     name = test.resolve().relative_to(ROOT)
     modules = named_for(test)
     if not modules:
@@ -142,7 +142,7 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
 
 
 def _kept(tree: Tree, test: Path, modules: Subjects, limit: float, notes: list[str], *, late: bool) -> set[str] | None:
-    """The tests that pass with either body; None where the file cannot be collected with one."""
+    """The tests that pass with both bodies; None if the file cannot be collected with one of them."""
     results: list[Run] = []
     failed: set[str] = set()
 
@@ -162,7 +162,7 @@ def _kept(tree: Tree, test: Path, modules: Subjects, limit: float, notes: list[s
 
 
 def _untouched(tree: Tree, test: Path, kept: set[str], limit: float) -> set[str]:
-    """Which of the tests pass without any function of the project: they call none, or any result suits them."""
+    """The tests that also pass without any function of the project: they call none, or accept any result."""
     every: Subjects = dict.fromkeys(map(Path, PACKAGES))
     for body in BODIES:
         run = tree.run(test, limit, kept.__contains__, late=(every, body))
@@ -171,7 +171,7 @@ def _untouched(tree: Tree, test: Path, kept: set[str], limit: float) -> set[str]
 
 
 def timed(tree: Tree, test: Path, limit: float) -> str:
-    """The tests of a file as it is, with seconds and whether they pass."""
+    """The tests of an unchanged file, with their seconds and whether they pass."""
     run = tree.run(test, limit, each=0)
     name = test.resolve().relative_to(ROOT)
     rows = sorted(run.seconds, key=lambda t: -run.seconds[t])
@@ -185,13 +185,13 @@ _tree: Tree | None = None
 
 def _work(folder: Path, task: Callable[[Tree, Path, float], str], limit: float, test: Path) -> str:
     global _tree
-    if _tree is None:  # one a process
+    if _tree is None:  # once in each process
         _tree = Tree(Path(tempfile.mkdtemp(dir=folder)))
     return task(_tree, test, limit)
 
 
 def main() -> int:
-    """Examine the files named, or all."""
+    """Examine the named files, or all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--jobs", type=int, default=2)

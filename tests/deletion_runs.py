@@ -1,4 +1,4 @@
-"""Runs of a test file in a copy of the tree that lost functions. See `tests.deletion`."""
+"""Run a test file in a copy of the tree from which functions were deleted. See `tests.deletion`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("harness", "references", "reports")
 COPIED = (*PACKAGES, "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
 EFFECTS = ""
-"""In the place of a body: calls made for their effect are deleted."""
-EACH = 15.0  # seconds for one test; one that takes longer without its functions has noticed
+"""In place of a body: calls whose result is not used are deleted."""
+EACH = 15.0  # seconds for one test; a test that takes longer without the functions counts as failed
 
 Subjects = dict[Path, set[str] | None]
-"""Modules without whose functions a test file is run, with the names of those functions; None: all of them."""
+"""The modules whose functions are deleted, with the names of those functions; None: all of them."""
 
 
 def deleted(text: str, body: str, names: set[str] | None) -> str:
-    """A module's text with the body of every function replaced, or for `EFFECTS` without calls that give nothing.
+    """A module's text with the body of each function replaced; for `EFFECTS`, without calls whose result is not used.
 
-    names: of these functions and classes only.
+    names: only of these functions and classes.
     """
     tree = ast.parse(text)
     if body == EFFECTS:
@@ -48,7 +48,7 @@ def deleted(text: str, body: str, names: set[str] | None) -> str:
 
 
 class _NoEffects(ast.NodeTransformer):
-    """Replaces statements that only call something, inside functions."""
+    """Deletes statements inside functions that are only a call."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         for inner in ast.walk(node):
@@ -70,7 +70,7 @@ def has_effects(module: Path) -> bool:
 
 @dataclass
 class Run:
-    """What became of the tests of one file: whether each passed, and its seconds."""
+    """The results of the tests of one file: whether each passed, and its seconds."""
 
     passed: dict[str, bool] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -78,14 +78,15 @@ class Run:
 
     @property
     def left(self) -> int:
-        """Tests that the limit or the end of the process left without a result."""
+        """The number of tests without a result, because the limit or the process ended the run."""
         return self.collected - len(self.passed)
 
 
 class _Reporter:
-    """Writes a line for every test.
+    """Writes a line for each test.
 
-    chosen: which tests to run. each: seconds until a test counts as failed; 0: no limit. late: called once.
+    chosen: which tests to run. each: seconds after which a test counts as failed; 0: no limit. late: called once, after
+    collection.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class _Reporter:
 
 
 def _delete_here(tree: Path, modules: Subjects, body: str) -> None:
-    """Delete the functions of modules in this process, wherever they are held."""
+    """Delete the functions of modules in this process, in all objects that hold them."""
     files = {str(tree / file): names for file, names in files_of(modules).items()}
     for value in gc.get_objects():
         if type(value) is FunctionType and value.__code__.co_filename in files:
@@ -144,7 +145,7 @@ def _delete_here(tree: Path, modules: Subjects, body: str) -> None:
 
 
 def files_of(modules: Subjects) -> dict[Path, set[str] | None]:
-    """The files of modules and packages, relative to the tree, with the names that are deleted there."""
+    """The files of modules and packages, relative to the tree, with the names that are deleted in them."""
     return {
         file: names
         for module, names in modules.items()
@@ -161,7 +162,7 @@ def _late(*_: object) -> None:
 
 
 def _run_here(tree: Path, test: Path, reporter: _Reporter, *, first: bool) -> None:
-    """Run a test file in this process, which has been forked for it."""
+    """Run a test file in this process, which was forked for it."""
     import hypothesis
 
     os.setsid()
@@ -176,14 +177,14 @@ def _run_here(tree: Path, test: Path, reporter: _Reporter, *, first: bool) -> No
     hypothesis.settings.register_profile("deletion", deadline=None, database=None, phases=list(hypothesis.Phase)[:3])
     hypothesis.settings.load_profile("deletion")  # without shrinking
     signal.signal(signal.SIGALRM, _late)
-    # No hooks of the project around every test: without functions they end the whole run.
+    # Without the project's hooks around each test: once their functions are deleted, they would end the whole run.
     words = ["-q", "-p", "no:ptxdiff", "-p", "no:cacheprovider", "--hypothesis-profile=deletion"]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", str(test), *(["-x"] if first else [])]
     pytest.main(words, plugins=[reporter])
 
 
 def forked(work: Callable[[], None], limit: float) -> None:
-    """Call `work` in a fork, for `limit` seconds at most; all processes that it started end with it."""
+    """Call `work` in a fork, for at most `limit` seconds; then kill all processes that it started."""
     child = os.fork()
     if child == 0:
         try:
@@ -205,7 +206,7 @@ def forked(work: Callable[[], None], limit: float) -> None:
 
 
 class Tree:
-    """A copy of the tree, in which functions can be deleted for a while."""
+    """A copy of the tree, in which functions can be deleted for a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -218,12 +219,12 @@ class Tree:
 
     @contextmanager
     def without(self, modules: Subjects, body: str) -> Iterator[None]:
-        """The modules without their functions, or as they are where `modules` is empty."""
+        """Delete the functions of the modules until the context ends; nothing if `modules` is empty."""
         paths = {self.folder / file: names for file, names in files_of(modules).items()}
         for path, names in paths.items():
             path.write_text(deleted(path.read_text(), body, names))
             self._changes += 1
-            os.utime(path, (self._changes, self._changes))  # bytecode is known by second and size
+            os.utime(path, (self._changes, self._changes))  # Python compares bytecode by second and size
         try:
             yield
         finally:
@@ -240,9 +241,10 @@ class Tree:
         first: bool = False,
         late: tuple[Subjects, str] | None = None,
     ) -> Run:
-        """The results of a test file in this tree. first: end with the first failure. late: delete after collection.
+        """The results of a test file in this tree. first: stop at the first failure. late: delete after collection.
 
-        What one run keeps on disk must not reach another: each has its own copy of the user's cache, or none if `late`.
+        Files that one run keeps must not reach another run: each has its own copy of the user's cache, or none if
+        `late`.
         """
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="run-") as folder:
             report, cache = Path(folder, "report"), Path(folder, "cache")

@@ -1,4 +1,4 @@
-"""Triton kernels with large tiles, for wgmma: with pointers, with tensor descriptors, with warps of several tasks."""
+"""Triton kernels with large tiles, for wgmma: with pointers, with tensor descriptors, and with warp specialisation."""
 
 import triton
 import triton.language as tl

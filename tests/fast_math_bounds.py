@@ -1,13 +1,13 @@
-"""Where fast math is worst: the largest error of each bounded asm variant of one float32 input, beside its bound.
+"""Search the largest error of each bounded asm variant with one float32 input, and print it beside its bound.
 
     python -m tests.fast_math_bounds                # the family "fast math"; prints rows of WORST for the test beside
     python -m tests.fast_math_bounds sigmoid silu
 
-Every sign and exponent is scanned at 4096 evenly spread significands; then all 2^23 significands of the four worst
-binades run. So it is a search, and no proof over all inputs. Left out are single instructions of which the ledger has
-the largest error over all 2^32 inputs (`ptxdiff conformance`), and .ftz twins of others. Bits are the emulator's for
-sm_90a. Errors are from the true value in float64, rounded to float32, which is what the policies compare with; results
-that are not finite are left out.
+The search runs 4096 evenly spread significands for every sign and exponent; then all 2^23 significands of the four
+worst binades. It proves nothing about the other inputs. Two kinds of variants are left out: single instructions of
+which the ledger has the largest error over all 2^32 inputs (`ptxdiff conformance`), and variants that differ from
+another only by .ftz. Bits are the emulator's for sm_90a. Errors are distances from the true value in float64, rounded
+to float32, with which the policies compare too; results that are not finite are left out.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ TRUE: dict[str, Callable[[Any], Any]] = {
     "softplus": lambda x: np.logaddexp(0, x),
     "erf": _torch(torch.erf),
 }
-"""The functions in float64, by case."""
+"""The true functions in float64, by case."""
 
 
 def parts(case: Case, variant: AsmVariant) -> Iterator[tuple[str, Match, Any]]:
-    """Each bound of a variant's first output: "on", "outside" or "meets", the bound, and the mask of inputs."""
+    """Each bound of a variant's first output: "on", "outside" or "meets", the bound, and the mask of its inputs."""
     policy = policies(case, variant)
     match = next(iter(policy.match.values()))
     promised = [("on", match, match.on)]
@@ -81,7 +81,7 @@ def parts(case: Case, variant: AsmVariant) -> Iterator[tuple[str, Match, Any]]:
 
 
 def bounded() -> Iterator[tuple[str, str, Case, AsmVariant]]:
-    """The bounded asm variants of fast math with one float32 input and output: case, name and both."""
+    """The bounded asm variants of fast math with one float32 input and output: case, name, the case and the variant."""
     for loaded in in_folder(CASES):
         case = loaded.case
         one = list(case.inputs.values()) == [F32] and list(case.outputs.values()) == [F32]
@@ -92,7 +92,7 @@ def bounded() -> Iterator[tuple[str, str, Case, AsmVariant]]:
 
 
 def _known(variant: AsmVariant) -> bool:
-    """Whether it is a single instruction that the ledger has the errors of, or one that differs by .ftz alone."""
+    """Whether a variant is a single instruction whose errors the ledger has, or differs from one only by .ftz."""
     form = variant.texts[1].text.split()[0].replace(".ftz", "") if variant.derived_packs else ""
     flushes = bool(form) and ".ftz" in variant.texts[1].text and form in _entries()
     entry = _entries().get(form)
@@ -101,12 +101,12 @@ def _known(variant: AsmVariant) -> bool:
 
 @cache
 def _entries() -> dict[str, ledger.Entry]:
-    """The ledger's entries: holding them against the definitions takes seconds."""
+    """The ledger's entries. Comparing them with the definitions takes seconds."""
     return ledger.current()
 
 
 def error(case: str, bound: Match, codes: Any, got: Any) -> Any:
-    """How far results are from the reference in a bound's measure; -1 where there is no distance."""
+    """The distance of results from the reference, as the bound measures it; -1 where there is no distance."""
     x = values(codes)
     with np.errstate(all="ignore"):
         expected = TRUE[case](x).astype(np.float32)
@@ -122,13 +122,13 @@ def error(case: str, bound: Match, codes: Any, got: Any) -> Any:
 
 
 def values(codes: Any) -> Any:
-    """The numbers behind codes, in float64; signalling NaN among them are NaN."""
+    """The float64 values of codes; a signalling NaN becomes a quiet NaN."""
     with np.errstate(invalid="ignore"):
         return codes.view(np.float32).astype(np.float64)
 
 
 def _place(x: Any) -> Any:
-    """The place of a float32 on the line of its values."""
+    """The position of a float32 among all float32 in ascending order."""
     code = x.view(np.int32).astype(np.int64)
     return np.where(code < 0, -(code & 0x7FFFFFFF), code)
 

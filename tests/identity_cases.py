@@ -1,6 +1,6 @@
-"""Sources of case files whose variants are alike in everything but one thing that decides their bits.
+"""Case files whose variants differ only in one thing, and that thing decides their bits.
 
-Run alone and run after the others, each must get its own verdict.
+Each variant must get its own verdict, both when it runs alone and when it runs after the others.
 """
 
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from references.formats import F32, U8, U32
 
 '''
 
-# A run-time argument is in no text: neither in the kernel's source nor in its PTX.
+# A run-time argument is in no text, neither in the kernel's source nor in its PTX.
 ARGUMENTS = (
     HEAD
     + """
@@ -45,7 +45,7 @@ case = Case(
 """
 )
 
-# Constants that are equal and not the same: 0.0 and -0.0, 2 and 2.0.
+# Constants that are equal and yet different: 0.0 and -0.0, 2 and 2.0.
 CONSTANTS = (
     HEAD
     + """
@@ -81,7 +81,7 @@ twice = Case(
 """
 )
 
-# A function's name says nothing: here it is bound twice, and each variant has the function that it was given.
+# A function's name does not identify it: here one name is bound twice, and each variant has its own function.
 TWICE = (
     HEAD
     + """
@@ -108,7 +108,7 @@ former = Case(inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x ^ 1, va
 """
 )
 
-# One PTX text for every target, and an instruction in it that older ones lack: not in asm(), which is looked at first.
+# One PTX text for all targets, with an instruction that older targets lack. It is not in asm(), which is checked first.
 GENERATION = (
     HEAD
     + """
@@ -133,7 +133,7 @@ case = Case(
 """
 )
 
-# Triton 3.6 makes 0.0 of the constant -0.0.
+# Triton 3.6 changes the constant -0.0 to 0.0.
 KEEPS_THE_SIGN = tuple(map(int, version("triton").split(".")[:2])) > (3, 6)
 
 FILES = {"arguments": ARGUMENTS, "constants": CONSTANTS, "twice": TWICE, "generation": GENERATION}
@@ -154,4 +154,4 @@ VERDICTS = {
     ("generation", "halves", "sm_90a"): "pass",
     ("generation", "halves", "sm_100a"): "pass",
 }
-"""Case, variant and target to the verdict of the emulator, alone and in any company."""
+"""By case, variant and target: the verdict of the emulator, alone and after other variants."""

@@ -1,4 +1,4 @@
-"""Kernels that tests launch; a module of their own, because compile workers find kernels by file and name."""
+"""Kernels that tests launch. They have a module of their own, because compile workers find kernels by file and name."""
 
 import triton
 import triton.language as tl

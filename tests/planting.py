@@ -1,4 +1,4 @@
-"""Copies of the catalogue's cases with a mistake planted in them: in the case file, or in a module beside it."""
+"""Copy cases of the catalogue and plant a mistake in the copy: in the case file, or in a module beside it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ CASES = Path(__file__).parents[1] / "cases"
 def planted(folder: Path, file: str, change: Callable[[str], tuple[str, int]], start: str = "") -> Path:
     """Copy a case file, with the modules beside it, to a folder, and change it. Returns the path of the copy.
 
-    change: gives the changed text and the number of changes, as `re.subn` does. The case file is tried first, from the
-    text `start` on, then each module that it imports from. Raises AssertionError where none of them changes.
+    change: returns the changed text and the number of changes, as `re.subn` does. It gets the case file's text first,
+    from the text `start` on, then each module that the case file imports from. Raises AssertionError if it changes
+    none.
     """
     for beside in ("_device", "_host"):
         shutil.copytree(CASES / beside, folder / beside, ignore=shutil.ignore_patterns("__pycache__"))

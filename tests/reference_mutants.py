@@ -1,9 +1,9 @@
-"""Wrong versions of references: does an input of quick effort tell each of them from the right one?
+"""Wrong versions of references: do the inputs of quick effort distinguish each of them from the right one?
 
 A mutant changes the right answer: one binade of results or of inputs, one class of results, one code at a threshold, or
-the rounding of an operation. It is *killed* by inputs on which the judge, with the case's own policies, does not pass
-it. It is *equivalent* where no witness is known: inputs searched for this mutant alone, far more than a run has. What
-is neither survives. Nothing is compiled and no backend runs.
+the rounding of an operation. It is *killed* if the judge, with the case's own policies, fails it on these inputs. It is
+*equivalent* if no witness is known, among many more inputs than a run has and inputs searched for this mutant alone.
+Otherwise it survives. Nothing is compiled and no backend runs.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ POOL = 1 << 18
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong answer: from the inputs' codes and the right answer.
+    """A function from the inputs' codes and the right answer to a wrong answer.
 
-    targets: codes of an output to search witnesses for. output: which one; the first where none is named. witness:
-    codes of the inputs to try.
+    targets: codes of an output, whose inputs are searched as witnesses. output: the name of that output; "" for the
+    first. witness: codes of inputs to try.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Known:
-    """Inputs with the right answer, and every answer that the policies accept."""
+    """Inputs with the right answer, and all answers that the policies accept."""
 
     rows: Rows
     codes: Answer
@@ -68,7 +68,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Subject:
-    """A case with the policies of one of its variants. operation: a name for `wrong_roundings`, or none."""
+    """A case with the policies of one of its variants. operation: the name for `wrong_roundings`, or ""."""
 
     name: str
     case_name: str
@@ -81,7 +81,7 @@ class Subject:
         return {n: format_of(a) for n, a in self.case.inputs.items()}
 
     def known(self, rows: Rows) -> Known:
-        """Rows with the right answer and all that the policies accept."""
+        """Rows with the right answer and all answers that the policies accept."""
         codes = codes_of(self.case.inputs, rows)
         answers = list(accepted(self.case, self.policy, codes))
         return Known(rows, codes, apply_reference(self.case, self.policy.reference, codes), answers)
@@ -91,7 +91,8 @@ class Subject:
         return apply_reference(self.case, self.policy.reference, codes_of(self.case.inputs, rows))
 
     def inside(self, rows: Rows) -> Rows:
-        """The rows that lie within `where=`: on others a kernel may give anything, and none of them is a witness."""
+        """The rows that lie within `where=`. For other rows a kernel may return anything, so that none of them is a
+        witness."""
         if not len(next(iter(rows.values()))):
             return rows
         keep = within(self.case.domain, self.formats, rows)
@@ -105,24 +106,24 @@ class Subject:
 
     @functools.cached_property
     def pool(self) -> Known:
-        """Many inputs that no set of the harness was asked for."""
+        """Many inputs that come from no input set of the harness."""
         return self.known(self.inside(drawn(self)))
 
 
 def verdict(subject: Subject, mutant: Mutant) -> str:
-    """killed, survives or equivalent."""
-    if tells(subject, mutant, subject.quick):
+    """ "killed", "survives" or "equivalent"."""
+    if detects(subject, mutant, subject.quick):
         return "killed"
-    if tells(subject, mutant, subject.pool):
+    if detects(subject, mutant, subject.pool):
         return "survives"
     rows = [searched(subject, target, mutant.output) for target in mutant.targets]
     rows += [units_of(subject, [np.array([c]) for c in codes]) for codes in mutant.witness]
     rows = [r for r in map(subject.inside, rows) if len(next(iter(r.values())))]
-    return "survives" if any(tells(subject, mutant, subject.known(r)) for r in rows) else "equivalent"
+    return "survives" if any(detects(subject, mutant, subject.known(r)) for r in rows) else "equivalent"
 
 
-def tells(subject: Subject, mutant: Mutant, known: Known) -> bool:
-    """Whether the policies fail the mutant on some of the rows: the judge's rule, on answers that are known."""
+def detects(subject: Subject, mutant: Mutant, known: Known) -> bool:
+    """Whether the policies fail the mutant on some of the rows: the judge's rule, applied to known answers."""
     wrong = changed_answer(mutant, known)
     for name, argument in subject.case.outputs.items():
         fmt, got = format_of(argument), wrong[name].reshape(-1)
@@ -141,7 +142,7 @@ def tells(subject: Subject, mutant: Mutant, known: Known) -> bool:
 
 
 def judged(subject: Subject, mutant: Mutant, known: Known) -> bool:
-    """The same by the judge itself, which takes longer: it explains what it fails."""
+    """Like `detects`, by the judge itself. It takes longer, because the judge explains each failure."""
     wrong = changed_answer(mutant, known)
     outputs = {n: pack(format_of(a), wrong[n]) for n, a in subject.case.outputs.items()}
     return not judge(subject.case, subject.policy, known.rows, outputs).passed
@@ -170,7 +171,7 @@ def units_of(subject: Subject, columns: list[Codes]) -> Rows:
 
 
 def drawn(subject: Subject) -> Rows:
-    """Bits of every kind, operands of few significant bits, and operands that cancel one another."""
+    """Random bits, operands of few significant bits, and operands that cancel each other."""
     rng = np.random.default_rng(12345)
     columns = [_drawn(f.single, rng) for f in subject.formats.values()]
     formats = [f.single for f in subject.formats.values()]
@@ -209,7 +210,7 @@ def _drawn(fmt: Format, rng: np.random.Generator) -> Codes:
 
 
 def _few_bits(fmt: Format, rng: np.random.Generator) -> Codes:
-    """Up to three bits that differ from those of a run of ones or zeros at the upper end."""
+    """Codes that differ in up to three bits from a run of ones or zeros at the upper end."""
     codes = np.where(rng.random(POOL) < 0.5, 0, -1 << rng.integers(0, fmt.code_bits, POOL))
     for _ in range(3):
         codes ^= rng.integers(0, 2, POOL) << rng.integers(0, fmt.code_bits, POOL)
@@ -221,7 +222,7 @@ ANCHORS = 256
 
 
 def searched(subject: Subject, target: int, output: str = "") -> Rows:
-    """Inputs that give the target code in an output, by bisection along each input where the answer is monotone."""
+    """Inputs for which an output has the target code, by bisection of each input where the answer is monotone."""
     output = output or next(iter(subject.case.outputs))
     fmt = format_of(subject.case.outputs[output]).single
     goal = int(ordinal(fmt, target))

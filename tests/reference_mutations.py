@@ -1,4 +1,4 @@
-"""The mutants of a subject: one change each, of the result, of an operand, or of the rounding."""
+"""The mutants of a subject. Each changes one thing: the result, an operand, or the rounding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.rounding_mutants import wrong_roundings
 
 
 def mutants(subject: Subject, thin: int = 1) -> Iterator[Mutant]:
-    """Every mutant of a subject; `thin`: every how many binades."""
+    """All mutants of a subject. `thin`: every how many binades has one."""
     for name, argument in subject.case.outputs.items():
         fmt = format_of(argument).single
         if fmt.is_float:
@@ -39,14 +39,14 @@ def mutants(subject: Subject, thin: int = 1) -> Iterator[Mutant]:
 
 
 def wrong_by(subject: Subject, name: str) -> int:
-    """Steps on the line of values that the policy of an output cannot allow."""
+    """The smallest distance, in steps between neighbouring values, that the policy of an output cannot allow."""
     match = subject.policy.match[name]
     fmt = format_of(subject.case.outputs[name]).single
     return {"exact": 1, "ulp": int(match.bound) + 1}.get(match.kind, 1 << fmt.mantissa_bits)
 
 
 def moved(fmt: Format, codes: Codes, steps: int) -> Codes:
-    """Finite codes so many places closer to zero, where that keeps their sign, else further away."""
+    """Finite codes moved by some steps toward zero, or away from zero where the sign would change."""
     place = ordinal(fmt, codes)
     away = np.where(np.abs(place) > steps, -steps, steps)
     new = from_ordinal(fmt, place + np.where(place < 0, -away, away))
@@ -54,7 +54,7 @@ def moved(fmt: Format, codes: Codes, steps: int) -> Codes:
 
 
 def changed(name: str, mask: Callable[[Answer, Codes], Codes], new: Callable[[Codes], Codes]) -> Callable:
-    """One output with `new` where the mask of (inputs, output) holds."""
+    """A mutant of one output: `new` of the right codes where the mask of (inputs, output) holds."""
 
     def wrong(codes: Answer, right: Answer) -> Answer:
         held = per_result(mask(codes, right[name]), right[name])
@@ -64,9 +64,9 @@ def changed(name: str, mask: Callable[[Answer, Codes], Codes], new: Callable[[Co
 
 
 def per_result(held: Codes, y: Codes) -> Codes:
-    """What holds for the codes of an input, for the codes of the output that it takes part in.
+    """The mask of an input's codes, converted to a mask of the output's codes.
 
-    A unit of the one may hold several codes of the other: a byte with two nibbles gives two results.
+    A unit of one may hold several codes of the other: a byte with two nibbles has two results.
     """
     flat = held.reshape(-1)
     if flat.size > y.size:
@@ -75,7 +75,7 @@ def per_result(held: Codes, y: Codes) -> Codes:
 
 
 def _results(subject: Subject, name: str, fmt: Format, thin: int) -> Iterator[Mutant]:
-    """By what the result is: each binade, and each code at an end of a class."""
+    """Mutants by result: each binade, and each code at an end of a class."""
     steps = wrong_by(subject, name)
     for binade in range(0, 1 << fmt.exponent_bits, thin):
         for negative in (0, 1)[: 1 + fmt.has_sign]:
@@ -135,7 +135,7 @@ def _integers(name: str, fmt: Format) -> Iterator[Mutant]:
 
 
 def _operands(subject: Subject, name: str, out: Format, thin: int) -> Iterator[Mutant]:
-    """By what an operand is: each binade, and each class, with the result wrong there."""
+    """Mutants by operand: the result is wrong for each binade, and for each class, of the operand."""
     steps = wrong_by(subject, name) if out.is_float else 1
 
     def broken(y: Codes) -> Codes:
@@ -169,7 +169,7 @@ def _operands(subject: Subject, name: str, out: Format, thin: int) -> Iterator[M
 
 
 def nans(fmt: Format) -> Iterator[tuple[str, Callable[[Codes], Codes]]]:
-    """The kinds of NaN that a format tells apart: a format without a fraction has one."""
+    """The kinds of NaN of a format: a format without a fraction has one."""
     if fmt.nan == "ieee" and fmt.mantissa_bits:
         quiet = 1 << (fmt.mantissa_bits + fmt.ignored_bits - 1)
         yield "quiet NaN", lambda x: is_nan(fmt, x) & ((x & quiet) != 0)
@@ -179,7 +179,7 @@ def nans(fmt: Format) -> Iterator[tuple[str, Callable[[Codes], Codes]]]:
 
 
 def _intervals(subject: Subject, thin: int) -> Iterator[Mutant]:
-    """Wrong between two neighbouring integers, as a table-driven range reduction can be."""
+    """Mutants that are wrong between two neighbouring integers, as a table-driven range reduction can be."""
     (operand, fmt), (name, argument) = *subject.formats.items(), next(iter(subject.case.outputs.items()))
     out = format_of(argument).single
     if not (fmt.is_float and out.is_float) or fmt.code_bits <= 8 or fmt.exponent_bits < 8 or fmt.codes_per_unit > 1:
@@ -195,7 +195,8 @@ def _intervals(subject: Subject, thin: int) -> Iterator[Mutant]:
 
 
 def _thresholds(subject: Subject, thin: int) -> Iterator[Mutant]:
-    """Where the result enters another class, binade or (of a narrow format) code: moved by one input either way."""
+    """Mutants of a threshold, where the result enters another class, binade or (of a narrow format) code: it moves by
+    one input."""
     ((operand, packed),) = subject.formats.items()
     fmt, (name, argument) = packed.single, next(iter(subject.case.outputs.items()))
     out = format_of(argument).single
@@ -205,7 +206,7 @@ def _thresholds(subject: Subject, thin: int) -> Iterator[Mutant]:
         return
     others = units_of(subject, [np.array([new for _, new in swaps])])
     values = subject.answer(others)[name].reshape(len(swaps), -1)
-    each = values.shape[1] // packed.codes_per_unit  # results of one code: several, where it holds fields
+    each = values.shape[1] // packed.codes_per_unit  # results of one code; several if it holds fields
     for (old, new), value in zip(swaps, values[:, : max(1, each)], strict=True):
         yield Mutant(
             f"{name}: {operand} = {old:#x} as {new:#x}",
@@ -215,8 +216,9 @@ def _thresholds(subject: Subject, thin: int) -> Iterator[Mutant]:
 
 
 def thresholds(subject: Subject, fmt: Format, out: Format) -> list[tuple[int, int]]:
-    """Neighbouring inputs with results of another class, binade or sign (code, if narrow), on a monotone answer."""
-    if fmt.code_bits == 64:  # its places are beyond what the grid, made in float64, can tell apart
+    """Neighbouring inputs whose results differ in class, binade or sign (of a narrow format: in code), for a monotone
+    answer."""
+    if fmt.code_bits == 64:  # the grid is made in float64, which cannot distinguish these codes
         return []
     top = int(ordinal(fmt, fmt.max_finite)) + (fmt.infinity_code is not None)
     grid = np.unique(np.round(np.linspace(0, top, 3001)).astype(np.int64))

@@ -1,4 +1,4 @@
-"""What reference mutants are made of: every variant's policies of the shipped cases, and the shipped references."""
+"""The subjects of reference mutants: the shipped cases with every variant's policies, and the shipped references."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ REFERENCES: dict[str, tuple[Case, str]] = {
 
 
 def shipped() -> Iterator[Subject]:
-    """Every case of cases/ that runs elementwise, once for each of its variants' policies."""
+    """Each elementwise case of cases/, once for each different policy of its variants."""
     for path in sorted(CASES.glob("*.py")):
         for loaded in loader.load(path):
             seen = []
@@ -86,7 +86,7 @@ def of_references() -> Iterator[Subject]:
 
 
 def subjects() -> list[Subject]:
-    """All of them."""
+    """The subjects of cases and references."""
     return [*shipped(), *of_references()]
 
 

@@ -1,4 +1,4 @@
-"""Wrong roundings of an operation: of ties, beside the ends of the range, twice instead of once."""
+"""Wrong roundings of an operation: at ties, near the ends of the range, or twice instead of once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def rounded(fmt: Format, operation: str, rounding: str, columns: list[Codes]) ->
 
 
 def exact(fmt: Format, operation: str, columns: list[Codes]) -> Codes:
-    """The result as float64, exact or rounded to odd (a quotient to nearest: 53 bits tell no tie from its neighbours
-    that `_tie` does not)."""
+    """The result as float64, exact or rounded to odd. A quotient is rounded to nearest, and `_tie` decides ties
+    exactly."""
     a, *rest = (to_float64(fmt, torch.from_numpy(c)) for c in columns)
     return {
         "mul": lambda: a * rest[0],
@@ -33,7 +33,7 @@ def exact(fmt: Format, operation: str, columns: list[Codes]) -> Codes:
 
 
 def _tie(fmt: Format, operation: str, columns: list[Codes]) -> tuple[Codes, Codes, Codes]:
-    """Where the exact result is halfway between two finite codes (or overflows from there), and both codes."""
+    """A mask of exact results halfway between two finite codes (or at the limit of overflow), and both codes."""
     value = exact(fmt, operation, columns)
     down = rounded(fmt, operation, "rz", columns)
     up = np.where(is_finite(fmt, down), down + fmt.min_positive, down)
@@ -49,7 +49,7 @@ def _tie(fmt: Format, operation: str, columns: list[Codes]) -> tuple[Codes, Code
 
 
 def wrong_roundings(fmt: Format, operation: str) -> Iterator[tuple[str, Wrong]]:
-    """Names and functions of code columns, each a wrong way to round the operation."""
+    """The names of wrong ways to round the operation, and their functions of code columns."""
     for rounding in ("rz", "rm", "rp"):
         yield f"rounded {rounding}", lambda c, r=rounding: rounded(fmt, operation, r, c)
     for where in ("normal", "subnormal", "overflowing"):
@@ -106,7 +106,7 @@ def _late(fmt: Format, operation: str, columns: list[Codes]) -> Codes:
 
 
 def _twice(fmt: Format, operation: str, columns: list[Codes]) -> Codes:
-    """To the format's precision as if there were no subnormals, then to the place of the subnormal."""
+    """Round to the format's precision as if there were no subnormals, then to the place of the subnormal."""
     right = rounded(fmt, operation, "rn", columns)
     bits = torch.from_numpy(exact(fmt, operation, columns)).view(torch.int64)
     shift = F64.mantissa_bits - fmt.mantissa_bits
@@ -134,7 +134,7 @@ def _cancelled(fmt: Format, operation: str, columns: list[Codes], depth: int, op
 
 
 def _product_cut(fmt: Format, columns: list[Codes], bits: int) -> Codes:
-    """The product towards zero to so many bits, then the sum rounded once."""
+    """The product truncated to some bits, then the sum rounded once."""
     a, b, c = (to_float64(fmt, torch.from_numpy(x)) for x in columns)
     cut = ((a * b).view(torch.int64) & -(1 << (F64.precision - bits))).view(torch.float64)
     right = rounded(fmt, "fma", "rn", columns)
@@ -146,7 +146,7 @@ def _ignored(fmt: Format, columns: list[Codes]) -> Codes:
     right = rounded(fmt, "fma", "rn", columns)
     product = rounded(fmt, "mul", "rn", columns[:2])
     far = (magnitude(fmt, product) >> fmt.mantissa_bits) - (magnitude(fmt, columns[2]) >> fmt.mantissa_bits)
-    # Where the addend is zero the sign of a zero product may matter: nothing is ignored there.
+    # If the addend is zero, the sign of a zero product may matter, so that nothing is ignored.
     far = (far > fmt.precision + 2) & is_finite(fmt, product) & ~is_zero(fmt, columns[2])
     return np.where(far, product, right)
 

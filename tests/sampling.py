@@ -1,6 +1,6 @@
-"""Which rows of a whole table `make unit` runs; `make slow` runs the others.
+"""Choose the rows of a table that `make unit` runs; `make slow` runs the others.
 
-A sample is the same in every run, and spread: every kind of row (format, family, generation, ...) has one in it.
+A sample is the same in every run. It has at least one row of each kind (format, family, generation, ...).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ def spread(
     kinds: Callable[[Any], Iterable[Hashable]] = lambda row: (),
     name: Callable[[Any], str] | None = None,
 ) -> list[Any]:
-    """Rows as parameters, of which the quick ones are every `step`-th, and each that has a kind that is new.
+    """Rows as parameters. The quick ones are every `step`-th row, and each row with a kind that no quick row has yet.
 
-    kinds: what of a row must be met at least once in the sample. A tuple is the values of several parameters.
+    kinds: the kinds of a row. A row that is a tuple is the values of several parameters.
     """
     met: set[Hashable] = set()
     found = []
@@ -34,7 +34,7 @@ def spread(
 
 
 def only(rows: Iterable[Any], now: Collection[Any]) -> list[Any]:
-    """Rows as parameters, of which some are quick. Raises ValueError for a quick one that is no row."""
+    """Rows as parameters, of which those in `now` are quick. Raises ValueError if one of `now` is no row."""
     rows = list(rows)
     if missing := [row for row in now if row not in rows]:
         raise ValueError(f"no row of the table: {missing}")
@@ -42,7 +42,8 @@ def only(rows: Iterable[Any], now: Collection[Any]) -> list[Any]:
 
 
 def paired(first: Iterable[Any], second: Iterable[Any], of: int) -> list[Any]:
-    """All pairs as parameters, of which one in `of` is quick, so that each value has one with some of the other."""
+    """All pairs as parameters. One in `of` is quick, so that each value is paired with several values of the other
+    list."""
     second = list(second)
     return [
         pytest.param(a, b, marks=() if (i + j) % of == 0 else pytest.mark.slow)
@@ -52,5 +53,5 @@ def paired(first: Iterable[Any], second: Iterable[Any], of: int) -> list[Any]:
 
 
 def sizes(few: int, many: int) -> list[Any]:
-    """A number of inputs: a small one quickly, the large one among the slow tests."""
+    """A number of inputs as parameter: a small one is quick, a large one is slow."""
     return [pytest.param(few, id="few"), pytest.param(many, id="many", marks=pytest.mark.slow)]

@@ -1,4 +1,4 @@
-"""Records files changed by hand, with corrected checksums, which must be refused for their contents."""
+"""Records files that a test changes, with corrected checksums: they must be refused for their contents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A case file is a screen long, and no two share a paragraph of code.
+"""A case file is at most a screen long, and no two case files share a paragraph of code.
 
-What several need, or one has no room for, is in `references`, `cases/_device` or `cases/_host`.
+Code that several case files need, or that makes one too long, is in `references`, `cases/_device` or `cases/_host`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SCREEN = 60
-"""The lines of a case file, blank ones and its docstring among them."""
+"""The most lines of a case file, with blank lines and its docstring."""
 
 PARAGRAPH = 6
-"""Lines in a row, without blank ones, comments, docstrings, imports and lone brackets, that are one paragraph."""
+"""The least lines of a paragraph; blank lines, comments, docstrings, imports and lone brackets do not count."""
 
 
 def code_lines(text: str) -> list[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """The lines with code, each with its number."""
     text = re.sub(r'("""|\'\'\')(?:.|\n)*?\1', lambda m: "\n" * m[0].count("\n") if _is_docstring(m) else m[0], text)
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -34,21 +34,21 @@ def _is_docstring(found: re.Match[str]) -> bool:
 
 
 def shared(files: dict[str, str]) -> list[str]:
-    """Paragraphs that stand in two files, or twice in one: where each begins."""
+    """Paragraphs that occur in two files, or twice in one file, each with the places where it begins."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     for name, text in files.items():
         lines = code_lines(text)
         for k in range(len(lines) - PARAGRAPH + 1):
             places[tuple(line for _, line in lines[k : k + PARAGRAPH])].append((name, lines[k][0]))
-    told = []
+    paragraphs = []
     for paragraph, where in places.items():
         if len(where) > 1:
-            told.append(f"{' and '.join(f'{n}:{line}' for n, line in where)}: {paragraph[0]}")
-    return told
+            paragraphs.append(f"{' and '.join(f'{n}:{line}' for n, line in where)}: {paragraph[0]}")
+    return paragraphs
 
 
 def too_long(files: dict[str, str]) -> list[str]:
-    """Files with more lines than a screen, each with how many."""
+    """Files with more lines than a screen, each with its number of lines."""
     return [f"{name}: {n} lines" for name, text in files.items() if (n := len(text.splitlines())) > SCREEN]
 
 
@@ -64,7 +64,7 @@ def test_every_case_file_is_a_screen_long():
     assert not too_long(files)
 
 
-def test_a_file_with_a_line_too_many_is_found():
+def test_a_file_with_a_line_too_many_is_detected():
     assert too_long({"one.py": "x\n" * SCREEN, "other.py": "x\n" * (SCREEN + 1)}) == ["other.py: 61 lines"]
 
 
@@ -72,7 +72,7 @@ def test_no_two_case_files_share_a_paragraph():
     assert not shared(files_in("*.py", "_host/*.py"))  # kernels in one file of `_device` may share a signature
 
 
-def test_a_shared_paragraph_is_found_whatever_stands_around_it():
+def test_a_shared_paragraph_is_detected_with_any_code_around_it():
     lines = [f"y{k} = x{k} + {k}" for k in range(PARAGRAPH)]
     one = "import a\n" + "\n".join(lines)
     other = '"""Another."""\n\n' + "\n\n# why\n".join(lines) + "\nend = 1"

@@ -1,4 +1,4 @@
-"""What is kept between runs: whole, under its own name, or not at all."""
+"""Files kept between runs: a file is read whole and under its own name, or counts as missing."""
 
 import os
 
@@ -14,19 +14,19 @@ def cache(monkeypatch, tmp_path):
     return DiskCache("sass")
 
 
-def test_a_text_comes_back_for_the_same_parts_only(cache):
+def test_a_text_is_found_by_the_same_parts_only(cache):
     cache.put(b"text", b"ab", b"c")
     assert cache.get(b"ab", b"c") == b"text"
     assert cache.get(b"a", b"bc") is None
     assert DiskCache("other").get(b"ab", b"c") is None
 
 
-def test_nothing_half_written_stays(cache):
+def test_no_temporary_file_remains(cache):
     cache.put(b"text", b"key")
     assert [p.suffix for p in cache.folder.iterdir()] == [".bin"]
 
 
-def test_any_flipped_bit_makes_it_none(cache):
+def test_a_file_with_a_flipped_bit_counts_as_missing(cache):
     cache.put(b"text", b"key")
     (path,) = cache.folder.iterdir()
     whole = path.read_bytes()
@@ -40,14 +40,14 @@ def test_any_flipped_bit_makes_it_none(cache):
         assert cache.get(b"key") is None, length
 
 
-def test_a_file_under_the_name_of_another_is_none(cache):
+def test_a_file_under_the_name_of_another_counts_as_missing(cache):
     cache.put(b"text", b"key")
     cache.put(b"other", b"another key")
     cache._path(b"key").replace(cache._path(b"another key"))
     assert cache.get(b"another key") is None
 
 
-def test_an_empty_variable_turns_it_off(monkeypatch, tmp_path):
+def test_an_empty_variable_turns_the_cache_off(monkeypatch, tmp_path):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = DiskCache("sass")
@@ -56,7 +56,7 @@ def test_an_empty_variable_turns_it_off(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_longest_unread_make_room(cache, monkeypatch):
+def test_the_files_unread_for_longest_are_removed(cache, monkeypatch):
     monkeypatch.setattr(diskcache, "KEPT", 4)
     for n in range(6):
         cache.put(b"%d" % n, bytes([n]))
@@ -75,7 +75,7 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_pat
 
 
 def folders_of_all_caches():
-    """Where each kind of file that is kept between runs lies, and the variables of the processes that we start."""
+    """The folders of all caches, and the cache variables of the processes that we start."""
     from harness.processes.pool import with_harness
     from harness.ptx.numeric import compilecache
     from harness.triton import assemble, targets
@@ -95,18 +95,18 @@ def test_one_variable_moves_every_cache(tmp_path, monkeypatch):
     assert {os.path.dirname(folder) for folder in started} == {str(tmp_path)}
 
 
-def test_without_it_they_lie_in_the_users_cache_folder(tmp_path, monkeypatch):
+def test_without_the_variable_caches_are_in_the_users_cache_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", "/elsewhere")
     kept, (triton, inductor) = folders_of_all_caches()
     assert {folder.parent for folder in kept} == {tmp_path / "ptxdiff"}
-    assert triton is None  # the user's choice: `with_harness` leaves the environment that it is given alone
+    assert triton is None  # the user's choice, which `with_harness` leaves unset
     assert inductor == str(tmp_path / "ptxdiff" / "inductor")
 
 
-def test_turned_off_nothing_is_kept(tmp_path, monkeypatch):
+def test_caches_that_are_turned_off_keep_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kept, started = folders_of_all_caches()

@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md and CONTRIBUTING.md name exists, a class name stands for one class, files are readable."""
+"""Names in ARCHITECTURE.md and CONTRIBUTING.md exist, no two classes share a name, and files are short."""
 
 import ast
 import re
@@ -16,10 +16,10 @@ _DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
 
 
 def wrong_names(text):
-    """The names between backticks that stand for nothing.
+    """The names between backticks that do not exist.
 
-    Names with a slash are paths below the root or below harness/, with or without `.py`. `harness.x.y` is a module,
-    or a name in one.
+    Names with a slash are paths below the root or below harness/, with or without `.py`. `harness.x.y` is a module, or
+    a name in one.
     """
     names = [name for name in _TICKED.findall(text) if " " not in name]
     return [
@@ -65,7 +65,7 @@ def test_what_the_documents_name_exists(document):
         "harness.backends.device", "harness.model.variants.DIAGNOSIS_LIST", "references/format.py",
     ],
 )  # fmt: skip
-def test_a_wrong_name_is_found(planted):
+def test_a_wrong_name_is_detected(planted):
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert wrong_names(f"{text}\nSee `{planted}` and `judging/judge`.\n") == [planted]
 
@@ -80,7 +80,7 @@ def test_no_two_classes_of_the_harness_share_a_name():
 
 
 def too_long(root, limit):
-    """The Python files of our folders with more lines than `limit`."""
+    """The Python files in our folders with more lines than `limit`."""
     files = (p for folder in FOLDERS for p in (root / folder).rglob("*.py"))
     return [str(p.relative_to(root)) for p in files if p.read_text().count("\n") > limit]
 
@@ -93,18 +93,18 @@ def test_no_other_file_is_longer_than_450_lines():
     assert set(too_long(ROOT, 450)) <= LONGER
 
 
-def test_a_file_that_is_too_long_is_found(tmp_path):
+def test_a_file_that_is_too_long_is_detected(tmp_path):
     (tmp_path / "harness" / "lint").mkdir(parents=True)
     (tmp_path / "harness" / "lint" / "long.py").write_text("x = 1\n" * 11)
     (tmp_path / "harness" / "short.py").write_text("x = 1\n" * 10)
     assert too_long(tmp_path, 10) == ["harness/lint/long.py"]
 
 
-def test_at_most_eight_modules_stand_beside_the_rooms_of_the_harness():
+def test_at_most_eight_modules_are_beside_the_rooms_of_the_harness():
     assert len(list((ROOT / "harness").glob("*.py"))) <= 8
 
 
 def test_top_level_folders_are_those_of_the_documents():
-    """A package of ours that ARCHITECTURE.md does not name would be installed, or lie about, unnoticed."""
+    """A package of ours that ARCHITECTURE.md does not name would be installed, or stay in the tree, unnoticed."""
     holding = {p.relative_to(ROOT).parts[0] for p in ROOT.glob("*/*.py")}
     assert holding - {"build"} == set(FOLDERS)

@@ -1,4 +1,4 @@
-"""Bounds of fast math: each states its source, agrees with the ISA's, and holds at the worst input that is known."""
+"""Bounds of fast math: each states its source, equals the ISA's, and holds at the worst known input."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ WORST = {
     ("rsqrt", "rcp.rn-of-sqrt.rn", "on"): (0x13800001, 1),  # bound 2
     ("tanh", "by-exponential", "on"): (0xC0802E23, 2.38419e-07),  # bound 4.76837e-07
 }
-"""Case, variant and part of its bound: the input with the largest error found, and that error in the bound's measure.
+"""By case, variant and part of its bound: the input with the largest error found, and that error as the bound measures
+it.
 
-Made by `python -m tests.fast_math_bounds`, which says how it searches.
+Made by `python -m tests.fast_math_bounds`, whose docstring describes the search.
 """
 
 
 def matches(match: Match) -> list[Match]:
-    """A policy's bounds: its own, and the one beyond its domain."""
+    """A policy's bounds: its own, and the one outside its domain."""
     return [m for m in (match, match.outside) if m is not None and m.kind != "exact"]
 
 
@@ -61,7 +62,7 @@ def test_every_bound_of_fast_math_states_its_source():
     assert not silent
 
 
-# What a variant's bound is, in the words of the ISA: `harness.conformance.bounds` has them by form.
+# A variant's bound as the ISA states it; `harness.conformance.bounds` has these by form.
 SAID = {
     "ulp(1)": "1 ulp",
     "ulp(2)": "2 ulp",
@@ -76,7 +77,7 @@ SAID = {
 }
 
 
-def test_a_single_instruction_has_the_bound_of_the_isa():
+def test_a_single_instruction_has_the_isas_bound():
     wrong, checked = [], 0
     for loaded in in_folder(CASES):
         for name, variant in loaded.case.variants.items() if loaded.case.family == "fast math" else ():
@@ -92,7 +93,7 @@ def test_a_single_instruction_has_the_bound_of_the_isa():
 
 
 def test_the_ledger_has_the_worst_of_all_inputs_within_each_bound_in_ulp():
-    """A bound of n steps from the rounded value lets an error of n + 1/2 ulp pass; the ISA's figures count so."""
+    """A bound of n steps from the rounded value accepts an error of n + 1/2 ulp; the ISA's figures are meant so too."""
     book = ledger.current()
     forms = {form: entry for form, entry in book.items() if entry.errors and bound(form).startswith("2 ulp")}
     assert forms

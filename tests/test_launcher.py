@@ -64,7 +64,7 @@ def test_a_store_past_the_end_names_the_line_of_the_kernel():
     assert not y.any(), "arrays are unchanged after a fault"
 
 
-def test_an_output_that_is_left_unwritten_is_reported_where_asked_for():
+def test_an_unwritten_output_is_reported_if_requested():
     y = torch.zeros(64)
     emulated(launch_kernels.half_written)[(1,)](y, 64, BLOCK=64)
     with pytest.raises(UndefinedBits, match="128 bytes of y were never written, first 128"):
@@ -96,14 +96,14 @@ def test_a_kernel_that_does_not_compile_says_why():
         emulated(launch_kernels.scale)[(1,)](torch.zeros(4), torch.zeros(4), 4, 1.0, BLOCK=5)
 
 
-def test_asm_in_a_kernel_that_writes_its_input_is_told():
-    """LLVM takes the input for unchanged, so that `twice - v` here is zero."""
+def test_asm_that_writes_its_input_is_reported():
+    """LLVM assumes that asm leaves its input unchanged, so that it computes `twice - v` as zero."""
     with pytest.raises(LaunchError, match=r"inline asm, line 2, .*`add.f32 \$1, \$1, \$1;` writes the input \$1"):
         emulated(launch_kernels.doubled_in_its_input)[(1,)](torch.zeros(64), torch.zeros(64), 64, BLOCK=64)
 
 
 def interpreted(*words: str) -> str:
-    """The output of a Python of its own: TRITON_INTERPRET is read when Triton is imported."""
+    """The output of a separate Python process: Triton reads TRITON_INTERPRET when it is imported."""
     root = Path(__file__).parent
     environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{root}:{root.parent}", "PATH": ""}
     triton = os.environ.get("PYTHONPATH", "")
@@ -126,7 +126,8 @@ def test_tritons_interpreter_runs_inline_asm():
 
 
 def test_shuffled_packs_and_poisoned_padding_show_in_the_interpreter():
-    """Straight, neighbours are exchanged; shuffled, others are, the same for the same seed. One alone gets padding."""
+    """Unshuffled, neighbours are exchanged; shuffled, other elements, equal for equal seeds. A single element gets
+    padding."""
     program = (
         "import torch, launch_kernels\n"
         "from harness.triton.interpreter import install\n"
@@ -159,7 +160,7 @@ def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
     assert "1 passed" in interpreted(*words, *plugin_words())
 
 
-def test_approximate_instructions_of_a_kernel_are_a_hopper_s_or_rounded():
+def test_approximate_instructions_of_a_kernel_are_hoppers_or_rounded():
     from tests.approximate_kernels import launch
 
     def through(**options):
@@ -173,15 +174,15 @@ def test_approximate_instructions_of_a_kernel_are_a_hopper_s_or_rounded():
         through(approximate="exact")
 
 
-def test_an_error_of_the_kernel_comes_without_the_way_through_the_emulator():
-    """Frames of the test and of the launcher alone, and the same words."""
+def test_an_error_of_the_kernel_has_no_frames_of_the_emulator():
+    """The traceback has only frames of the test and of the launcher, and the same message."""
     x = np.zeros(4, np.float32)
     with pytest.raises(MemoryFault) as caught:
         emulated(launch_kernels.scale)[(1,)](x, x, 1 << 20, 0.5, BLOCK=256)
     assert [entry.path.name for entry in caught.traceback] == ["test_launcher.py", "launcher.py"]
 
 
-def test_an_atomic_on_what_was_never_stored_says_so():
+def test_an_atomic_on_bytes_never_stored_is_reported():
     x, y, old = (np.ones(64, np.int32) for _ in range(3))
     words = "undefined bits reach an atomic on y, where nothing was stored before, in thread 0 of block"
     with pytest.raises(UndefinedBits, match=words):

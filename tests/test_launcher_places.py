@@ -54,7 +54,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path):
 
 
 def test_a_changed_global_is_compiled_in(tmp_path):
-    """The function that runs is the one handed over, with the globals of that moment, not an earlier compilation."""
+    """The function that was passed runs, with its globals at that moment, and not an earlier compilation."""
     done = run_script(
         tmp_path / "script.py",
         SCRIPT + "STEP = tl.constexpr(5)\nemulated(kernel)[(1,)](x, B=32)\nassert (x == 8).all(), x\n",
@@ -78,13 +78,13 @@ def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
     assert done.returncode == 0, done.stderr
     _, words, last = done.stdout.splitlines()
     assert "number of input constraints" in words
-    assert "script.py:12" in words  # where the kernel begins; LLVM names no line
+    assert "script.py:12" in words  # the line where the kernel begins, because LLVM names none
     assert last == "alive"
     assert "Fatal Python error" not in done.stderr
 
 
 def test_a_compile_time_value_of_a_class_of_the_script(tmp_path):
-    """The kernel is imported; the class of its argument is not."""
+    """Importing gives the kernel, but not the class of its argument."""
     text = (
         "import enum, numpy as np, kernels\nfrom harness import emulated\n\n"
         "class Size(enum.IntEnum):\n    SMALL = 32\n\n"
@@ -117,7 +117,7 @@ def test_a_notebook_cell(tmp_path):
 
 
 def test_a_cell_without_a_file(tmp_path):
-    """What a notebook does: code in `__main__` whose text is in linecache only."""
+    """Like a notebook: code in `__main__` whose text is only in linecache."""
     text = (
         "import linecache, sys\n"
         f"text = {SCRIPT!r}\n"
@@ -130,7 +130,7 @@ def test_a_cell_without_a_file(tmp_path):
 
 
 def adder(amount, fault=""):
-    """A kernel that adds `amount`, known through a closure only."""
+    """A kernel that adds `amount` and can only be reached as a closure."""
     AMOUNT = tl.constexpr(amount)
 
     @triton.jit
@@ -151,7 +151,7 @@ def adder(amount, fault=""):
     return {"": kernel, "outside": outside, "misspelt": misspelt}[fault]
 
 
-def test_closures_of_one_factory_are_told_apart():
+def test_closures_of_one_factory_are_distinguished():
     x = np.zeros(32, np.float32)
     for amount in (1, 10, 1):
         emulated(adder(amount))[(1,)](x, B=32)
@@ -159,7 +159,7 @@ def test_closures_of_one_factory_are_told_apart():
 
 
 @since(3, 9, "it makes 0.0 of the constant -0.0")
-def test_closures_over_numbers_that_compare_equal_are_told_apart():
+def test_closures_over_numbers_that_compare_equal_are_distinguished():
     for amount in (0.0, -0.0):
         x = np.full(32, -0.0, np.float32)
         emulated(adder(amount))[(1,)](x, B=32)
@@ -177,7 +177,7 @@ def test_errors_of_a_closure_name_its_own_line():
 
 
 def test_errors_of_a_script_name_the_inner_line(tmp_path):
-    """Of a function that the kernel calls, and of what Triton's own library refuses."""
+    """An error in a function that the kernel calls, and a refusal of Triton's own library."""
     called = SCRIPT.replace("return", "missing = x.nothing\n    return", 1)
     assert called != SCRIPT
     done = run_script(tmp_path / "script.py", called)
@@ -208,7 +208,7 @@ def apply(x, FUNCTION: tl.constexpr, B: tl.constexpr):
 
 
 def test_a_name_that_was_bound_again():
-    """The function handed over is compiled, not the one that its name leads to now."""
+    """The function that was passed is compiled, not the one that now has its name."""
     first = _again
     globals()["_again"] = _other
     try:
@@ -230,7 +230,7 @@ def _other(x, B: tl.constexpr):
 
 
 def test_a_text_that_was_replaced_is_compiled():
-    """Triton compiles the text that `_unsafe_update_src` gave, not what the file says."""
+    """Triton compiles the text that `_unsafe_update_src` set, not the text of the file."""
     kernel = adder(1)
     x = np.zeros(32, np.float32)
     emulated(kernel)[(1,)](x, B=32)
@@ -239,8 +239,8 @@ def test_a_text_that_was_replaced_is_compiled():
     assert (x == 3).all()
 
 
-def test_values_of_classes_that_differ_in_a_method_are_told_apart():
-    """Equal fields, and one name for both classes: what the kernel computes with them differs all the same."""
+def test_values_of_classes_that_differ_in_a_method_are_distinguished():
+    """Both classes have the same name and equal fields, and yet the kernel computes different results with them."""
 
     def made(factor):
         @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""What a user of pytest sees: which files are case files, options, outcomes, and what a mistake in a case file says."""
+"""The plugin as a user of pytest sees it: case files, options, outcomes, and the messages on mistakes in a case
+file."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def test_an_item_is_a_variant_on_a_target_by_a_backend(run_cases):
     )
 
 
-def test_a_second_case_of_a_file_is_a_group_of_its_own_name(run_cases):
+def test_a_second_case_of_a_file_is_a_group_with_its_own_name(run_cases):
     two = FLIP + "\nother = case\n"
     result = run_cases("--collect-only", "-q", flip=two)
     result.stdout.fnmatch_lines(["cases/flip.py::right*", "cases/flip.py::other::right*"])
@@ -44,7 +45,7 @@ def test_elsewhere_an_ini_setting_or_the_command_line_names_case_files(run_cases
     run_cases("--collect-only", ".").stdout.fnmatch_lines(["*2 tests collected*"])
 
 
-def test_somebody_elses_folder_cases_is_left_alone(run_cases):
+def test_another_projects_folder_cases_is_ignored(run_cases):
     source = "import unittest\n\nclass MyCase(unittest.TestCase):\n    pass\n\nraise RuntimeError('imported')\n"
     result = run_cases("--collect-only", ".", helpers=source, test_mine="def test_mine():\n    pass\n")
     result.stdout.fnmatch_lines(["*1 test collected*"])
@@ -81,7 +82,7 @@ def test_lf_x_and_junitxml(run_cases, pytester):
     result.stdout.fnmatch_lines(["a::wrong*64 of 256 codes differ*"])
 
 
-def test_a_failure_needs_nothing_else_to_act_on(run_cases):
+def test_a_failures_message_contains_all_that_its_reader_needs(run_cases):
     result = run_cases(flip=FLIP)
     result.stdout.fnmatch_lines(
         [
@@ -121,18 +122,18 @@ def test_a_replay_repeats_the_same_offender(run_cases):
     assert first_offender(found) == first_offender(again) != []
 
 
-def test_a_replay_of_what_is_right_passes(run_cases):
+def test_a_replay_of_a_right_variant_passes(run_cases):
     token = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
     run_cases("cases/flip.py::right[sm_100a-emulator]", f"--ptx-replay={token}", flip=FLIP).assert_outcomes(passed=1)
 
 
-def test_a_token_of_another_case_says_what_is_wrong(run_cases):
+def test_a_token_of_another_case_is_reported_as_such(run_cases):
     result = run_cases("--ptx-replay=pack=1,shape=4,z=00000000", flip=RIGHT)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --ptx-replay: *the case's inputs are x; the token gives z; give the item *"])
 
 
-def test_the_command_is_for_where_the_user_stands(run_cases, pytester, monkeypatch):
+def test_the_command_is_for_the_users_current_folder(run_cases, pytester, monkeypatch):
     pytester.makeini("[pytest]\n")
     (pytester.path / "below").mkdir()
     monkeypatch.chdir(pytester.path / "below")
@@ -165,8 +166,8 @@ def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch
         (("sm_100a",), ["--ptx-backend=gpu"], [("gpu", "sm_100a")]),
     ],
 )
-def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expected):
-    """A target that is not the device's leaves it out, except where the GPU was asked for: then it says why not."""
+def test_targets_of_the_gpu(pytester, monkeypatch, named, options, expected):
+    """A target that is not the device's leaves the GPU out; if the GPU was requested, the run says why."""
     from harness.running import collection
 
     monkeypatch.setattr(collection, "gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_90a", 0),) * 2)
@@ -185,7 +186,7 @@ def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expec
         (["--ptx-records=out.json"], "--ptx-records: out.json: name a file that ends in .jsonl*"),
     ],
 )
-def test_options_that_make_no_sense(run_cases, options, words):
+def test_impossible_options_are_refused(run_cases, options, words):
     result = run_cases(*options, flip=RIGHT)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {words}"])
@@ -205,14 +206,14 @@ def test_options_that_make_no_sense(run_cases, options, words):
         ),
     ],
 )
-def test_a_broken_case_file_is_told_with_its_line(run_cases, source, words):
+def test_a_broken_case_file_is_reported_with_its_line(run_cases, source, words):
     result = run_cases(bad=source)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"*{words}"])
     assert "importlib" not in result.stdout.str()
 
 
-def test_two_files_of_one_name_cannot_be_told_apart(run_cases):
+def test_two_files_with_the_same_name_are_refused(run_cases):
     run_cases(folder="one/cases", flip=FLIP)
     result = run_cases(".", folder="two/cases", flip=FLIP)
     result.assert_outcomes(errors=1)
@@ -251,7 +252,7 @@ def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
         ('Domain("odd", lambda v: v["x"] > 300)', "match= of y promises next to nothing: 0 of * codes *"),
     ],
 )
-def test_a_domain_that_says_nothing_is_an_error(run_cases, domain, words):
+def test_an_invalid_domain_is_an_error(run_cases, domain, words):
     source = FLIP.replace("import Case", "import Case, Domain, exact, magnitude")
     source = source.replace("reference=flipped", f"reference=flipped, match=exact(on={domain})")
     result = run_cases("-k", "wrong", flip=source)
@@ -270,8 +271,8 @@ def test_a_case_without_inputs(run_cases):
     run_cases(constant=CONSTANT).assert_outcomes(passed=1, failed=1)
 
 
-def test_neighbours_that_leak_into_each_other_are_caught(run_cases):
-    """Triton leaves open which elements share an invocation: asm that mixes them is wrong, whatever the order."""
+def test_asm_that_mixes_neighbours_is_detected(run_cases):
+    """Triton may put any elements into one invocation, so asm that mixes them is wrong in every order."""
     result = run_cases(mixed=MIXED)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["mixed::adds the neighbour*codes differ*"])

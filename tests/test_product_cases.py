@@ -1,4 +1,4 @@
-"""Second opinions on what the cases of whole products expect: the same in float64, which knows no tensor core."""
+"""Check the expected results of the cases of whole products with float64 computations, independent of tensor cores."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def float32(codes):
 
 
 def softmax_attention(q, k, v):
-    """As its definition has it."""
+    """Softmax attention by its definition."""
     scores = q @ k.T / np.sqrt(q.shape[1])
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights @ v / weights.sum(1, keepdims=True)
@@ -38,18 +38,18 @@ def test_attention_is_softmax_of_the_scaled_scores_times_the_values(keys):
     assert np.abs(float32(reference(qc, kc, vc)) - softmax_attention(2 * q, k, v)).max() > 0.1
 
 
-def test_rows_without_a_number_give_nan_and_an_infinite_score_takes_all():
+def test_rows_without_a_number_give_nan_and_an_infinite_score_has_all_weight():
     reference = load(CASES / "attention.py")[0].case.reference
     (_, q), (_, k), (v, vc) = (numbers((32, 32), seed) for seed in range(3))
     q[3] = 0x7E00
     q[5], k[7] = 0, 0
-    q[5, 0], k[7, 0] = 0x7BFF, 0x7BFF  # 65504 squared: nothing comes near
+    q[5, 0], k[7, 0] = 0x7BFF, 0x7BFF  # 65504 squared is far above all other scores
     out = float32(reference(q, k, vc))
     assert np.isnan(out[3]).all()
     np.testing.assert_allclose(out[5], v[7], rtol=1e-6)
 
 
-def test_a_product_with_int4_is_one_with_the_numbers_they_stand_for():
+def test_a_product_with_int4_is_the_product_with_their_numbers():
     case = load(CASES / "matmul_int4.py")[0].case
     a, codes = numbers((5, 48), 1)
     words = np.random.default_rng(2).integers(0, 1 << 16, size=(48, 3))
@@ -60,7 +60,7 @@ def test_a_product_with_int4_is_one_with_the_numbers_they_stand_for():
 
 
 @pytest.mark.parametrize("name", ["e4m3", "e5m2"])
-def test_products_of_8_bits_are_products_of_the_numbers_they_hold(name):
+def test_products_of_8_bits_are_products_of_their_numbers(name):
     import ml_dtypes
 
     case = next(c for c in load(CASES / "matmul_fp8.py") if c.attribute == name).case

@@ -33,7 +33,7 @@ def test_a_kernel_that_nvcc_compiled():
     x, y, z = np.random.default_rng(0).normal(size=(3, 1000)).astype(np.float32)
     d = np.zeros_like(x)
     run_ptx(MODULE, -(-1000 // 256), 256, x, y, z, d, 1000, unwritten=[3])
-    exact = x.astype(np.float64) * y + z  # a product of two float32 is exact here, so that it is rounded twice
+    exact = x.astype(np.float64) * y + z  # an exact product; the sum is rounded to float64
     assert (np.abs(d - exact) <= np.spacing(np.abs(exact).astype(np.float32))).all()
 
 
@@ -66,7 +66,7 @@ xor.b32 %r3, %r0, 31; mad.lo.u32 %r2, %r3, 4, %r1; ld.shared.u32 %r1, [%r2];"""
         run_ptx(module, 1, 32, y, shared=64)
 
 
-def test_ldu_wants_one_address_of_a_warp():
+def test_ldu_needs_one_address_for_the_whole_warp():
     same = "ldu.global.u32 %r1, [%a0+4];" + STORE
     y = np.arange(32, dtype=np.int32)
     run_ptx(kernel([".u64"], same), 1, 32, y, races=False)
@@ -108,7 +108,7 @@ def test_the_target_may_be_a_later_one_than_the_module_names():
         ({"args": ("text",)}, "no buffer, number or bytes"),
     ],
 )
-def test_what_cannot_be_launched_is_said(change, words):
+def test_a_kernel_that_cannot_be_launched_is_reported(change, words):
     given = {"block": 32, "args": (np.zeros(32, np.int32),)} | change
     block, args = given.pop("block"), given.pop("args")
     with pytest.raises((LaunchError, PtxError), match=words):
@@ -123,7 +123,7 @@ def test_a_block_that_the_kernel_does_not_demand_is_refused():
         run_ptx(module, 1, 32, y)
 
 
-def test_bytes_left_alone_and_races_are_found_and_nothing_is_changed():
+def test_unwritten_bytes_and_races_are_detected_and_arrays_stay_unchanged():
     y = np.zeros(64, np.int32)
     with pytest.raises(UndefinedBits, match="never written"):
         run_ptx(kernel([".u64"], "mov.u32 %r1, 1;" + STORE), 1, 32, y, unwritten=[0])
@@ -140,6 +140,6 @@ def test_bytes_left_alone_and_races_are_found_and_nothing_is_changed():
         ("mov.b32 %r1, %envreg3;", "%envreg3, which no run here can know"),
     ],
 )
-def test_what_the_emulator_does_not_run_is_said(line, words):
+def test_an_instruction_that_the_emulator_does_not_run_is_reported(line, words):
     with pytest.raises(PtxError, match=words):
         run_ptx(kernel([".u64"], line + STORE), 1, 32, np.zeros(32, np.int32))

@@ -1,4 +1,4 @@
-"""Samples of tables leave no row out: what is not quick is slow."""
+"""Samples of tables lose no row: a row that is not quick is slow."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_every_step_and_every_kind_is_quick_and_the_others_are_slow():
     assert quick(spread(rows, 4)) == [("a", 1), ("a", 1)]
 
 
-def test_each_value_of_a_pair_is_met():
+def test_each_value_of_a_pair_is_in_the_sample():
     found = paired("abcde", range(4), 2)
     assert len(found) == 20
     assert {a for a, _ in quick(found)} == set("abcde")
@@ -26,7 +26,7 @@ def test_each_value_of_a_pair_is_met():
     assert len(quick(found)) == 10
 
 
-def test_a_quick_row_that_the_table_has_not_is_an_error():
+def test_a_quick_row_that_the_table_lacks_is_an_error():
     assert quick(only("abc", "c")) == [("c",)]
     with pytest.raises(ValueError, match=r"no row of the table: \['d'\]"):
         only("abc", "cd")

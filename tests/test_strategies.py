@@ -1,4 +1,4 @@
-"""Strategies over codes: every code of every format can come up, and failures shrink to simple ones."""
+"""Strategies for codes: they can draw every code of every format, and failures shrink to simple codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET = settings(max_examples=50, database=None, deadline=None, suppress_health_
 
 
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=str)
-def test_codes_are_codes(fmt):
+def test_drawn_codes_are_codes_of_the_format(fmt):
     seen = set()
 
     @QUIET
@@ -43,7 +43,7 @@ def test_codes_are_codes(fmt):
     ],
 )
 def test_a_failure_shrinks_to_the_simplest_code(fmt, condition, code):
-    # Shrinking is a search, and now and then ends one step short: the same search each time.
+    # Shrinking is a search that sometimes ends one step too early, so the search is the same each time.
     found = find(codes(fmt), condition, settings=settings(database=None, max_examples=2000), random=Random(0))
     assert hex(found) == hex(code)
 
@@ -65,12 +65,12 @@ DOUBLED = Case(
 
 @QUIET
 @given(inputs(DOUBLED, count=3))
-def test_inputs_lie_where_the_case_says(drawn):
+def test_inputs_lie_within_the_cases_domain(drawn):
     assert (drawn["x"].view(np.float16) > 0).all()
 
 
-def test_a_test_of_ones_own_says_which_input_breaks_it():
-    """As a user writes it: outputs from anywhere, held to a variant's policies."""
+def test_a_users_own_test_names_the_failing_input():
+    """A test as a user writes it: outputs from any source, compared under a variant's policies."""
     x = np.array([0x3C00, 0x4000], dtype=np.uint16)
     assert_matches(DOUBLED, "exact", {"x": x}, {"y": x})
     assert_matches(DOUBLED, "near", {"x": x}, {"y": x + 1})

@@ -1,4 +1,4 @@
-"""Environments with a Triton of their own, made of links to the installed one, so that tests can plant faults in it."""
+"""Environments with their own Triton, made of links to the installed one, so that tests can plant faults in it."""
 
 import subprocess
 import sys
@@ -14,7 +14,8 @@ CUDABackend.make_ptx = lambda self, *given: _made(self, *given).replace("xor.b32
 
 
 def environment(folder: Path, version: str, fault: str = "") -> Path:
-    """A virtual environment whose Triton calls itself `version`; fault: Python behind its NVIDIA backend's compiler."""
+    """A virtual environment whose Triton reports `version`. fault: Python code appended to its NVIDIA backend's
+    compiler."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = next(folder.glob("lib/python*/site-packages"))
     (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"])
@@ -28,7 +29,7 @@ def environment(folder: Path, version: str, fault: str = "") -> Path:
 
 
 def compiler(folder: Path) -> Path:
-    """The file that a fault is planted in."""
+    """The file into which faults are planted."""
     return next(folder.glob("lib/python*/site-packages/triton/backends/nvidia/compiler.py"))
 
 
@@ -36,7 +37,7 @@ def _linked(source: Path, place: Path, copied: set[Path], inside: Path = Path())
     place.mkdir()
     for entry in source.iterdir():
         name = inside / entry.name
-        if entry.name == "__pycache__":  # compiled files of what is linked are good, and spare each process a second
+        if entry.name == "__pycache__":  # compiled files of linked sources are valid and save each process a second
             (place / entry.name).mkdir()
             for file in entry.iterdir():
                 if inside / f"{file.name.split('.')[0]}.py" not in copied:

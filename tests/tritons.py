@@ -1,4 +1,4 @@
-"""Which Triton is installed: tests of what older ones lack, or write otherwise, skip with the reason."""
+"""The installed Triton's version. Tests of what older versions lack, or write differently, skip with a reason."""
 
 import importlib.metadata
 import re
@@ -7,7 +7,7 @@ import pytest
 
 
 def installed() -> tuple[int, int]:
-    """Major and minor version; (0, 0) where there is no Triton."""
+    """The major and minor version; (0, 0) without Triton."""
     try:
         found = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("triton"))
     except importlib.metadata.PackageNotFoundError:
@@ -16,5 +16,5 @@ def installed() -> tuple[int, int]:
 
 
 def since(major: int, minor: int, reason: str) -> pytest.MarkDecorator:
-    """Skip a test where Triton is older, or missing. reason: what is different there."""
+    """Skip a test if Triton is older, or missing. reason: what is different in older versions."""
     return pytest.mark.skipif(installed() < (major, minor), reason=f"Triton before {major}.{minor}: {reason}")

@@ -16,7 +16,7 @@ from harness.triton.spec import KernelSpec, Place
 
 
 @dataclass(frozen=True)
-class Asked:
+class TritonRequest:
     """What Triton would compile. types: by parameter. constants, divisible: their places."""
 
     types: Mapping[str, Any]
@@ -35,18 +35,18 @@ class Asked:
         )
 
 
-def asked_of(function: Any, launch: Callable[[], Any]) -> Asked | None:
+def request_of(function: Any, launch: Callable[[], Any]) -> TritonRequest | None:
     """What Triton would compile of a @triton.jit function at a launch; None if it has launched what it has in memory.
 
-    launch: the launch by Triton. It compiles nothing, and so launches nothing, while this waits for its question.
+    launch: the launch by Triton. During the call Triton compiles and launches nothing: its request is recorded.
     """
-    asked: list[Asked] = []
+    request: list[TritonRequest] = []
 
     def note(_key: Any, signature: Any, _device: Any, constexprs: Any, options: Any, attrs: Any, _warmup: Any) -> None:
-        known = {place for place, said in attrs.items() if ["tt.divisibility", 16] in said}
-        other = [said for said in attrs.values() if said not in ([], [["tt.divisibility", 16]])]
-        asked.append(
-            Asked({} if other else signature, frozenset(constexprs), frozenset(known), options)
+        known = {place for place, value in attrs.items() if ["tt.divisibility", 16] in value}
+        other = [value for value in attrs.values() if value not in ([], [["tt.divisibility", 16]])]
+        request.append(
+            TritonRequest({} if other else signature, frozenset(constexprs), frozenset(known), options)
         )  # a property that no `KernelSpec` has meets none
 
     function._do_compile = note
@@ -54,7 +54,7 @@ def asked_of(function: Any, launch: Callable[[], Any]) -> Asked | None:
         launch()
     finally:
         del function._do_compile
-    return asked[0] if asked else None
+    return request[0] if request else None
 
 
 def launcher(
@@ -64,11 +64,11 @@ def launcher(
 
     def start() -> Any:
         try:
-            asked = asked_of(function, by_triton)
+            request = request_of(function, by_triton)
         except TypeError:  # another version of Triton asks otherwise
             return by_triton()
-        if asked is None:
+        if request is None:
             return None
-        return ready() if asked.meets(spec) else by_triton()
+        return ready() if request.meets(spec) else by_triton()
 
     return start

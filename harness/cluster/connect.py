@@ -76,7 +76,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         raise ClusterError("this process is already connected to a Ray cluster; ptxdiff needs its own connection")
     own = local if address == LOCAL else {}
     try:
-        with _telling(address):
+        with _hint_if_slow(address):
             ray.init(
                 address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own
             )
@@ -90,7 +90,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _telling(address: str) -> Iterator[None]:
+def _hint_if_slow(address: str) -> Iterator[None]:
     """Print a hint on standard error if joining takes long, because Ray waits for minutes without a message."""
     timer = threading.Timer(SILENCE, lambda: print(_waiting(address), file=sys.stderr, flush=True))
     timer.daemon = True

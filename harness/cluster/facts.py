@@ -60,7 +60,7 @@ def here() -> NodeFacts:
     return NodeFacts(socket.gethostname(), environment(), gpus(), settings())
 
 
-def told_builds() -> str:
+def builds_setting() -> str:
     """The value of `BUILDS_VARIABLE`: the Triton builds known here. Builds that `make` sets up have no path."""
     named = builds.given()
     return "\n".join(f"{name}={named.get(name, '')}" for name in builds.known())

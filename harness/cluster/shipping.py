@@ -49,7 +49,7 @@ class Shipment:
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
         places |= {facts.FILES_VARIABLE: files} if (files := os.environ.get(facts.FILES_VARIABLE)) else {}
-        places[facts.BUILDS_VARIABLE] = facts.told_builds()
+        places[facts.BUILDS_VARIABLE] = facts.builds_setting()
         made["env_vars"] = {**self.variables, **places}
         return made | ({"py_modules": [*self.modules]} if self.modules else {})
 

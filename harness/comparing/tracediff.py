@@ -31,7 +31,7 @@ from typing import Literal
 
 from harness.ptx.kernel.noting import PRODUCTS
 from harness.ptx.kernel.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
-from harness.ptx.kernel.taken import WARP
+from harness.ptx.kernel.productorigins import WARP
 from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace
 
 Kind = Literal["operands", "addresses", "values", "branch", "elsewhere"]
@@ -227,10 +227,10 @@ class _TracePair:
         """Follow values that came from memory or from other threads, if they differ; None if they do not."""
         one, other = at.step, beside.step
         if one.loads and other.loads:
-            return self._taken(_loaded(at), _loaded(beside), one, other)
+            return self._differing_element(_loaded(at), _loaded(beside), one, other)
         mine, theirs = at.made_of(), beside.made_of()
         if bool(mine) and len(mine) == len(theirs):
-            found = self._taken(mine, theirs, one, other)
+            found = self._differing_element(mine, theirs, one, other)
             if found is None and one.step.kind in _WHOLE and _equal(mine, theirs):
                 return TraceDifference("operands", one, other)  # the operand registers also hold other elements
             return found
@@ -238,7 +238,7 @@ class _TracePair:
             return TraceDifference("values", one, other)
         return self._shuffled(one, other)
 
-    def _taken(
+    def _differing_element(
         self, mine: Sequence[Taken], theirs: Sequence[Taken], one: ThreadStep, other: ThreadStep
     ) -> TraceDifference | tuple[Reached, Reached] | None:
         """Follow the first element that differs to the instructions that made it; None if no element differs."""

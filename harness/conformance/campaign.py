@@ -100,16 +100,16 @@ def run(
     progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
     outcome = Measured(identity)
     found: dict[tuple[str, str], Tally] = {}
-    crew = _Crew(device, plan, began, count)
+    group = _WorkerGroup(device, plan, began, count)
     try:
-        for done, tallies in enumerate(crew.prepared(pending), 1):
+        for done, tallies in enumerate(group.prepared(pending), 1):
             found.update({(t.form, t.variant): t for t in tallies})
             if done % 25 == 0 or done == len(pending):
                 progress(f"{done} of {len(pending)} groups ready after {time.monotonic() - began:.0f} s")
-        for tallies in crew.extended():
+        for tallies in group.extended():
             found.update({(t.form, t.variant): t for t in tallies})
     finally:
-        crew.stop()
+        group.stop()
     for (form, _), tally in sorted(found.items()):
         outcome.tallies.setdefault(form, []).append(tally)
     progress(f"done after {time.monotonic() - began:.0f} s")
@@ -120,7 +120,7 @@ def _identity(device: Callable[[], Executor]) -> Identity:
     """The device's identity, found in a separate process, so that this one creates no CUDA context."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_tell, args=(there, device), daemon=True)
+    process = context.Process(target=_send_identity, args=(there, device), daemon=True)
     process.start()
     there.close()
     try:
@@ -134,14 +134,14 @@ def _identity(device: Callable[[], Executor]) -> Identity:
     return answer
 
 
-def _tell(connection: Connection[Any, Any], device: Callable[[], Executor]) -> None:
+def _send_identity(connection: Connection[Any, Any], device: Callable[[], Executor]) -> None:
     try:
         connection.send(device().identity)
     except Exception as e:
         connection.send(e)
 
 
-class _Crew:
+class _WorkerGroup:
     """The worker processes, as the parent controls them."""
 
     def __init__(self, device: Callable[[], Executor], plan: Plan, began: float, count: int) -> None:

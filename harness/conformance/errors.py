@@ -212,15 +212,15 @@ def _compiled() -> Any:
     def loop(x, true, got, kinds, lows, highs, outside, least, best, at):  # type: ignore[no-untyped-def]
         peak = 0.0
         for i in range(x.size):
-            told = -1.0
+            first_error = -1.0
             for m in range(kinds.size):
                 error = _error(x[i], true[i], got[i], kinds[m], lows[m], highs[m], outside[m], least)
                 if error > best[m]:
                     best[m] = error
                     at[m] = i
-                if told < 0.0:
-                    told = error
-            peak = max(peak, told)
+                if first_error < 0.0:
+                    first_error = error
+            peak = max(peak, first_error)
         return peak
 
     floats, integers = (numba.types.Array(kind, 1, "C") for kind in (numba.float64, numba.int64))

@@ -140,5 +140,5 @@ def _serves(assembler: kernels.CarriedAssembler, capability: int) -> bool:
     """Whether an assembler supports a capability; CUDA 13 dropped those before 7.5, and has later ones."""
     import subprocess
 
-    told = subprocess.run([assembler.path, "--help"], capture_output=True, text=True, timeout=60).stdout
-    return f"'sm_{capability}" in told
+    help_text = subprocess.run([assembler.path, "--help"], capture_output=True, text=True, timeout=60).stdout
+    return f"'sm_{capability}" in help_text

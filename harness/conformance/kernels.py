@@ -365,8 +365,8 @@ def assemblers() -> list[CarriedAssembler]:
     for name in ("ptxas", "ptxas-blackwell"):
         path = tool(name)
         if path.exists():
-            told = subprocess.run([str(path), "--version"], capture_output=True, text=True, timeout=60).stdout
-            release = re.search(r"release (\d+)\.(\d+)", told)
+            version_text = subprocess.run([str(path), "--version"], capture_output=True, text=True, timeout=60).stdout
+            release = re.search(r"release (\d+)\.(\d+)", version_text)
             if release:
                 major, minor = int(release[1]), int(release[2])
                 found.append(

@@ -246,7 +246,7 @@ def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
             if form in productforms.bounds_of() and had.status == entry.status == CONFIRMED:
                 # There is rarely time for all tiles of all forms: a shorter run takes nothing from a longer one.
                 entry = max(had, entry, key=lambda e: e.inputs)
-        elif form in productforms.bounds_of() and entry.status == UNCONFIRMED and had and _stands(had, form):
+        elif form in productforms.bounds_of() and entry.status == UNCONFIRMED and had and _is_confirmed(had, form):
             entry = had  # it could not be measured this time, which says nothing against it
         entries[form] = entry
     for form in known():
@@ -255,7 +255,7 @@ def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     return Ledger({**book.runs, name: run}, entries)
 
 
-def _stands(entry: Entry, form: str) -> bool:
+def _is_confirmed(entry: Entry, form: str) -> bool:
     return entry.status == CONFIRMED and entry.definition == digest(form)
 
 

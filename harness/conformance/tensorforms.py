@@ -13,7 +13,7 @@ from harness.ptx import isa
 from harness.ptx.isa.forms import FORMS, Bound
 
 OPCODE = "tcgen05"
-REFUSED = ("tcgen05_ashift", "tcgen05_ld_red")
+REFUSED = ("tcgen05_ashift",)
 """Operations that are only declared, so that a kernel with them gets an error that names the operation."""
 
 

@@ -46,8 +46,8 @@ class FuzzCampaign:
         self._journal = CampaignJournal(journal, plan.identity())
         self._take_up(self._journal.earlier)
 
-    def run(self, seconds: float, most: int | None = None, tell: Callable[[Tried], None] = lambda _: None) -> Tried:
-        """Continue for some seconds, or until `most` programs were tried in all. tell: called after each batch."""
+    def run(self, seconds: float, most: int | None = None, progress: Callable[[Tried], None] = lambda _: None) -> Tried:
+        """Continue for some seconds, or until `most` programs were tried in all. progress: called after each batch."""
         end = time.monotonic() + seconds
         # Not forked: a forked child would share our connection to the device's process.
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
@@ -66,7 +66,7 @@ class FuzzCampaign:
                     del waiting[future]
                     before = tuple(self.state.findings.values())
                     self.take(BatchJudge(self.plan, self.runner, before).judge(future.result()))
-                    tell(self.state)
+                    progress(self.state)
                 if time.monotonic() >= end:
                     for future in waiting:
                         future.cancel()

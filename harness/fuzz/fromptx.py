@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from harness.fuzz.pieces import ApartPtx, FlowProgram, Piece
+from harness.fuzz.pieces import FlowProgram, KernelPieces, Piece
 from harness.fuzz.program import Variable
 from harness.ptx.errors import PtxError
 from harness.ptx.text.nodes import CodeBlock, Declaration, Function, Instruction, Label, Name, Operand, Pair, Vector
@@ -21,17 +21,17 @@ _LINES_OF_DEBUGGING = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.M)
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
-class NotApart(ValueError):
+class UnsupportedCode(ValueError):
     """Code that is not supported: with calls, branches through tables, or vector registers."""
 
 
-def taken_apart(ptx: str) -> ApartPtx:
-    """The only kernel of a module, as pieces. Raises NotApart for code that is not supported."""
+def pieces_of(ptx: str) -> KernelPieces:
+    """The only kernel of a module, as pieces. Raises UnsupportedCode for code that is not supported."""
     try:
         module = parse_module(ptx)
         kernel = module.kernel()
     except PtxError as error:
-        raise NotApart(str(error)) from None
+        raise UnsupportedCode(str(error)) from None
     assert kernel.body is not None
     made = _Pieces(ptx, kernel)
     made.take(kernel.body, {}, {})
@@ -40,7 +40,7 @@ def taken_apart(ptx: str) -> ApartPtx:
     head = ptx[: kernel.body.offset].rstrip().removesuffix("{")
     head = _LINES_OF_DEBUGGING.sub("", _COMMENTS.sub("", head))
     lines = [line.rstrip() for line in head.splitlines() if line.strip()]
-    return ApartPtx("\n".join(lines), tuple(made.variables.items()), FlowProgram(tuple(made.pieces)))
+    return KernelPieces("\n".join(lines), tuple(made.variables.items()), FlowProgram(tuple(made.pieces)))
 
 
 class _Pieces:
@@ -67,7 +67,7 @@ class _Pieces:
             elif isinstance(node, Label):
                 self.pieces.append(Piece(label=labels[node.name]))
             elif not isinstance(node, Declaration):
-                raise NotApart(type(node).__name__)
+                raise UnsupportedCode(type(node).__name__)
 
     def _declared(self, node: Declaration, names: dict[str, Variable]) -> None:
         if node.space in ("shared", "local") and node.name not in self.variables:
@@ -78,23 +78,23 @@ class _Pieces:
             called = [node.name] if node.count is None else [f"{node.name}{k}" for k in range(node.count)]
             names |= {name: Variable(f"{node.type.lstrip('.')}_", next(self._numbers)) for name in called}
         else:
-            raise NotApart(f"{node.space} {node.name}")
+            raise UnsupportedCode(f"{node.space} {node.name}")
 
     def _instruction(self, node: Instruction, names: Mapping[str, Variable], labels: Mapping[str, int]) -> Piece:
         if node.opcode in _LEFT_WHOLE:
-            raise NotApart(node.spelling)
+            raise UnsupportedCode(node.spelling)
         text = self._source(node.offset, node.offset).rstrip(";").rstrip()
         if "«" in text:
-            raise NotApart("the character «, which marks the place of an operand")
+            raise UnsupportedCode("the character «, which marks the place of an operand")
         guard, negated, target = None, False, 0
         if node.guard:
             guard, negated = names.get(node.guard.register.text), node.guard.negated
             if guard is None:
-                raise NotApart(f"the guard {node.guard.register.text}")
+                raise UnsupportedCode(f"the guard {node.guard.register.text}")
         if node.opcode == "bra":
             target = labels.get(text.split()[-1], 0)
             if not target:
-                raise NotApart(text)
+                raise UnsupportedCode(text)
             # Without `.uni`, because after cutting the branch may diverge.
             text = "bra"
         writes = []
@@ -102,7 +102,7 @@ class _Pieces:
             writes = [names[n] for n in _names(node.operands[0]) if n in names]
         operands = [names[w] for w in _WORD.findall(text) if w in names]
         if operands[: len(writes)] != writes:
-            raise NotApart(f"the destination of {node.spelling}")
+            raise UnsupportedCode(f"the destination of {node.spelling}")
         places = iter(range(len(operands)))
         text = _WORD.sub(lambda found: f"«{next(places)}»" if found[0] in names else found[0], text)
         return Piece(text, tuple(operands), len(writes), guard, negated, target)

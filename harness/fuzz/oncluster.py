@@ -50,7 +50,7 @@ class ClusterFuzz:
         self._files = {a.path: digest_of_file(a.path) for a in self.campaign.plan.assemblers}
         self._plan = digest_of_plan(self.campaign.plan, self._files)
 
-    def run(self, seconds: float, most: int | None = None, tell: Callable[[Tried], None] = lambda _: None) -> Tried:
+    def run(self, seconds: float, most: int | None = None, progress: Callable[[Tried], None] = lambda _: None) -> Tried:
         """As `FuzzCampaign.run`. Raises ClusterError if no node can run a batch."""
         served(self.tasks.nodes, self.needs)
         numbers = self.campaign.numbers(most)
@@ -63,7 +63,7 @@ class ClusterFuzz:
                     return self.campaign.state
                 for event in self.tasks.events(1.0):
                     if self._took(event):
-                        tell(self.campaign.state)
+                        progress(self.campaign.state)
         finally:
             self.tasks.close()
 

@@ -70,7 +70,7 @@ class FlowProgram:
 
 
 @dataclass(frozen=True)
-class ApartPtx:
+class KernelPieces:
     """A kernel as pieces. head: the module's text before the kernel's brace. variables: declarations of shared and
     local variables, by name.
     """

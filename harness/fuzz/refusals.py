@@ -157,9 +157,9 @@ class RefusalCampaign:
             self._count(line["chunk"], line["programs"], line["refused"], [_group(fields) for fields in line["groups"]])
 
     def run(
-        self, seconds: float, most: int | None = None, tell: Callable[[RefusalsTried], None] = lambda _: None
+        self, seconds: float, most: int | None = None, progress: Callable[[RefusalsTried], None] = lambda _: None
     ) -> RefusalsTried:
-        """Continue for some seconds, or until `most` programs were tried in all. tell: called after some chunks."""
+        """Continue for some seconds, or until `most` programs were tried in all. progress: called after some chunks."""
         end = time.monotonic() + seconds
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
             number = 0
@@ -172,7 +172,7 @@ class RefusalCampaign:
                     number += 1
                 for done, result in zip(wanted, pool.map(tried, [self.plan] * len(wanted), wanted), strict=True):
                     self._take(done, *result)
-                tell(self.state)
+                progress(self.state)
         return self.state
 
     def _take(self, number: int, programs: int, refused: int, found: Sequence[RefusalGroup]) -> None:

@@ -119,7 +119,7 @@ def _exponents(target: Format, count: int, rng: Rng) -> Codes:
     return np.where(choice == 0, anywhere, np.where(choice == 1, small, large))
 
 
-def _parted(left: Format, exponent: Codes, rng: Rng) -> Codes:
+def _factor_exponent(left: Format, exponent: Codes, rng: Rng) -> Codes:
     """An exponent for the left of two factors: near half of the product's, within its format's range."""
     span = max(2, left.bias // 4)
     half: Codes = exponent // 2 + rng.integers(-span, span + 1, len(exponent))
@@ -138,7 +138,7 @@ def _product_ties(left: Format, right: Format, target: Format, count: int, rng: 
     length = np.frexp((a * b).astype(np.float64))[1]
     top = _exponents(target, count, rng).clip(target.min_exponent, target.bias)
     last = np.where(subnormal, target.min_exponent - target.mantissa_bits - 1, top - length + 1)
-    own = _parted(left, last + length, rng) - first
+    own = _factor_exponent(left, last + length, rng) - first
     return _made(left, a, own, rng), _made(right, b, last - own, rng)
 
 
@@ -153,7 +153,7 @@ def _quotient_ties(left: Format, right: Format, target: Format, count: int, rng:
     first = np.where(exact, 1 + rng.integers(0, 1 << 30, count) % most, target.precision + 1)
     q, b = _odd(first, rng), _odd(second, rng)
     top = np.where(exact, target.min_exponent - target.mantissa_bits - 2 + first, _exponents(target, count, rng))
-    divisor = _parted(right, -top, rng) - second
+    divisor = _factor_exponent(right, -top, rng) - second
     quotient = top - first + 1
     # The dividend may need more bits than float64 has; the quotient then lies next to the tie.
     dividend = np.ldexp(q.astype(np.float64) * b.astype(np.float64), quotient + divisor)
@@ -165,7 +165,7 @@ def _near_ends(left: Format, right: Format, target: Format, count: int, rng: Rng
     a = _odd(np.full(count, left.precision), rng)
     b = _odd(np.full(count, right.precision), rng)
     top = _exponents(target, count, rng)
-    own = _parted(left, top, rng)
+    own = _factor_exponent(left, top, rng)
     other = np.where(rng.random(count) < 0.6, top - own, own - top)
     return _made(left, a, own - left.mantissa_bits, rng), _made(right, b, other - right.mantissa_bits, rng)
 
@@ -196,7 +196,7 @@ def _close_products(left: Format, right: Format, target: Format, count: int, rng
     shift = rng.integers(0, left.precision // 2 + 2, count)
     first = (1 << shift) * rng.choice([-1, 1], count)
     second = np.where(rng.random(count) < 0.5, -first, rng.integers(1, 9, count) * rng.choice([-1, 1], count))
-    own = _parted(left, _exponents(target, count, rng), rng)
+    own = _factor_exponent(left, _exponents(target, count, rng), rng)
     other = np.where(rng.random(count) < 0.5, -own, -(own // 2))
     a, b = (1 << left.precision) + first, (1 << right.precision) + second
     return _made(left, a, own - left.precision, rng), _made(right, b, other - right.precision, rng)

@@ -37,8 +37,8 @@ def _settle(results: list[Result], expected: ExpectedFailure, context: Context, 
         last = results[concerned[-1]]
         words = f"expected to fail in the {context} context ({expected.diagnosis}) and did not"
         if last.verdict == "pass":
-            told = f"{last.key.case}::{label}: {words}"
-            results[concerned[-1]] = replace(last, verdict="fail", words=words, message=told)
+            message = f"{last.key.case}::{label}: {words}"
+            results[concerned[-1]] = replace(last, verdict="fail", words=words, message=message)
 
 
 def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, ends: str, label: str) -> None:
@@ -81,8 +81,8 @@ def settle_declared(results: list[Result], why: str, label: str) -> None:
     if judged and not any(results[k].diagnosis == DECLARED for k in concerned):
         last = results[judged[-1]]
         words = f"declared to give other bits on {last.key.target} ({why}) and did not; take it out of differs="
-        told = f"{last.key.case}::{label}: {words}"
-        results[judged[-1]] = replace(last, verdict="fail", words=words, message=told)
+        message = f"{last.key.case}::{label}: {words}"
+        results[judged[-1]] = replace(last, verdict="fail", words=words, message=message)
 
 
 def _proved_right(results: list[Result]) -> list[int]:

@@ -109,7 +109,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)
-        judgement.notes += _left_alone(case, input_codes, differing)
+        judgement.notes += _unwritten_notes(case, input_codes, differing)
     return judgement
 
 
@@ -165,7 +165,7 @@ def _needed(
     return found
 
 
-def _left_alone(case: Case, codes: Mapping[str, Codes], compared: Sequence[Compared]) -> list[str]:
+def _unwritten_notes(case: Case, codes: Mapping[str, Codes], compared: Sequence[Compared]) -> list[str]:
     """A note on each tensor updated in place of which wrong codes hold the input's bits."""
     notes = []
     for output in compared:

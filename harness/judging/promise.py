@@ -108,7 +108,7 @@ def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:
     return total
 
 
-def left_alone(needed: Mapping[str, Iterable[Mapping[str, tuple[int, int]]]]) -> str:
+def unwritten_error(needed: Mapping[str, Iterable[Mapping[str, tuple[int, int]]]]) -> str:
     """The error for a tensor updated in place that a kernel may leave alone and pass; empty where there is none.
 
     needed: by shape, `Judgement.needed` of each input set. Each shape of 1 / LEAST codes and more counts by itself.

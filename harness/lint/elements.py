@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.lint.block import LintedBlock
-from harness.lint.trial import SECONDS, Clock, clock_of, home_of, special_of
+from harness.lint.trial import SECONDS, Clock, clock_of, special_of, trial_target
 from harness.ptx.analysis.trace import TraceLine, trace
 from harness.ptx.api import emulate
 from harness.ptx.binding.constraints import AsmOperand, bind, check_pack
@@ -56,7 +56,7 @@ def flows(block: LintedBlock) -> list[ElementFlow]:
     There are several if the dtype of an argument is not known. Empty if pack, dtypes and text do not determine a
     reading, or if the block cannot run.
     """
-    if block.program is None or block.has_constants or home_of(block) is None:
+    if block.program is None or block.has_constants or trial_target(block) is None:
         return []
     clock = clock_of(block)
     found = (_flow(block, *reading, clock) for reading in _readings(block))
@@ -114,7 +114,7 @@ def _results(
         return None
     options: dict[str, Any] = {
         "pack": pack,
-        "target": home_of(block) or "",
+        "target": trial_target(block) or "",
         "limit": clock.limit,
         "special": special_of(block),
     }
@@ -186,7 +186,7 @@ def _traced(block: LintedBlock, flows: ElementFlow, args: Sequence[np.ndarray]) 
             list(args),
             [_WIDTHS[outputs[n]] for n in sorted(outputs)],
             pack=flows.pack,
-            target=home_of(block) or "",
+            target=trial_target(block) or "",
             special=special_of(block),
             limit=SECONDS,
         )

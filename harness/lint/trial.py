@@ -26,7 +26,19 @@ from harness.ptx.numeric.vectorise import uncompiled
 Units = dict[int, Any]
 """Patterns by operand number, one for each lane."""
 
-HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_89", "sm_80", "sm_75", "sm_60", "sm_52")
+TRIAL_TARGETS = (
+    "sm_90a",
+    "sm_100a",
+    "sm_103a",
+    "sm_120a",
+    "sm_110a",
+    "sm_107a",
+    "sm_89",
+    "sm_80",
+    "sm_75",
+    "sm_60",
+    "sm_52",
+)
 LANES = 16
 SPECIAL_LANES = 48
 SECONDS = 1.0
@@ -113,10 +125,10 @@ def _special(bits: int, rng: np.random.Generator) -> Any:
 
 
 @lru_cache(maxsize=64)
-def home_of(block: LintedBlock) -> str | None:
+def trial_target(block: LintedBlock) -> str | None:
     """A target with all instructions of a block: one that its author states, or else a common one; None if there is
     none."""
-    for target in (*block.snippet.targets, *HOMES):
+    for target in (*block.snippet.targets, *TRIAL_TARGETS):
         try:
             assemble(block.text, block.constraints, target, (), False, block.constants)
         except PtxError:
@@ -141,13 +153,13 @@ def run(
     value. Raises UndefinedBits if an output is undefined in some lane.
     """
     parsed, program = block.parsed, block.program
-    home = home_of(block)
-    if parsed is None or program is None or home is None or not block.outputs or clock.left <= 0:
+    target = trial_target(block)
+    if parsed is None or program is None or target is None or not block.outputs or clock.left <= 0:
         return None
     constants = dict(block.constants)
     args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
     dtypes = [_UNSIGNED[min(width(block, n), most)] for n in block.outputs]
-    options: dict[str, Any] = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
+    options: dict[str, Any] = {"target": target, "share": dict(share) if share else None, "special": special_of(block)}
     try:
         with uncompiled():
             results = emulate(block.text, block.constraints, args, dtypes, limit=clock.limit, **options)

@@ -77,11 +77,11 @@ def one_variant(words: Sequence[str]) -> Named:
     return found[0]
 
 
-def agreed(option: str, asked: str | None, said: str) -> str | None:
+def agreed(option: str, option_value: str | None, name_value: str) -> str | None:
     """The value of an option that the name may also contain. Raises CaseError if the two differ."""
-    if asked is not None and said and asked != said:
-        raise CaseError(f"{option} {asked}, and the name says {said}; leave one of them out")
-    return asked if asked is not None else said or None
+    if option_value is not None and name_value and option_value != name_value:
+        raise CaseError(f"{option} {option_value}, and the name says {name_value}; leave one of them out")
+    return option_value if option_value is not None else name_value or None
 
 
 def _placed(word: str) -> tuple[str, str, str]:

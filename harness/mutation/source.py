@@ -47,12 +47,12 @@ def swapped(mutant: SourceMutant) -> Iterator[None]:
 def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
     """The functions that a reference reaches: its own first, then those that it names, breadth first."""
     found: dict[int, types.FunctionType] = {}
-    home = next((f.__module__ for f in _own(reference)), "")
+    own_module = next((f.__module__ for f in _own(reference)), "")
     waiting = list(_own(reference))
     while waiting:
         function = waiting.pop(0)
         name = function.__module__ or ""
-        if id(function) in found or name in _EXCLUDED or not (name == home or name.split(".")[0] == "references"):
+        if id(function) in found or name in _EXCLUDED or not (name == own_module or name.split(".")[0] == "references"):
             continue
         found[id(function)] = function
         for value in _named(function):

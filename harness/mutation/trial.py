@@ -115,7 +115,7 @@ def refusal(subject: Subject, variant: AsmVariant) -> str:
 
 
 def trial_of(found: ItemResults) -> Trial:
-    """A mutant's fate. Only a verdict "fail" kills it; an error does not."""
+    """The result for one mutant. Only a verdict "fail" kills it; an error does not."""
     failed = next((r for r in found.results if r.verdict == "fail"), None)
     if failed is not None:
         return Trial("killed", failed.words)

@@ -31,15 +31,17 @@ __all__ = [
     "written_input",
 ]
 
-_HOME = dict.fromkeys(("analyse", "program_text", "refusal", "repeated_name", "written_input"), "analysis.describe")
-_HOME |= dict.fromkeys(("Trace", "trace"), "analysis.trace")
-_HOME |= {"Analysis": "binding.contents", "PtxError": "errors", "emulate": "api"}
+_MODULE_OF = dict.fromkeys(
+    ("analyse", "program_text", "refusal", "repeated_name", "written_input"), "analysis.describe"
+)
+_MODULE_OF |= dict.fromkeys(("Trace", "trace"), "analysis.trace")
+_MODULE_OF |= {"Analysis": "binding.contents", "PtxError": "errors", "emulate": "api"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 class _Callable(ModuleType):

@@ -69,9 +69,9 @@ def _targets(results: Sequence[Result]) -> Iterator[Split]:
         if len(groups) > 1:
             ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
             found[members[0].key.case, members[0].key.variant, ordered].append(members)
-    for (case, variant, groups_told), setups in found.items():
+    for (case, variant, partition), setups in found.items():
         every = [r for members in setups for r in members]
-        yield Split(case, variant, groups_told, len(setups), _failing(every), _pair(_partition(setups[0])))
+        yield Split(case, variant, partition, len(setups), _failing(every), _pair(_partition(setups[0])))
 
 
 def _variants(results: Sequence[Result]) -> Iterator[Split]:

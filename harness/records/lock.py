@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.records.types import WriteError
 
-_NOT_TOLD = "another process"
+_UNNAMED_HOLDER = "another process"
 
 
 class FileLock:
@@ -27,18 +27,18 @@ class FileLock:
         self._beside = lock_of(path)
         try:
             self._beside.parent.mkdir(parents=True, exist_ok=True)
-            self._held = self._taken(path)
+            self._held = self._locked(path)
         except OSError as e:
             raise WriteError(f"{path}: {e.strerror or e}") from e
-        told = {
+        holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         os.ftruncate(self._held, 0)
-        os.pwrite(self._held, json.dumps(told).encode(), 0)
+        os.pwrite(self._held, json.dumps(holder).encode(), 0)
 
-    def _taken(self, path: Path) -> int:
+    def _locked(self, path: Path) -> int:
         """A descriptor that holds the lock. If its holder removes the file meanwhile, a new file is made."""
         while True:
             held = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -78,7 +78,7 @@ def lock_of(path: Path) -> Path:
 def _holder(held: int) -> str:
     """The holder of a lock, as its file names it: `process 12 on host since 2026-01-01T00:00:00+00:00`."""
     try:
-        told = json.loads(os.pread(held, 1 << 12, 0))
-        return f"process {told['pid']} on {told['host']} since {told['since']}"
+        holder = json.loads(os.pread(held, 1 << 12, 0))
+        return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
     except (OSError, ValueError, TypeError, KeyError):  # not written yet
-        return _NOT_TOLD
+        return _UNNAMED_HOLDER

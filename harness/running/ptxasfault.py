@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
 from harness.fuzz.cut import smaller
-from harness.fuzz.fromptx import NotApart, taken_apart
+from harness.fuzz.fromptx import UnsupportedCode, pieces_of
 from harness.fuzz.pieces import FlowProgram
 from harness.fuzz.reduce import reduced_by_rounds
 from harness.fuzz.unroll import unrolled
@@ -309,11 +309,11 @@ class _Showing:
 def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
     """The fault with the smallest PTX found that shows it; with the variant's own PTX if that cannot be parsed.
 
-    Code that `taken_apart` does not parse, such as calls, is not reduced.
+    Code that `pieces_of` does not parse, such as calls, is not reduced.
     """
     try:
-        apart = taken_apart(found.ptx)
-    except NotApart:
+        apart = pieces_of(found.ptx)
+    except UnsupportedCode:
         return found
     if not shows(apart.text(apart.program)):
         return found

@@ -214,10 +214,14 @@ class Recorder:
 
         A run that was cut short gets no `end` record, whatever the exit status is.
         """
-        parted = splits(self.results)
+        found_splits = splits(self.results)
         missing = self.progress.missing
-        found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
-        self.splits = explained(parted, found)
+        found = (
+            self._disagreements(found_splits)
+            if not missing and found_splits and not self.config.option.ptx_replay
+            else []
+        )
+        self.splits = explained(found_splits, found)
         if found and self.path is not None:
             self._write(map(sent, found))
         if missing and (self.writer is not None or self.resumed):
@@ -248,7 +252,7 @@ class Recorder:
         if self.writer is not None:
             self.writer.close()
 
-    def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
+    def _disagreements(self, found_splits: list[Split]) -> list[Disagreement]:
         from harness.running.collection import assemblers_of, backend_of, deciding
         from harness.running.rerun import Agreement
 
@@ -262,7 +266,7 @@ class Recorder:
 
         settings = deciding(self.config)
         agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers, settings)
-        return agreement.disagreements(self.results, parted)
+        return agreement.disagreements(self.results, found_splits)
 
     @property
     def _nothing_ran(self) -> bool:
@@ -286,7 +290,7 @@ class Recorder:
             for tally in tallies:
                 terminalreporter.write_line(terminal(str(tally)))
         if self.splits:
-            terminalreporter.write_line(_parting(self.splits))
+            terminalreporter.write_line(_splits_line(self.splits))
         for remark in self.remarks:
             terminalreporter.write_line(terminal(remark))
         if self.timings:
@@ -388,7 +392,7 @@ def _words(report: pytest.TestReport) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest gives no reason")
 
 
-def _parting(found: Sequence[Split]) -> str:
+def _splits_line(found: Sequence[Split]) -> str:
     """The number of splits (targets or variants with different bits for the same inputs), and the first one."""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"targets or variants with different bits: {found[0]}{more}"

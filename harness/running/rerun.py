@@ -51,12 +51,12 @@ class Agreement:
         self._made_of: dict[Key, Mapping[str, str]] = {}
         self._blocks: dict[Key, tuple[Block, ...]] = {}
 
-    def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
+    def disagreements(self, results: Sequence[Result], splits: Sequence[Split]) -> list[Disagreement]:
         """One disagreement for each of the first splits; a split that cannot be run again is left out."""
         blocks = self._blocks = {r.key: r.outputs_digest for r in results}
         self._made_of = {r.key: r.fingerprint for r in results}
         found = []
-        for split in parted[:PAIRS_LOOKED_AT]:
+        for split in splits[:PAIRS_LOOKED_AT]:
             one, other = split.pair
             differing = next(
                 ((a.first, a.count) for a, b in zip(blocks[one], blocks[other], strict=False) if a.digest != b.digest),
@@ -69,8 +69,8 @@ class Agreement:
     def _look(self, one: Key, other: Key, block: tuple[int, int]) -> Disagreement | None:
         try:
             items = self._item(one), self._item(other)
-            asked = self._asked(one, other, block)
-            if asked is not None and (known := reuse.find_disagreement(items, asked)) is not None:
+            stored_key = self._stored_key(one, other, block)
+            if stored_key is not None and (known := reuse.find_disagreement(items, stored_key)) is not None:
                 return known
             (job, first), (_, second) = self._again(items[0], one, block), self._again(items[1], other, block)
         except (LookupError, CaseError):  # the file was deleted or edited during the run
@@ -82,11 +82,11 @@ class Agreement:
             return None
         lines = ptx_lines(first.artifacts.ptx or "", second.artifacts.ptx or "")
         found = Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
-        if asked is not None:
-            reuse.keep_disagreement(items, found, asked)
+        if stored_key is not None:
+            reuse.keep_disagreement(items, found, stored_key)
         return found
 
-    def _asked(self, one: Key, other: Key, block: tuple[int, int]) -> tuple[Any, ...] | None:
+    def _stored_key(self, one: Key, other: Key, block: tuple[int, int]) -> tuple[Any, ...] | None:
         """The key of a stored disagreement, apart from the items; it contains the bits that differ."""
         if self.settings is None:
             return None

@@ -104,29 +104,29 @@ def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | 
     return tuple(f"{key}: {a.label}" for key, a in zip(keys, own, strict=True))
 
 
-def find_disagreement(items: Sequence[Item], asked: tuple[Any, ...]) -> Disagreement | None:
+def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Disagreement | None:
     """The disagreement that an earlier run found between results of exactly these items; None if there is none.
 
-    asked: which results of the items, and what else decides their outputs.
+    stored_key: which results of the items, and what else decides their outputs.
     """
     if any(i.backend not in BACKENDS for i in items):
         return None
     try:
-        stored = _pairs.get(*_pair(items, asked))
+        stored = _pairs.get(*_pair(items, stored_key))
         found = None if stored is None else from_json(json.loads(zlib.decompress(stored)))
     except (NoBuild, ValueError, KeyError, TypeError, zlib.error, RecordError):
         return None
-    return found if isinstance(found, Disagreement) and (found.one, found.other) == asked[:2] else None
+    return found if isinstance(found, Disagreement) and (found.one, found.other) == stored_key[:2] else None
 
 
-def keep_disagreement(items: Sequence[Item], found: Disagreement, asked: tuple[Any, ...]) -> None:
-    """Store a disagreement between results of these items. asked: see `find_disagreement`."""
+def keep_disagreement(items: Sequence[Item], found: Disagreement, stored_key: tuple[Any, ...]) -> None:
+    """Store a disagreement between results of these items. stored_key: see `find_disagreement`."""
     if all(i.backend in BACKENDS for i in items) and not _edited_meanwhile():
-        _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, asked))
+        _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, stored_key))
 
 
-def _pair(items: Sequence[Item], asked: tuple[Any, ...]) -> tuple[bytes, ...]:
-    return tuple(part for item in items for part in _key(item, asked))
+def _pair(items: Sequence[Item], stored_key: tuple[Any, ...]) -> tuple[bytes, ...]:
+    return tuple(part for item in items for part in _key(item, stored_key))
 
 
 def key_of(item: Item, *settings: Any) -> str | None:

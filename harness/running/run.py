@@ -19,7 +19,7 @@ from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
-from harness.judging.promise import left_alone, pooled, too_little
+from harness.judging.promise import pooled, too_little, unwritten_error
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
@@ -423,7 +423,7 @@ class _ItemRun(PtxasTrial):
         """Record an error if almost nothing was judged, or no output had to be written: then anything would pass."""
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
             return
-        written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
+        written = unwritten_error({shape: sets.values() for shape, sets in self.needed.items()})
         if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
 

@@ -90,23 +90,23 @@ def _without_times(stack: contextlib.ExitStack) -> None:
     """Replace Triton's benchmarks and profiles by a line on stderr, once each: scripts call them in loops."""
     from triton import testing
 
-    told: set[str] = set()
+    printed: set[str] = set()
 
-    def tell(text: str) -> None:
-        if text not in told:
-            told.add(text)
-            print(f"{text}, as the emulator has no times", file=sys.stderr)
+    def print_once(text: str) -> None:
+        if text not in printed:
+            printed.add(text)
+            print(f"{text}, because the emulator cannot measure times", file=sys.stderr)
 
     def untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
-        tell("do_bench: called its function once, and gave NaN")
+        print_once("do_bench: called its function once, and gave NaN")
         function()
         return math.nan if quantiles is None else [math.nan] * len(quantiles)
 
     def no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
-        tell(f"{getattr(mark.fn, '__name__', 'a benchmark')}: not run")
+        print_once(f"{getattr(mark.fn, '__name__', 'a benchmark')}: not run")
 
     def no_profile(name: str | None = None, *args: Any, **kwargs: Any) -> None:
-        tell(f"the profile {name or 'of Proton'}: not made")
+        print_once(f"the profile {name or 'of Proton'}: not made")
 
     stack.enter_context(mock.patch.multiple(testing, do_bench=untimed, do_bench_cudagraph=untimed))
     stack.enter_context(mock.patch.object(testing.Mark, "run", no_report))

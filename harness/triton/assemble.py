@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
-from harness.triton.cubins import MOST, MachineKernel, kernel_of, merged, parted
+from harness.triton.cubins import MOST, MachineKernel, kernel_of, merged, split_text
 from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
 from harness.triton.spec import Compilation, Memo
@@ -273,7 +273,7 @@ def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
         for first in range(0, len(group), MOST):
             part = group[first : first + MOST]
             output = _disassemble(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else None
-            texts = parted([k for _, k in part], output) if isinstance(output, str) else None
+            texts = split_text([k for _, k in part], output) if isinstance(output, str) else None
             for (cubin, _), text in zip(part, texts or (), strict=texts is not None):
                 _kept.put(text.encode(), cubin, reader)
                 _ahead[cubin, reader] = text

@@ -22,7 +22,7 @@ from harness.triton.installation import NoTriton, installation_in
 MANAGED = {"tlx": (".venv-tlx", "make tlx")}
 """Environments that make creates beside the harness: the folder, and the command that creates it."""
 
-ASKING = 60.0
+TIMEOUT = 60.0
 
 
 class NoBuild(NoTriton):
@@ -151,10 +151,14 @@ print(json.dumps([platform.python_version(), *(folder or [""]), version[1] if ve
 @functools.cache
 def _found(name: str, python: str) -> TritonBuild:
     try:
-        told = subprocess.run(
-            [python, "-I", "-c", _QUESTION], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASKING
+        answer = subprocess.run(
+            [python, "-I", "-c", _QUESTION],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
         )
-        python_version, folder, version, lacks = json.loads(told.stdout)
+        python_version, folder, version, lacks = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise NoBuild(f"compiler {name}: {python} does not answer as a Python interpreter: {error}") from None
     if not folder or not version:

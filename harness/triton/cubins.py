@@ -1,7 +1,7 @@
 """Merges several cubins into one file, so that one call of nvdisasm disassembles them all.
 
 A call takes a quarter of a second to start, and milliseconds for each kernel. It takes one file, but ptxas makes one
-file for each kernel. `merged` puts the machine code of several into one ELF file, under names of its own. `parted`
+file for each kernel. `merged` puts the machine code of several into one ELF file, under names of its own. `split_text`
 splits nvdisasm's text again: each part equals, to the byte, nvdisasm's text for that cubin alone. Cubins with more than
 one kernel, or whose code has relocations to symbols elsewhere, are disassembled one by one.
 """
@@ -190,7 +190,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s", re.M)
 _BYTES = 16  # of an instruction, since Volta
 
 
-def parted(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
+def split_text(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
     """nvdisasm's text for each kernel alone, from its text for all; None if that does not have the expected form."""
     head, *parts = _PART.split(text)
     found = {m[1]: part for part in parts if (m := _TITLE.match(part))}

@@ -137,10 +137,10 @@ def candidates() -> tuple[str, ...]:
     found = {capability(name) for name in KNOWN}
     for name in ("ptxas", "ptxas-blackwell"):
         try:
-            told = subprocess.run([str(tool(name)), "--help"], capture_output=True, text=True, timeout=60).stdout
+            help_text = subprocess.run([str(tool(name)), "--help"], capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", told)}
+        found |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", help_text)}
     # From 9.0 on, Triton writes the architecture-specific target.
     return tuple(f"sm_{n}a" if n >= 90 else f"sm_{n}" for n in sorted(found) if n >= _OLDEST)
 

@@ -22,8 +22,8 @@ def begin_late():
 
 def start(job, launch, pointers):
     """Add the inputs, or fail in the way that the setup's padding encodes."""
-    deeds = {1: killed, 2: hangs, 3: exits, 4: out_of_memory}
-    deeds.get(job.setup.padding, lambda: None)()
+    actions = {1: killed, 2: hangs, 3: exits, 4: out_of_memory}
+    actions.get(job.setup.padding, lambda: None)()
     pointers["z"].copy_(pointers["x"] + pointers["y"])
 
 

@@ -1,4 +1,4 @@
-"""Asm that runs without a kernel: its findings are confirmed by Triton's kernel around the asm."""
+"""Asm that runs without a kernel: its findings are checked in Triton's kernel around the asm."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ EXACT = [exact(), ulp(0), absolute(0), relative(0), exact(on=NEAR), ulp(1, on=NE
 
 
 @pytest.mark.parametrize("match", EXACT, ids=lambda m: m.describe())
-def test_an_exact_policy_refuses_what_only_the_model_gives(engine, match):
+def test_an_exact_policy_refuses_results_of_a_model(engine, match):
     found = run(APPROXIMATE, match=match)
     assert {r.verdict for r in found.results} == {"fail"}
     assert all(WORDS in r.findings for r in found.results)
@@ -112,7 +112,7 @@ def test_only_outputs_that_depend_on_the_instruction_are_marked(engine):
     assert not any("z depends" in f for r in found.results for f in r.findings)
 
 
-def test_a_device_s_bits_are_no_model():
+def test_a_devices_bits_are_no_model():
     def answer(job):
         return emulator.replace(EmulatorBackend().run(job), evidence="hardware", approximate={})
 
@@ -136,7 +136,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("bound", ["the ISA's promise", "a wide bound"])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_bound_is_compared_with_the_unit_s_results(mistake, bound, monkeypatch):
+def test_a_bound_is_compared_with_the_units_results(mistake, bound, monkeypatch):
     """The unit's error may exceed the bound. NaN, infinity, signs, zeros and flushes must never pass by a bound."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     where, given = MISTAKES[mistake]

@@ -73,7 +73,7 @@ def test_a_store_that_equals_one_poison_is_no_fault(host):
 
 
 def beyond(tensor, units, offset):
-    """The tensor with `units` more at its end, or with its start moved back by `offset`."""
+    """The tensor with `units` more elements at its end, or with its start moved back by `offset`."""
     return torch.as_strided(tensor, (tensor.numel() + units,), (1,), tensor.storage_offset() - offset)
 
 
@@ -98,7 +98,7 @@ def test_a_store_before_the_start_is_found(host):
 def test_a_store_into_the_gap_between_rows_is_found(host):
     def through_the_gap(x, y, z):
         z.copy_(x)
-        z[20] = 1.0  # rows of 16 units are 32 apart
+        z[20] = 1.0  # rows of 16 units begin every 32 units
 
     _, _, findings = host(through_the_gap, (4, 16))
     assert findings == ("4 bytes outside z were overwritten, first 80 from its start",)
@@ -113,7 +113,7 @@ def test_an_overwritten_input_is_found(host):
     assert findings == ("x is an input and 3 of its bytes were overwritten, first byte 20 from its start",)
 
 
-def test_an_input_overwritten_at_its_start_is_an_input_overwritten(host):
+def test_an_input_overwritten_at_its_start_is_found(host):
     def spoils(x, y, z):
         z.copy_(x)
         x.view(torch.uint8)[0] = 7
@@ -149,12 +149,12 @@ def test_without_a_device_nothing_runs_and_a_reason_is_given(monkeypatch):
     assert (outcome.status, outcome.words) == ("not run", "torch finds no CUDA device")
 
 
-def test_triton_s_interpreter_is_no_device(monkeypatch):
+def test_tritons_interpreter_is_no_device(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert "TRITON_INTERPRET" in GpuBackend().unavailable("sm_90a")
 
 
-def test_another_device_s_target_is_not_run(monkeypatch):
+def test_another_devices_target_is_not_run(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     backend = GpuBackend()
@@ -164,7 +164,7 @@ def test_another_device_s_target_is_not_run(monkeypatch):
     assert backend.unavailable("sm_100a") == "the device is sm_61"
 
 
-def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
+def test_after_a_fault_of_the_device_nothing_runs(monkeypatch):
     def lost():
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
 
@@ -177,7 +177,7 @@ def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
 
 @pytest.fixture
 def in_place(monkeypatch):
-    """As `host`, for a kernel that updates x_ptr in place."""
+    """Like `host`, for a kernel that updates x_ptr in place."""
     monkeypatch.setattr(gpu, "DEVICE", "cpu")
     monkeypatch.setattr(gpu, "_synchronize", lambda: None)
 
@@ -197,7 +197,7 @@ def in_place(monkeypatch):
 
 
 @pytest.mark.parametrize("alignment", [16, 4])
-def test_every_launch_in_place_finds_the_input(in_place, alignment):
+def test_every_launch_in_place_starts_from_the_input(in_place, alignment):
     """Two launches on one copy would add the other input twice."""
     got, findings = in_place(lambda x_ptr, d_ptr: x_ptr.add_(d_ptr), alignment=alignment)
     assert (got == 199).all()

@@ -1,4 +1,4 @@
-"""Outcomes that the emulator backend keeps: callers cannot change the stored arrays."""
+"""Outcomes that the emulator backend caches: callers cannot change the stored arrays."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ CASE = Case(
 
 
 @pytest.mark.parametrize("context", ["straight", "shared"])
-def test_kept_bits_cannot_be_written(context, monkeypatch):
+def test_cached_bits_cannot_be_written(context, monkeypatch):
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     backend = EmulatorBackend()
     setup = Setup(pack=4, shape=(8,), context=context)

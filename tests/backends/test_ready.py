@@ -1,4 +1,4 @@
-"""Triton is asked what it would compile, and code that was made of something else is not launched in its place."""
+"""A worker's machine code is launched only if Triton would compile the same kernel."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from triton.runtime.driver import driver as active  # noqa: E402
 
 from harness.backends import gpu  # noqa: E402
 from harness.backends.gpu import torch_dtype  # noqa: E402
-from harness.backends.ready import asked_of, launcher  # noqa: E402
+from harness.backends.ready import launcher, request_of  # noqa: E402
 from harness.jobs import Job, Setup  # noqa: E402
 from harness.triton.launch import launch_of  # noqa: E402
 
@@ -23,7 +23,7 @@ PATH = Path(backend_cases.__file__)
 
 
 class NoDevice:
-    """A driver without a device, which says what it would be."""
+    """A driver without a device, which reports a device."""
 
     def get_current_device(self):
         return 0
@@ -73,10 +73,10 @@ JOBS = [
 
 
 @pytest.mark.parametrize("asked_for", JOBS, ids=lambda j: f"{j.variant_name} {j.setup.shape or dict(j.setup.sizes)}")
-def test_triton_asks_for_what_the_worker_compiles(asked_for):
+def test_triton_requests_what_the_worker_compiles(asked_for):
     spec = launch_of(asked_for).spec("sm_90a")
-    asked = asked_of(*triton_launch(asked_for))
-    assert asked.meets(spec)
+    request = request_of(*triton_launch(asked_for))
+    assert request.meets(spec)
     (first, kind), *others = spec.signature
     place, _ = spec.constants[0]
     for other in (
@@ -89,14 +89,14 @@ def test_triton_asks_for_what_the_worker_compiles(asked_for):
         replace(spec, divisible=spec.divisible[1:] if spec.divisible else (place,)),
         replace(spec, options=(("num_stages", 7),)),
     ):
-        assert not asked.meets(other)
+        assert not request.meets(other)
 
 
 @pytest.mark.parametrize(
     ("other", "expected"), [({}, "ready"), ({"shape": (256,)}, "triton"), ({"alignment": 4}, "triton")]
 )
 def test_only_code_of_the_same_kernel_is_launched(other, expected):
-    """Code of a size or an alignment that Triton would compile another kernel for."""
+    """The other code is of a size or an alignment for which Triton would compile another kernel."""
     given = {"shape": (1,)}
     function, by_triton = triton_launch(job("addition", "asm", **given))
     launched = []
@@ -131,23 +131,23 @@ def built_of(job):
     return SimpleNamespace(compilation=compilation)
 
 
-def test_what_was_built_of_other_code_or_constants_is_not_launched(monkeypatch):
-    """Triton's question has the places of constants, not their values, so the whole description is compared."""
+def test_code_with_other_functions_or_constants_is_not_launched(monkeypatch):
+    """Triton's request has the places of constants, not their values, so the whole description is compared."""
     monkeypatch.setattr(gpu.driver, "bindings", lambda: None)
     jobs = [
         job("addition", "asm", shape=(257,)), job("addition", "plain", shape=(257,)), other_number(0.0),
         other_number(-0.0), other_number(0), job("addition", "asm", shape=(257,), fusion=True),
         job("addition", "asm", shape=(257,), num_warps=8), job("addition", "asm", shape=(512,)),
     ]  # fmt: skip
-    for asked in jobs:
-        found = [gpu.is_of(launch_of(asked), "sm_90a", built_of(other)) for other in jobs]
-        assert found == [other is asked for other in jobs]
+    for one in jobs:
+        found = [gpu.is_of(launch_of(one), "sm_90a", built_of(other)) for other in jobs]
+        assert found == [other is one for other in jobs]
 
 
-def test_without_the_driver_s_bindings_triton_launches(monkeypatch):
+def test_without_the_drivers_bindings_triton_launches(monkeypatch):
     def missing():
         raise gpu.driver.NoDriver("none")
 
     monkeypatch.setattr(gpu.driver, "bindings", missing)
-    asked = job("addition", "asm", shape=(257,))
-    assert not gpu.is_of(launch_of(asked), "sm_90a", built_of(asked))
+    one = job("addition", "asm", shape=(257,))
+    assert not gpu.is_of(launch_of(one), "sm_90a", built_of(one))

@@ -7,7 +7,7 @@ from harness.backends.sanitizer import SanitizerReport, findings, parsed
 from harness.backends.watched import Sanitizer
 from harness.jobs import Outcome
 
-# compute-sanitizer on an H200, as it wrote it.
+# Output of compute-sanitizer on an H200, unchanged.
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 4 bytes
@@ -83,13 +83,13 @@ def test_races_and_barriers_are_read_too():
     )
 
 
-def test_a_fault_without_a_source_line_is_still_one():
+def test_a_fault_without_a_source_line_is_a_finding():
     without = MEMCHECK.replace(" in bad_kernels.py:40", "")
     (found,) = findings("memcheck", without)
     assert found.startswith("memcheck: Invalid __global__ read of size 4 bytes in reads_far+0xa0, 2 times")
 
 
-def test_what_the_tool_finds_makes_an_outcome_fail_once():
+def test_a_finding_of_the_tool_makes_one_outcome_fail():
     """A stopped run counts as failed; earlier reports are not repeated."""
     tool = Sanitizer("memcheck")
     (tool._folder / "17.log").write_text(MEMCHECK)

@@ -48,7 +48,7 @@ def test_calls_are_answered_by_one_process_that_sees_one_gpu(device):
 
 
 def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
-    """Triton would assemble at another level than the records say."""
+    """Otherwise Triton would assemble at another level than the records state."""
     for name in ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS"):
         monkeypatch.setenv(name, "1")
     with contextlib.closing(Device(GPU, begin="harness.processes.child:ready")) as made:
@@ -56,7 +56,7 @@ def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
         assert made.call("os:getenv", "PTXAS_OPTIONS", limit=60) is None
 
 
-def test_an_exception_of_the_device_s_process_is_raised_here(device):
+def test_an_exception_of_the_devices_process_is_raised_here(device):
     with pytest.raises(KeyError, match="missing") as caught:
         device.call(f"{HERE}:raises", limit=60)
     assert "in raises" in caught.value.__notes__[0]
@@ -65,23 +65,23 @@ def test_an_exception_of_the_device_s_process_is_raised_here(device):
 
 
 @pytest.mark.parametrize(
-    ("deed", "words"),
+    ("action", "words"),
     [
         ("killed", r"the process on the GPU was killed \(SIGKILL\); the system does that when its memory runs out"),
         ("exits", "the process on the GPU exited with status 7: the last words"),
         ("hangs", "no end after 0.5 s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"),
     ],
 )
-def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, deed, words):
+def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, action, words):
     before = device.call(f"{HERE}:process", limit=60)[0]
     with pytest.raises(DeviceFault, match=f"^{words}$"):
-        device.call(f"{HERE}:{deed}", limit=0.5 if deed == "hangs" else 60)
+        device.call(f"{HERE}:{action}", limit=0.5 if action == "hangs" else 60)
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
     assert device.call(f"{HERE}:later", 0, 5, limit=60) == 5
 
 
-def test_starting_a_process_does_not_count():
+def test_starting_a_process_does_not_count_as_time_of_a_call():
     with contextlib.closing(Device(GPU, begin=f"{HERE}:begin_late")) as late:
         assert late.call(f"{HERE}:later", 0, 5, limit=1.0) == 5
         assert late.started > 1.0
@@ -95,7 +95,7 @@ def test_without_a_gpu_there_is_a_reason():
 
 
 def test_a_killed_parent_leaves_no_process_behind():
-    """Not even a busy process, which would otherwise never end."""
+    """A busy process, which would otherwise never end, ends too."""
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -125,13 +125,13 @@ def backend(device_for_jobs, monkeypatch):
     return WatchedGpu(limit=20)
 
 
-def job(deed=None, path=Path(backend_cases.__file__), name="addition"):
+def job(action=None, path=Path(backend_cases.__file__), name="addition"):
     case = backend_cases.addition
     inputs = {n: np.arange(33, dtype=np.float32).view(np.uint32) for n in ("x", "y")}
-    return Job(case, name, path, "asm", case.variants["asm"], "sm_90a", Setup(shape=(33,), padding=deed), inputs)
+    return Job(case, name, path, "asm", case.variants["asm"], "sm_90a", Setup(shape=(33,), padding=action), inputs)
 
 
-def test_a_job_goes_there_by_name_and_its_bits_come_back(backend):
+def test_a_job_is_sent_by_name_and_its_bits_are_returned(backend):
     outcome = backend.run(job())
     assert (outcome.status, outcome.words, outcome.findings) == ("ran", "", ())
     assert (outcome.evidence, outcome.device) == ("hardware", "GPU-0-test")
@@ -140,15 +140,15 @@ def test_a_job_goes_there_by_name_and_its_bits_come_back(backend):
 
 
 @pytest.mark.parametrize(
-    ("deed", "words"),
+    ("action", "words"),
     [
         (1, "the process on the GPU was killed (SIGKILL); the system does that when its memory runs out"),
         (3, "the process on the GPU exited with status 7: the last words"),
         (4, "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 TiB."),
     ],
 )
-def test_a_job_that_goes_wrong_is_an_error_and_the_next_one_runs(backend, deed, words):
-    outcome = backend.run(job(deed))
+def test_a_job_that_goes_wrong_is_an_error_and_the_next_one_runs(backend, action, words):
+    outcome = backend.run(job(action))
     assert (outcome.status, outcome.words, outcome.device) == ("error", words, "GPU-0-test")
     assert outcome.artifacts.ptx
     assert backend.run(job()).status == "ran"
@@ -161,20 +161,20 @@ def test_a_job_that_hangs_is_given_up(backend):
     assert outcome.words.startswith("no end after 1 s: the kernel hangs")
 
 
-def test_a_case_that_no_file_binds_is_refused_in_words(backend):
+def test_a_case_that_no_file_binds_is_refused_with_a_message(backend):
     outcome = backend.run(job(name="subtraction"))
     assert outcome.status == "error"
     assert "binds no case 'subtraction' with a variant 'asm'" in outcome.words
 
 
-def test_a_file_that_was_changed_meanwhile_is_noticed(backend, tmp_path):
+def test_a_file_that_was_changed_meanwhile_is_detected(backend, tmp_path):
     path = tmp_path / "other.py"
     path.write_text(Path(backend_cases.__file__).read_text().replace("add.rn.f32", "sub.rn.f32"))
     outcome = backend.run(job(path=path))
     assert outcome.words == f"{path} has changed since the run began: of asm, asm changed"
 
 
-def test_another_target_than_the_device_s_is_not_run(backend):
+def test_another_target_than_the_devices_is_not_run(backend):
     assert backend.unavailable("sm_90a") is None
     assert backend.unavailable("sm_100a") == "the device is sm_90a"
 
@@ -195,7 +195,7 @@ def gpu(visible, target="sm_90a"):
         ("0,-1,2", 1, ["0"]),  # CUDA ignores the first invalid entry and all after it
     ],
 )
-def test_gpus_keep_the_names_they_were_given(variable, count, expected):
+def test_gpus_keep_their_given_names(variable, count, expected):
     assert names_of(variable, count) == expected
 
 

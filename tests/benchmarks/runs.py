@@ -1,8 +1,8 @@
-"""What a run costs: `python -m tests.benchmarks.runs [FILE ...] [--jobs N] [--target sm_90a ...]`.
+"""Measure what a run costs: `python -m tests.benchmarks.runs [FILE ...] [--jobs N] [--target sm_90a ...]`.
 
-Copies case files (default: all of `cases/`) to a folder of its own, with an empty cache, and runs `ptxdiff run` there
-with a report: cold, unchanged, after an edit of one file, and that file alone, cold and again. Prints wall-clock and
-processor seconds of each, and the size of the report. Quote processor seconds where other work shares the machine.
+Copies case files (default: all of `cases/`) to a new folder with an empty cache, and runs `ptxdiff run` there with a
+report: cold, unchanged, after an edit of one file, and that file alone, cold and again. Prints wall-clock and processor
+seconds of each run, and the size of the report. Quote processor seconds if other work shares the machine.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from harness.ours import ROOT
 
-TARGETS = ["sm_80", "sm_90a", "sm_100a"]  # those of `make report` where there is no GPU
+TARGETS = ["sm_80", "sm_90a", "sm_100a"]  # those of `make report` without a GPU
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One run: seconds on the clock and of all processors together, the report's bytes, pytest's exit code."""
+    """One run: seconds on the clock and of all processors together, the report's bytes, and pytest's exit code."""
 
     name: str
     wall: float
@@ -72,7 +72,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def cost(place: Path, name: str, what: str, cache: str, targets: list[str], jobs: int) -> Cost:
-    """Run the cases `what` in a folder with the cache of that name there."""
+    """Run the cases `what` in a folder, with the cache of the given name there."""
     report = place / "report.html"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "harness.cli", "run", what, *(f"--target={t}" for t in targets)]
@@ -86,7 +86,7 @@ def cost(place: Path, name: str, what: str, cache: str, targets: list[str], jobs
 
 
 def _processor() -> float:
-    """Processor seconds of all children that have ended, and of theirs."""
+    """Processor seconds of all children that have ended, and of their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

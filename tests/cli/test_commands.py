@@ -16,7 +16,7 @@ from tests.case_sources import FLIP, RIGHT
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A user's folder with one case file. Asm runs alone: compiling takes most of a run, and is tested elsewhere."""
+    """A user's folder with one case file. Asm runs alone: compiling takes most of a run, and has its own tests."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (tmp_path / "cases").mkdir()
@@ -190,13 +190,13 @@ def test_emulate_traces_every_instruction(capsys):
         (["mov.b32 $0, $1;", "-c", "+r,r", "-i", "float32=1", "-o", "float32"], "+r"),
     ],
 )
-def test_what_the_emulator_refuses_is_exit_code_1(capsys, words, message):
+def test_a_refusal_of_the_emulator_is_exit_code_1(capsys, words, message):
     code, out, _ = said(capsys, "emulate", *words)
     assert code == 1
     assert message in out
 
 
-def test_a_new_case_runs_and_says_what_is_missing(run_cases, capsys):
+def test_a_new_case_runs_and_names_what_is_missing(run_cases, capsys):
     code, out, _ = said(capsys, "new", "fresh", "--instruction", "ex2.approx.ftz.f32")
     assert (code, out) == (0, "cases/fresh.py\nrun it: pytest cases/fresh.py\n")
     result = run_cases("cases/fresh.py")
@@ -240,7 +240,7 @@ def test_the_formats_are_listed(capsys):
     assert set(lines) == {n for n, f in vars(formats).items() if n.isupper() and isinstance(f, formats.Format)}
 
 
-def test_the_references_are_listed_with_what_they_say(capsys):
+def test_the_references_are_listed_with_their_docstrings(capsys):
     code, out, _ = said(capsys, "list", "--references", "reciprocal")
     assert code == 0
     assert out.startswith("references.reciprocal  Reciprocals, quotients")
@@ -262,7 +262,7 @@ def test_the_index_loads_no_torch():
 
 
 OTHER = RIGHT.replace("case = Case(", "other = Case(")
-"""The same as FLIP's right variant, of a case that is called `other`."""
+"""A case called `other` with one variant, which equals FLIP's right variant."""
 
 SPELLINGS = {
     "flip::right": ["flip::right"],
@@ -307,7 +307,7 @@ def test_show_takes_the_target_from_the_name(here, capsys):
     )  # fmt: skip
 
 
-def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
+def test_run_gives_pytest_the_addresses_of_the_named_cases(here, monkeypatch):
     from harness.cli import run
 
     (here / "cases" / "two.py").write_text(OTHER)
@@ -363,7 +363,7 @@ def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
         (["-t", "sm_75"], {"target": "sm_75"}),
     ],
 )
-def test_the_command_refuses_what_the_library_refuses_in_its_words(capsys, words, library):
+def test_the_command_refuses_what_the_library_refuses_with_the_same_message(capsys, words, library):
     import numpy as np
 
     from harness import emulate
@@ -402,7 +402,7 @@ def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, caps
     assert done.returncode == 0, done.stdout
 
 
-def test_compare_takes_one_run_for_two_targets(here, in_this_process, capsys):
+def test_compare_compares_two_targets_of_one_run(here, in_this_process, capsys):
     (here / "cases" / "flip.py").write_text(RIGHT)
     run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
     assert said(capsys, *run)[0] == 0
@@ -414,7 +414,7 @@ def test_compare_takes_one_run_for_two_targets(here, in_this_process, capsys):
     assert "give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a" in err
 
 
-def test_emulate_says_whose_approximate_bits_it_prints(capsys):
+def test_emulate_names_the_source_of_approximate_bits(capsys):
     def printed(*more):
         code, out, _ = said(capsys, "emulate", "tanh.approx.f32 $0, $1;", "-i", "float32=1", "-o", "float32", *more)
         assert code == 0

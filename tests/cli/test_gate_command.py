@@ -1,4 +1,4 @@
-"""`ptxdiff gate` on files: faulty records, making a baseline, and its options."""
+"""`ptxdiff gate` on files: invalid records, making a baseline, and its options."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def stored(run, path):
 
 
 def resealed(change):
-    """The records with one line, given by its number, changed, and with correct checksums."""
+    """A change of the records: one line, given by its number, with corrected checksums."""
 
     def changed(text, number=1):
         lines = unsealed(text.encode())
@@ -49,13 +49,13 @@ BAD_DAYS = {
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
-def test_records_that_cannot_be_trusted_are_refused_with_a_sentence(small, tmp_path, capsys, day):
+def test_invalid_records_are_refused_with_a_sentence(small, tmp_path, capsys, day):
     change, code, words = BAD_DAYS[day]
     run = tmp_path / "run.jsonl"
     if change is not None:
         run.write_text(change(stored(small, run).read_text()))
     baseline.write(small, tmp_path / "baseline")
-    found, text = said(capsys, run, tmp_path / "baseline")
+    found, text = output_of(capsys, run, tmp_path / "baseline")
     assert found == code
     assert words in text
 
@@ -65,8 +65,8 @@ def small():
     return synthetic.catalogue(2, per_cell=6, targets=("sm_90a", "sm_100a"))
 
 
-def said(capsys, run, folder, *more):
-    """The exit code and everything printed."""
+def output_of(capsys, run, folder, *more):
+    """The exit code and the output."""
     code = main(["gate", str(run), "--baseline", str(folder), "--allow-model", *more])
     printed = capsys.readouterr()
     return code, printed.out + printed.err
@@ -76,7 +76,7 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
     run = stored(small, tmp_path / "run.jsonl")
     (path, *_) = baseline.write(small, tmp_path / "baseline")
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
-    code, text = said(capsys, run, tmp_path / "baseline")
+    code, text = output_of(capsys, run, tmp_path / "baseline")
     assert code == 2
     assert "the end is missing; restore the file from git" in text
 
@@ -95,7 +95,7 @@ def test_an_incomplete_run_does_not_become_the_baseline(small, tmp_path, capsys,
     folder = tmp_path / "baseline"
     before = {p: p.read_text() for p in baseline.write(small, folder)}
     run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, folder, "--accept")
+    code, text = output_of(capsys, run, folder, "--accept")
     assert code == 1
     assert words in text
     assert {p: p.read_text() for p in folder.iterdir()} == before
@@ -106,29 +106,29 @@ def test_missing_results_leave_the_baseline_only_with_replace(small, tmp_path, c
     baseline.write(small, folder)
     less = with_results(small, lambda r: r if r.key.variant != "triton" else None)
     run = stored(less, tmp_path / "run.jsonl")
-    assert said(capsys, run, folder)[0] == CORRECTNESS
-    assert said(capsys, run, folder, "--accept")[0] == 0
-    assert said(capsys, run, folder)[0] == CORRECTNESS
-    assert said(capsys, run, folder, "--accept", "--replace")[0] == 0
-    assert said(capsys, run, folder)[0] == ACCEPTED
+    assert output_of(capsys, run, folder)[0] == CORRECTNESS
+    assert output_of(capsys, run, folder, "--accept")[0] == 0
+    assert output_of(capsys, run, folder)[0] == CORRECTNESS
+    assert output_of(capsys, run, folder, "--accept", "--replace")[0] == 0
+    assert output_of(capsys, run, folder)[0] == ACCEPTED
 
 
 def wrong_on_the_gpu(run):
     return with_results(run, lambda r: synthetic.failing(r) if r.key.backend == "gpu" else r)
 
 
-def test_failures_are_accepted_only_where_that_is_asked_for(small, tmp_path, capsys):
+def test_failures_are_accepted_only_if_requested(small, tmp_path, capsys):
     run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept")
+    code, text = output_of(capsys, run, folder, "--accept")
     assert code == 1
     assert "rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes differ" in text
     assert "accept the run with --accept-failures, and the baseline lists them" in text
     assert not folder.exists()
 
 
-def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(small, tmp_path, capsys):
+def test_accepted_failures_are_listed_in_the_baseline_and_still_refused(small, tmp_path, capsys):
     run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept", "--accept-failures")
+    code, text = output_of(capsys, run, folder, "--accept", "--accept-failures")
     assert code == 0
     assert "accepted, and listed in the baseline: rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes" in text
     assert "the gate still refuses these" in text
@@ -136,7 +136,7 @@ def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(s
     listed = [line for line in lines if line.get("verdict") == "fail"]
     assert len(listed) == lines[-1]["verdicts"]["fail"] == 12
     assert {line["words"] for line in listed} == {"1 of 4096 codes differ: +1 ulp"}
-    code, text = said(capsys, run, folder)
+    code, text = output_of(capsys, run, folder)
     assert code == CORRECTNESS
     assert "✗ rcp::asm.rn: fail on sm_90a" in text
     assert "· rcp::asm.rn: accepted in the baseline although no pass: fail on sm_90a" in text
@@ -152,17 +152,17 @@ def test_a_lost_pass_needs_accept_failures_too(small, tmp_path, capsys, verdict)
         return dataclasses.replace(r, **other) if (r.key.variant, r.key.target) == ("asm.rn", "sm_90a") else r
 
     run = stored(with_results(small, change), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, folder, "--accept")
+    code, text = output_of(capsys, run, folder, "--accept")
     assert code == 1
     assert "rcp::asm.rn: " in text
     assert f"{verdict} on sm_90a" in text
     assert {p: p.read_text() for p in folder.iterdir()} == before
-    assert said(capsys, run, folder, "--accept", "--accept-failures")[0] == 0
+    assert output_of(capsys, run, folder, "--accept", "--accept-failures")[0] == 0
 
 
-def test_a_run_that_was_cut_short_is_refused_whatever_is_asked(small, tmp_path, capsys):
+def test_a_run_that_was_cut_short_is_refused_with_all_options(small, tmp_path, capsys):
     run = stored(dataclasses.replace(wrong_on_the_gpu(small), end=None), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
+    code, text = output_of(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
     assert code == 1
     assert "the baseline is unchanged: the run was cut short" in text
 
@@ -172,18 +172,18 @@ def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):
         small,
         lambda r: dataclasses.replace(synthetic.failing(r), expected_failure=True) if r.key.backend == "gpu" else r,
     )
-    code, text = said(capsys, stored(declared, tmp_path / "run.jsonl"), tmp_path / "baseline", "--accept")
+    code, text = output_of(capsys, stored(declared, tmp_path / "run.jsonl"), tmp_path / "baseline", "--accept")
     assert code == 0
     assert "8 variants fail as their cases declare: ex2::asm.approx, ex2::asm.packed" in text
 
 
-def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
+def test_the_gate_states_the_evidence_of_passes(small, tmp_path, capsys):
     run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept")
+    code, text = output_of(capsys, run, folder, "--accept")
     words = "96 passes (24 hardware, 10 confirmed, 20 specification, 10 model, 32 assembled)"
     assert code == 0
     assert f"{words}: a model alone satisfies no gate without --allow-model" in text
-    assert said(capsys, run, folder)[1].splitlines()[-1].endswith(words)
+    assert output_of(capsys, run, folder)[1].splitlines()[-1].endswith(words)
 
 
 def test_results_that_could_not_run_here_stay_in_the_baseline(small, tmp_path, capsys):
@@ -197,31 +197,31 @@ def test_results_that_could_not_run_here_stay_in_the_baseline(small, tmp_path, c
             else r
         ),
     )
-    assert said(capsys, stored(without, tmp_path / "run.jsonl"), folder, "--accept")[0] == 0
+    assert output_of(capsys, stored(without, tmp_path / "run.jsonl"), folder, "--accept")[0] == 0
     assert {r.verdict for r in baseline.load(folder).results if r.key.backend == "gpu"} == {"pass"}
 
 
 @pytest.mark.parametrize("option", ["--accept-failures", "--replace"])
 def test_options_of_accept_are_refused_without_accept(small, tmp_path, capsys, option):
-    code, text = said(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", option)
+    code, text = output_of(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", option)
     assert code == 2
     assert "add --accept" in text
 
 
-def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, capsys):
+def test_a_broken_baseline_is_replaced_if_requested(small, tmp_path, capsys):
     run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
     folder.mkdir()
     (folder / "rcp.jsonl").write_text("nonsense\n")
-    code, text = said(capsys, run, folder, "--accept")
+    code, text = output_of(capsys, run, folder, "--accept")
     assert code == 2
     assert "make the whole baseline again with --accept --replace" in text
-    code, text = said(capsys, run, folder, "--accept", "--replace")
+    code, text = output_of(capsys, run, folder, "--accept", "--replace")
     assert code == 0
     assert "cannot be read, so nothing is compared with it" in text
-    assert said(capsys, run, folder)[0] == ACCEPTED
+    assert output_of(capsys, run, folder)[0] == ACCEPTED
 
 
-def test_a_name_too_long_for_a_file_is_cut_and_stays_its_own(small, tmp_path):
+def test_a_name_too_long_for_a_file_is_cut_and_stays_unique(small, tmp_path):
     def named(name):
         return [dataclasses.replace(r, key=dataclasses.replace(r.key, case=name)) for r in small.results[:3]]
 

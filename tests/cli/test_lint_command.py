@@ -96,7 +96,7 @@ def test_json(file, capsys):
     assert (value["blocks"], value["files"], value["notes"]) == (1, 1, [])
 
 
-def test_sarif_has_what_the_schema_asks_for(file, capsys):
+def test_sarif_has_the_properties_of_the_schema(file, capsys):
     """The properties that SARIF 2.1.0 requires, and the kinds of value it allows (sections 3.13 to 3.30)."""
     main(["lint", file(WRONG + WRONG), "--format", "sarif"])
     log = json.loads(capsys.readouterr().out)
@@ -129,7 +129,7 @@ def test_pages_and_the_list_of_rules(capsys):
     assert "missing-semicolon " in capsys.readouterr().out
 
 
-def test_repairs_are_shown_and_made_only_when_asked(file, tmp_path, capsys):
+def test_repairs_are_shown_and_made_only_if_requested(file, tmp_path, capsys):
     name = file(WRONG.replace("$0 $1", "$0, %1"))
     before = (tmp_path / name).read_text()
     assert main(["lint", "--fix", name]) == 1
@@ -163,7 +163,7 @@ def test_a_repair_in_cuda():
     assert repaired("a.cu", before).after == before.replace("$0, $1", "%0, %1")
 
 
-def test_a_repair_that_the_file_cannot_take_is_refused():
+def test_a_repair_that_the_file_does_not_allow_is_refused():
     """The wrong sign comes from a formatted number, so no edit of the file gives the intended text."""
     source = (
         "A = 'neg.f32 $0, %s1;' % chr(37)\nB = f'neg.f32 $0, {\"%\"!s}1;'\n"
@@ -174,7 +174,7 @@ def test_a_repair_that_the_file_cannot_take_is_refused():
     assert (result.after, result.diff()) == (source, "")
 
 
-def test_a_comment_of_a_file_gives_no_command(file, capsys):
+def test_a_comment_in_a_file_gives_no_command(file, capsys):
     main(
         ["lint", file(WRONG.replace("neg.f32 $0 $1;", "neg.f32 $0 \\n::error::planted\\x1b[31m")), "--format", "github"]
     )

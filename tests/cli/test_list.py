@@ -1,4 +1,4 @@
-"""`ptxdiff list`: cases by family, and those whose PTX holds an instruction."""
+"""`ptxdiff list`: cases by family, and the variants whose PTX contains an instruction."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ case = Case(
 
 @pytest.fixture
 def two(here):
-    """A case without a family, and one with."""
+    """Two case files, one without a family and one with."""
     (here / "cases" / "counts.py").write_text(textwrap.dedent(TRITON).lstrip())
     return here
 
@@ -90,9 +90,9 @@ def test_cases_without_families_have_no_headings(here, capsys):
     ("word", "expected"),
     [
         ("popc", ["called"]),  # in a function that another calls
-        ("clz", ["constant"]),  # guarded, in a compile-time argument
+        ("clz", ["constant"]),  # with a guard, in a compile-time argument
         ("setp.lt", ["constant"]),
-        ("setp.s32", ["constant"]),  # with a modifier between
+        ("setp.s32", ["constant"]),  # with another modifier in between
         ("and", ["derived"]),
         ("xor.b32", ["right", "wrong"]),
     ],
@@ -110,7 +110,7 @@ def test_an_unused_instruction_is_an_error_with_the_nearest_names(two, capsys, w
     assert ("xor.b32" in err) or word != "xor.b64"
 
 
-def test_the_search_stays_within_the_names_given(two, capsys):
+def test_the_search_covers_only_the_given_names(two, capsys):
     assert said(capsys, "list", "flip", "--using", "popc")[0] == 2
     assert variants(said(capsys, "list", "flip", "right", "--using", "xor")[1]) == ["right"]
 
@@ -123,7 +123,7 @@ def test_a_word_is_an_opcode_and_modifiers_in_order():
     assert not uses("cvt.rn.f16.f32", "cvt.f16x2")
 
 
-def test_a_family_is_a_word_or_several(here, capsys):
+def test_a_family_is_one_word_or_several(here, capsys):
     (here / "cases" / "flip.py").write_text(FLIP.replace("reference=flipped,", "reference=flipped, family=3,"))
     code, _, err = said(capsys, "list")
     assert code == 2
@@ -152,7 +152,7 @@ def test_a_broken_file_hides_no_other_one(two, capsys, source, words):
     assert err.startswith(f"ptxdiff list: {words}")
 
 
-def test_several_broken_files_have_a_line_each_however_they_were_named(two, capsys):
+def test_several_broken_files_have_a_line_each_for_every_way_of_naming_them(two, capsys):
     for name in ("a", "z"):
         (two / "cases" / f"{name}.py").write_text("import harness\nharness.nothing\n")
     for words in ((), ("cases/a.py", "cases/flip.py", "z.py")):

@@ -1,4 +1,4 @@
-"""A user's packages with the names of ours, and the contents of a wheel."""
+"""Packages of users with the names of ours, and the contents of a wheel."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ case = Case(
 
 
 def command(folder, *words, path=(), program=(str(ROOT / "ptxdiff.py"),)):
-    """`ptxdiff` as an installed command, with `folder` before our packages in Python's path."""
+    """Run `ptxdiff` like the installed command, with `folder` before our packages in Python's path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, *path)))}
     return subprocess.run(
         [sys.executable, "-P", *program, *words], cwd=folder, env=environment, capture_output=True, text=True,
@@ -56,7 +56,7 @@ def test_the_command_finds_ours_first(theirs):
     assert "mov::mov" in done.stdout or "mov  (x: uint32)" in done.stdout
 
 
-def test_a_run_where_pytest_would_load_theirs_names_both(theirs):
+def test_a_run_in_which_pytest_would_load_theirs_names_both(theirs):
     done = command(theirs, "run", "cases")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -82,7 +82,7 @@ def test_a_plain_folder_of_that_name_hides_nothing(tmp_path, name):
     assert done.returncode == 0, done.stderr
 
 
-def test_one_that_was_imported_first_is_named_with_ours(tmp_path):
+def test_a_package_that_was_imported_first_is_named_with_ours(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "references" / "__init__.py").write_text("")
     done = command(tmp_path, path=[ROOT], program=["-c", "import references, harness.model.case"])
@@ -113,7 +113,7 @@ def test_new_from_an_example_copies_it(tmp_path, monkeypatch, capsys):
     assert set(examples()) == {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
 
 
-def test_new_copies_what_an_example_imports_from_beside_it_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
+def test_new_copies_the_modules_of_an_example_and_keeps_existing_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases" / "_device").mkdir(parents=True)
     (tmp_path / "cases" / "_device" / "narrow.py").write_text("mine = 1")
@@ -170,7 +170,7 @@ def test_the_name_of_a_case_as_a_variant_says_how_to_name_it(tmp_path, monkeypat
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Our wheel, built from a copy, as setuptools writes into the source tree."""
+    """Our wheel, built from a copy of the sources, because setuptools writes into the source tree."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
@@ -203,7 +203,8 @@ def test_a_wheel_holds_the_examples_and_no_package_called_cases(wheel, tmp_path)
 
 
 def plain_pytest(wheel, folder, *words):
-    """`python -m pytest` in a folder, ptxdiff installed from its wheel: the folder is first in Python's path."""
+    """Run `python -m pytest` in a folder, with ptxdiff installed from its wheel. The folder is first in Python's
+    path."""
     words = ["-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
     return command(folder, path=[wheel.parent / "installed"], program=words)
 
@@ -215,7 +216,7 @@ def test_plain_pytest_finds_ours_beside_a_package_called_harness(wheel, theirs):
 
 
 @pytest.mark.parametrize("wanted", ["import harness.mine", "from harness import mine"])
-def test_their_own_tests_are_told_both_paths_and_what_to_do(wheel, tmp_path, wanted):
+def test_their_own_tests_get_both_paths_and_a_remedy(wheel, tmp_path, wanted):
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "__init__.py").write_text("")
     (tmp_path / "harness" / "mine.py").write_text("")

@@ -1,4 +1,4 @@
-"""`ptxdiff speed` and `ptxdiff run --timing`, on a model of a device."""
+"""`ptxdiff speed` and `ptxdiff run --timing`, with a model of a device."""
 
 import dataclasses
 import itertools
@@ -66,16 +66,16 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert out.count("clocks reduced: power cap") == 1
 
 
-def test_each_assembler_has_a_table_of_its_own(here, capsys):
+def test_each_assembler_has_its_own_table(here, capsys):
     """At level 0 all variants take three times as long, but levels are not compared with each other."""
     words = ["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--ptx-opt", "1", "--ptx-opt", "3"]
     assert main(words) == 0
     out = capsys.readouterr().out
     assert out.count("flip, 33554432 elements on sm_90a") == 2
-    assert out.count(" -O1") == 2  # a title, and who assembled
+    assert out.count(" -O1") == 2  # a title, and the assembler
     assert out.count("slower +10") == 2
     assert "+200" not in out
-    assert "in registers" in out  # Triton's own is among them
+    assert "in registers" in out  # one of the assemblers is Triton's own
     assert main([*words[:6], "--ptx-opt", "0"]) == 0
     assert "in registers" not in capsys.readouterr().out
 
@@ -87,7 +87,7 @@ def test_an_assembler_that_is_none_is_refused(here, capsys):
     assert "--in-registers times what Triton assembles" in capsys.readouterr().err
 
 
-def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
+def test_both_are_shown_and_where_the_faster_variant_is_worth_it(here, capsys):
     assert main(["speed", "flip.py", "--seconds", "0.5"]) == 0
     out = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in out.splitlines()]
@@ -134,7 +134,7 @@ def test_a_variant_that_cannot_be_timed_is_reported_and_changes_the_exit_code(he
 
 
 class Hanging:
-    """A device on which every kernel hangs."""
+    """A stand-in for a device on which every kernel hangs."""
 
     def call(self, function, *arguments, limit, alone):
         assert (function, alone) == ("harness.timing.session:time_case", True)
@@ -169,9 +169,9 @@ def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
     assert "there is no NVIDIA GPU here" in capsys.readouterr().err
 
 
-def test_run_hands_the_option_on(here, monkeypatch):
-    asked = []
-    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: asked.append(words) or 0)
+def test_run_passes_the_option_on(here, monkeypatch):
+    calls = []
+    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: calls.append(words) or 0)
     main(["run", "flip.py"])
     main(["run", "flip.py", "--timing"])
-    assert ["--ptx-timing" in words for words in asked] == [False, True]
+    assert ["--ptx-timing" in words for words in calls] == [False, True]

@@ -22,7 +22,7 @@ def three_nodes(tmp_path_factory):
     imported()
     from ray.cluster_utils import Cluster
 
-    alone = {"PYTEST_XDIST_WORKER_COUNT": "1"}  # a node does not share its cores with the tests' other processes
+    alone = {"PYTEST_XDIST_WORKER_COUNT": "1"}  # a node does not share its cores with other processes of the tests
     ours = {"PYTHONPATH": path_of(ROOT), **alone}
     path = path_of(STAND_IN, ROOT / "tests" / "backends", ROOT)
     log = tmp_path_factory.mktemp("stand_in") / "log"

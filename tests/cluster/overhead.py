@@ -1,7 +1,7 @@
-"""Measure the driver's costs for Ray and for records on this machine, in processor time, which other load changes less.
+"""Measure the driver's costs for Ray and for records on this machine, in processor time, which other load affects less.
 
-Ray is started here with one CPU, so that tasks do not run in parallel: this measures the driver's work, not the
-cluster's. The records come from a run of `cases/rcp.py` by emulator and assembler, which takes half a minute.
+Ray is started with one CPU, so that tasks do not run in parallel: this measures the work of the driver, not of the
+cluster. The records come from a run of `cases/rcp.py` by emulator and assembler, which takes half a minute.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from harness.sweep.shards import Journal, ShardResult, Task
 
 CASE = "cases/rcp.py"
 SENT, BACK = 600, 2000
-"""Bytes of an item's description, and of a result: a line of records has two kilobytes."""
+"""Bytes of an item's description, and of a result. A line of records has two kilobytes."""
 RESULTS = 12
 FEW, MANY = 100, 2000
-"""Tasks in flight, as with 50 and with 1,000 GPUs."""
+"""The numbers of tasks in flight, for 50 and for 1,000 GPUs."""
 TASK = Task("case.py", "case", "v", "emulator", "sm_90a", 1, 36, 16)
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds of the driver's processor time, but for `worker` and `shard_wall`, which are on the clock.
+    """Seconds of the driver's processor time, except `worker` and `shard_wall`, which are on the clock.
 
-    watch: what each further task in flight adds to a task, as the driver waits for all at once.
-    task: for a task of one item (`harness.cluster.tasks`), from sending to fetching. item: what one more item adds to
-    that, with 12 results. record: for a result and its part of the texts, read from JSON, checked, sealed and written.
-    shard: for a shard's line; shard_wall: until it is on the disk. worker: from one task to the next on a worker.
+    watch: what each further task in flight adds to the cost of a task, because the driver waits for all at once.
+    task: a task of one item (`harness.cluster.tasks`), from sending to fetching. item: one more item in a task, with 12
+    results. record: a result and its part of the texts: read from JSON, checked, sealed and written.
+    shard: a shard's line. shard_wall: until the line is on the disk. worker: from one task to the next on a worker.
     """
 
     task: float
@@ -59,7 +59,7 @@ class Overhead:
 
 
 def measured() -> Overhead:
-    """Measure everything. Raises ClusterError where Ray is not installed."""
+    """Measure everything. Raises ClusterError if Ray is not installed."""
     few, item, worker = of_ray(FEW)
     many, _, _ = of_ray(MANY)
     watch = max(0.0, (many - few) / (MANY - FEW))
@@ -71,7 +71,7 @@ def measured() -> Overhead:
 
 
 def of_ray(tasks: int) -> tuple[float, float, float]:
-    """A task where so many are in flight, an item more in a task, and the pause of a worker between two tasks."""
+    """Seconds for a task with so many in flight, for one more item in a task, and of a worker between two tasks."""
     from harness.cluster.connect import LOCAL, connected
     from harness.cluster.nodes import CPU, Nodes
     from harness.cluster.shipping import shipment
@@ -101,13 +101,13 @@ def of_ray(tasks: int) -> tuple[float, float, float]:
 
 
 def answer(items: list[str], size: int) -> Iterator[bytes]:
-    """What a task yields: a text for each item."""
+    """The values of a task: a text for each item."""
     for item in items:
         yield bytes([len(item) % 251]) * size
 
 
 def of_records(sample: Path, output: Path) -> tuple[float, float]:
-    """Seconds for a result of a run, its texts included; and results of an item."""
+    """Seconds for a result of a run with its texts, and the results of an item."""
     lines = sample.read_text(encoding="utf-8").splitlines()
     sums = [json.loads(line) for line in lines]
     objects = [{k: v for k, v in o.items() if k != "sum"} for o in sums if o["record"] in ("result", "text", "case")]
@@ -131,7 +131,7 @@ def _sample(folder: Path) -> Path:
 
 
 def of_shards(path: Path, count: int = 200) -> tuple[float, float]:
-    """Seconds for a line of a sweep's journal: of the processor, and on the clock until the disk has it."""
+    """Seconds for a line of a sweep's journal: of the processor, and on the clock until the disk has the line."""
     with closing(Journal(path, TASK, resume=False)) as journal:
         return _each(lambda n: journal.write(ShardResult(n, "pass", total=1 << 16, digest="0" * 16)), count)
 

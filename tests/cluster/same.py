@@ -1,11 +1,11 @@
-"""Whether two runs have equal records, apart from where and when each item ran."""
+"""Compare the records of two runs, without where and when each item ran."""
 
 from dataclasses import fields, replace
 
 from harness.records import read
 
 ELSEWHERE = ("node", "seconds")
-"""What may differ between a run here and one on a cluster."""
+"""The facts that may differ between a run here and one on a cluster."""
 
 
 def differences(one, other):

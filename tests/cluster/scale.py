@@ -1,9 +1,11 @@
-"""How far one driver carries: `python -m tests.cluster.scale [--gpus 1000] [--items 1000000] [--seconds 0.5 ...]`.
+"""How many GPUs one driver can feed: `python -m tests.cluster.scale [--gpus 1000] [--items 1000000] [--seconds 0.5
+...]`.
 
-Measures here what a task of Ray, an item's records and a shard's line cost the driver (`tests.cluster.overhead`), then
-simulates a cluster with these costs: for each length of an item and each batch size how long the run takes, how busy
-driver and GPUs are, and from which batch size on the driver is not what is waited for. At the end the GPU hours of a
-nightly run. `--task` and the other options of microseconds give costs instead of measuring them.
+Measures on this machine the driver's cost of a task of Ray, of an item's records and of a shard's line
+(`tests.cluster.overhead`), then simulates a cluster with these costs. For each length of an item and each batch size
+the simulation gives the time of the run, the shares in which driver and GPUs work, and the least batch size at which
+the driver is not the limit. At the end come the GPU hours of a nightly run. `--task` and the other options in
+microseconds state costs instead of measuring them.
 
 Measured: the costs. Assumed: the seconds of an item on a GPU, the results of an item, and that the network is not full.
 """
@@ -21,20 +23,19 @@ import numpy as np
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 LENGTHS = (0.1, 0.5, 2.0)
-"""Seconds of an item on a GPU. Assumed: from one with its kernels kept to one whose kernels are compiled."""
+"""Seconds of an item on a GPU. Assumed: from an item whose kernels are cached to one whose kernels are compiled."""
 RESULTS = 12
-"""Results of an item. Assumed: about what an item of the catalogue has at quick effort on one target."""
+"""Results of an item. Assumed: about as many as an item of the catalogue has at quick effort on one target."""
 IN_FLIGHT = 2
-"""Tasks that the driver has sent for each GPU: one runs, one waits beside it."""
+"""Tasks that the driver has sent to each GPU: one runs, and one waits."""
 COSTS = ("task", "watch", "item", "record", "worker")
 
 
 @dataclass(frozen=True)
 class DriverCosts:
-    """Seconds. task: the driver's, for a task sent, waited for and fetched; watch: more of it for each task in flight.
-    item: the driver's, for an item in a task; record: for one of its results read, checked and written. worker: the
-    worker's, between two tasks.
-    """
+    """Seconds. task: the driver's, for a task that it sends, waits for and fetches. watch: the driver's, added to a
+    task by each task in flight. item: the driver's, for an item in a task. record: the driver's, for a result that it
+    reads, checks and writes. worker: the worker's, between two tasks."""
 
     task: float
     watch: float
@@ -43,13 +44,14 @@ class DriverCosts:
     worker: float
 
     def of(self, batch: int, results: int, gpus: int) -> float:
-        """The driver's seconds for a task of so many items while all GPUs have theirs."""
+        """The driver's seconds for a task of so many items while all GPUs have tasks."""
         return self.task + IN_FLIGHT * gpus * self.watch + batch * (self.item + results * self.record)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run. seconds: from the first task to the last record. driver, gpus: the shares of it in which they worked."""
+    """A run. seconds: from the first task to the last record. driver, gpus: the shares of these seconds in which they
+    worked."""
 
     batch: int
     seconds: float
@@ -60,14 +62,15 @@ class Simulated:
 def simulate(
     costs: DriverCosts, *, gpus: int, items: int, batch: int, seconds: float, results: int = RESULTS, seed: int = 0
 ) -> Simulated:
-    """One driver, which does one thing at a time, and GPUs that each run the tasks sent to them in turn.
+    """Simulate one driver, which does one thing at a time, and GPUs that run their tasks one after another.
 
-    seconds: of an item; the lengths are spread exponentially about it, as a few items are much longer than most.
+    seconds: of an item, on average. Lengths are distributed exponentially, because a few items are much longer than
+    most.
     """
     lengths = _lengths(items, batch, seconds, seed)
     driver = used = worked = 0.0
     free = [0.0] * gpus
-    running: list[tuple[float, int, int]] = []  # when a task ends, on which GPU, how many items it has
+    running: list[tuple[float, int, int]] = []  # the end of a task, its GPU, and its number of items
 
     def send(gpu: int) -> None:
         nonlocal driver, used, worked
@@ -97,18 +100,18 @@ def _lengths(items: int, batch: int, seconds: float, seed: int) -> Iterator[tupl
 
 
 def least_batch(costs: DriverCosts, gpus: int, seconds: float, results: int = RESULTS) -> int | None:
-    """The least batch size at which the driver keeps up with all GPUs; None where no size is enough.
+    """The least batch size at which the driver keeps up with all GPUs; None if no size is enough.
 
-    It keeps up where its work for a task, times the GPUs, is no more than a task's seconds on its GPU.
+    It keeps up if its work for a task, times the number of GPUs, takes at most a task's seconds on its GPU.
     """
-    gained = seconds - gpus * (costs.item + results * costs.record)  # what an item more in each task gives the driver
+    gained = seconds - gpus * (costs.item + results * costs.record)  # by one more item in each task
     if gained <= 0:
         return None
     return max(1, math.ceil((gpus * costs.of(0, results, gpus) - costs.worker) / gained))
 
 
 def most_gpus(costs: DriverCosts, seconds: float, batch: int, results: int = RESULTS) -> int:
-    """The GPUs that one driver keeps busy."""
+    """The number of GPUs that one driver keeps busy."""
     low, high = 0, 1 << 24
     while high - low > 1:
         middle = (low + high) // 2
@@ -119,10 +122,10 @@ def most_gpus(costs: DriverCosts, seconds: float, batch: int, results: int = RES
 
 @dataclass(frozen=True)
 class Nightly:
-    """What a variant costs a GPU in one night, in seconds. All are assumed but `exhaustive`.
+    """The cost of a variant on a GPU in one night, in seconds. All figures but `exhaustive` are assumed.
 
     items: its items at full effort. exhaustive: a sweep of 2^32 inputs, judged on the device. timing: its sessions at
-    three sizes, alone on the GPU. spent: share of a GPU's hours in which it is ours, and waits for the rest.
+    three sizes, alone on the GPU. spent: the share of a GPU's hours that this work takes; in the rest the GPU waits.
     """
 
     items: float = 60.0
@@ -154,7 +157,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _simulated(costs: DriverCosts, gpus: int, items: int, seconds: float, results: int) -> None:
-    """Print a table by batch size, and where the driver stops being the limit."""
+    """Print a table by batch size, and the size from which the driver is not the limit."""
     ideal = items * seconds / gpus
     print(f"\n{items} items of {seconds:g} s and {results} results on {gpus} GPUs; without a driver {ideal:.0f} s")
     for batch in BATCHES:
@@ -170,14 +173,14 @@ def _simulated(costs: DriverCosts, gpus: int, items: int, seconds: float, result
 
 
 def _costs(given: argparse.Namespace) -> DriverCosts:
-    asked = {name: getattr(given, name) for name in COSTS}
-    if None in asked.values():
+    stated = {name: getattr(given, name) for name in COSTS}
+    if None in stated.values():
         from tests.cluster.overhead import measured
 
         found = measured()
         print(found)
-        asked = {n: getattr(found, n) * 1e6 if us is None else us for n, us in asked.items()}
-    return DriverCosts(**{n: us / 1e6 for n, us in asked.items()})
+        stated = {n: getattr(found, n) * 1e6 if us is None else us for n, us in stated.items()}
+    return DriverCosts(**{n: us / 1e6 for n, us in stated.items()})
 
 
 if __name__ == "__main__":

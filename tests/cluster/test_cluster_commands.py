@@ -1,4 +1,4 @@
-"""The command lines of `ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`. Each test makes its own connection."""
+"""The commands `ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`. Each test makes its own connection."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_the_nodes_of_a_cluster_are_listed_and_counted(three_nodes, capsys):
     assert "3 of 3 nodes can be used; 4 were expected" in capsys.readouterr().out
 
 
-def test_nodes_of_a_cluster_that_is_not_there_are_waited_for_and_then_an_error(capsys):
+def test_a_missing_cluster_is_waited_for_and_then_an_error(capsys):
     assert main(["cluster", "nodes", "127.0.0.1:1", "--wait", "0.1"]) == 2
     assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
 
@@ -53,7 +53,7 @@ def project(tmp_path):
     return folder
 
 
-def test_a_cluster_gives_the_journal_of_this_machine(three_nodes, project, tmp_path, capsys):
+def test_a_cluster_gives_the_same_journal_as_this_machine(three_nodes, project, tmp_path, capsys):
     words = ["sweep", f"{project / 'cases' / 'negation.py'}::wrong", "--backend", "emulator", "--journal"]
     assert main([*words, str(tmp_path / "here")]) == 1
     assert main([*words, str(tmp_path / "there"), "--cluster", three_nodes.address]) == 1
@@ -63,7 +63,7 @@ def test_a_cluster_gives_the_journal_of_this_machine(three_nodes, project, tmp_p
     assert capsys.readouterr().out.count("codes differ") == 2
 
 
-def test_a_gpu_of_the_cluster_runs_it_in_a_process_of_its_own(three_nodes, project, tmp_path, capsys):
+def test_a_gpu_of_the_cluster_runs_a_sweep_in_a_process_of_its_own(three_nodes, project, tmp_path, capsys):
     """The stand-in always adds. No target is given, because the cluster has GPUs of one target only."""
     words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--cluster", three_nodes.address, "--journal"]
     assert main([*words, str(tmp_path / "j"), "--timeout", "300"]) == 0
@@ -71,22 +71,22 @@ def test_a_gpu_of_the_cluster_runs_it_in_a_process_of_its_own(three_nodes, proje
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [("nonsense", "write HOST:PORT"), ("ray://here:10001", "Ray's client"), ("127.0.0.1:1", "no Ray cluster")],
 )
-def test_an_address_where_nobody_is(project, tmp_path, address, told, capsys):
+def test_an_address_without_a_cluster(project, tmp_path, address, message, capsys):
     if address == "127.0.0.1:1":
         pytest.importorskip("ray")
     words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--backend", "emulator", "--journal"]
     assert main([*words, str(tmp_path / "j"), "--cluster", address]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "j").exists()
 
 
 FUZZ = ["fuzz", "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--batch", "4", "--programs", "4"]
 
 
-def test_a_campaign_on_a_cluster_writes_what_one_here_writes(three_nodes, tmp_path, capsys):
+def test_a_campaign_on_a_cluster_writes_the_same_as_a_local_one(three_nodes, tmp_path, capsys):
     """Without a GPU. The assembler crashes on a node, and the driver writes the finding."""
     words = [*FUZZ, "--no-gpu", "--output", str(tmp_path)]
     assert main([*words, "--cluster", three_nodes.address]) == 1
@@ -96,5 +96,5 @@ def test_a_campaign_on_a_cluster_writes_what_one_here_writes(three_nodes, tmp_pa
     found = [json.loads(p.read_text()) for p in tmp_path.glob("*/finding.json")]
     assert {f["kind"] for f in found} == {"crashed"}
     assert main([*words, "--cluster", three_nodes.address]) == 2  # the folder has a campaign already
-    assert main([*words, "--resume"]) == 1  # goes on here with what nodes did
+    assert main([*words, "--resume"]) == 1  # resumed here, after nodes have done a part
     assert "4 programs, 1 findings" in " ".join(capsys.readouterr().out.split())

@@ -14,7 +14,7 @@ from harness.fuzz.judge import FuzzPlan, PtxasFault
 from harness.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
 from harness.triton.ptxas import NoAssembler
 from tests.cluster.conftest import ROOT
-from tests.cluster.fuzz_deeds import judged
+from tests.cluster.fuzz_tasks import judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 HERE = ROOT / "tests" / "cluster"
@@ -35,13 +35,13 @@ def plan(seed="a", batch=2):
 def fuzzed(tasks, folder, work, batches, made=None, needs=SHARED):
     made = made or plan()
     campaign = FuzzCampaign(made, None, folder / "journal.jsonl")
-    running = ClusterFuzz(tasks, campaign, needs, f"fuzz_deeds:{work}")
+    running = ClusterFuzz(tasks, campaign, needs, f"fuzz_tasks:{work}")
     running.run(300.0, batches * made.batch)
     return running
 
 
-def test_a_cluster_finds_what_is_found_here(tasks, tmp_path):
-    """Two batches: one in which an instruction is flipped, one at which the assembler crashes."""
+def test_a_cluster_finds_the_same_as_this_machine(tasks, tmp_path):
+    """Two batches: in one an instruction is flipped, and the assembler crashes on the other."""
     there = fuzzed(tasks, tmp_path / "there", "right", 2, plan("b"))
     here = FuzzCampaign(plan("b"), None, tmp_path / "here" / "journal.jsonl")
     files = {FLIPPING: digest_of_file(FLIPPING)}
@@ -80,7 +80,7 @@ def test_results_that_were_not_requested_do_not_count(tasks, tmp_path, work, wor
     assert state.findings == {}
 
 
-def test_a_batch_that_was_lost_is_tried_again_by_the_next_start(tasks, tmp_path):
+def test_a_lost_batch_runs_again_at_the_next_start(tasks, tmp_path):
     assert fuzzed(tasks, tmp_path, "raises", 3).lost
     again = fuzzed(tasks, tmp_path, "empty", 3)
     assert again.lost == {}
@@ -88,7 +88,7 @@ def test_a_batch_that_was_lost_is_tried_again_by_the_next_start(tasks, tmp_path)
     assert again.campaign.state.programs == 6
 
 
-def test_a_process_that_dies_costs_nothing_where_it_lives_the_second_time(tasks, tmp_path):
+def test_a_batch_whose_process_died_is_repeated(tasks, tmp_path):
     running = fuzzed(tasks, tmp_path, "dies_once", 2, plan(seed=str(tmp_path / "died")))
     assert (tmp_path / "died").exists()
     assert (running.lost, running.campaign.state.batches) == ({}, {0, 1})
@@ -99,7 +99,7 @@ def test_a_generation_that_no_node_has_is_refused(tasks, tmp_path):
         fuzzed(tasks, tmp_path, "empty", 1, needs=gpu("sm_80", alone=True))
 
 
-def test_a_node_tries_with_the_drivers_own_assembler_or_not_at_all(tmp_path):
+def test_a_node_uses_the_drivers_assembler_or_none(tmp_path):
     copy = tmp_path / "ptxas"
     copy.write_text(Path(FLIPPING).read_text() + "\n# another\n")
     with pytest.raises(NoAssembler, match=r"this node lacks the file that the driver has at"):
@@ -108,7 +108,7 @@ def test_a_node_tries_with_the_drivers_own_assembler_or_not_at_all(tmp_path):
     assert found == plan().assemblers[0]
 
 
-def test_a_node_without_the_gpu_tries_nothing(monkeypatch):
+def test_a_node_without_the_gpu_runs_nothing(monkeypatch):
     monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match="expected one GPU sm_90a"):
         list(on_node(plan(), {FLIPPING: digest_of_file(FLIPPING)}, 0, (), True))

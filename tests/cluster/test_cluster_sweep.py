@@ -42,15 +42,16 @@ def next_four(self, places):
 def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: None):
     with contextlib.closing(Journal(path, task, resume=path.exists())) as journal:
         sweep = ClusterSweep(tasks, task, journal, wanted, root=HERE, given=lambda s: f"given {s}",
-                             on_result=on_result, work=f"sweep_deeds:{work}")  # fmt: skip
+                             on_result=on_result, work=f"sweep_tasks:{work}")  # fmt: skip
         sweep.run()
     return journal.done
 
 
 def whole(tasks, path, work, **options):
-    """As `swept`, repeated while there are errors, up to three times.
+    """Like `swept`, repeated up to three times while there are errors.
 
-    On one machine all nodes unpack the job's files into one folder, so a node that joins may disturb starting workers.
+    On one machine all nodes unpack the job's files into one folder, so that a joining node may disturb starting
+    workers.
     """
     for _ in range(3):
         done = swept(tasks, path, work, **options)
@@ -67,7 +68,7 @@ def written(path):
     return shards
 
 
-def test_every_shard_comes_once_from_all_nodes(tasks, tmp_path):
+def test_every_shard_arrives_once_and_all_nodes_run_some(tasks, tmp_path):
     done = swept(tasks, tmp_path / "j", "slow")
     assert sorted(done) == list(range(16))
     assert {r.verdict for r in done.values()} == {"pass"}
@@ -92,7 +93,7 @@ def test_a_result_that_was_not_requested_is_an_error(tasks, tmp_path, in_fours, 
 
 
 def test_a_shard_that_is_lost_is_no_pass(tasks, tmp_path, in_fours):
-    """The result of the next shard comes instead, and the task's last shard has no result."""
+    """The result of the next shard arrives instead, and the task's last shard has no result."""
     done = swept(tasks, tmp_path / "j", "loses_one")
     assert {s: r.words for s, r in done.items() if r.verdict == "error"} == {
         2: f"{done[2].node.split()[0]}: sent shard 3 where shard 2 was due",
@@ -100,13 +101,13 @@ def test_a_shard_that_is_lost_is_no_pass(tasks, tmp_path, in_fours):
     }
 
 
-def test_a_shard_that_comes_twice_ends_the_sweep(tasks, tmp_path, in_fours):
+def test_a_shard_that_arrives_twice_ends_the_sweep(tasks, tmp_path, in_fours):
     with pytest.raises(ClusterError, match="a result more than its task has shards"):
         swept(tasks, tmp_path / "j", "twice", range(4))
     assert sorted(written(tmp_path / "j")) == [0, 1, 2, 3]
 
 
-def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
+def test_a_journal_counts_no_shard_twice_and_no_unknown_one(tmp_path):
     path = tmp_path / "j"
     with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
         journal.write(ShardResult(1, "pass"))
@@ -125,7 +126,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
         Journal(tmp_path / "k", TASK, resume=True)
 
 
-def test_a_process_that_dies_costs_nothing_where_it_lives_the_second_time(tasks, tmp_path, in_fours):
+def test_a_shard_whose_process_died_is_repeated(tasks, tmp_path, in_fours):
     task = replace(TASK, variant=str(tmp_path / "died"))
     done = swept(tasks, tmp_path / "j", "dies_once", task=task)
     assert (tmp_path / "died").exists()
@@ -133,13 +134,13 @@ def test_a_process_that_dies_costs_nothing_where_it_lives_the_second_time(tasks,
     assert {r.verdict for r in done.values()} == {"pass"}
 
 
-def test_a_shard_that_always_kills_its_process_costs_itself_alone(tasks, tmp_path, in_fours):
+def test_only_a_shard_that_always_kills_its_process_is_lost(tasks, tmp_path, in_fours):
     done = swept(tasks, tmp_path / "j", "dies_at_two", range(4))
     assert {s: r.verdict for s, r in done.items()} == {0: "pass", 1: "pass", 2: "error", 3: "pass"}
     assert "died" in done[2].words
 
 
-@pytest.mark.slow  # nodes and drivers die: seconds each, and Ray's clean-up is not ours to time
+@pytest.mark.slow  # nodes and drivers die, which takes seconds each, with Ray's clean-up
 def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, three_nodes, tmp_path, in_fours):
     whole(tasks, tmp_path / "undisturbed", "right")
     node = three_nodes.add_node(num_cpus=2, object_store_memory=STORE, env_vars={"PYTHONPATH": path_of(ROOT)})
@@ -147,7 +148,7 @@ def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, three_nodes, tmp
     killed = []
 
     def kill(result):
-        if result.node.endswith(new.id[:12]) and not killed:  # it has the rest of its shards in hand
+        if result.node.endswith(new.id[:12]) and not killed:  # it still has shards to run
             killed.append(result.shard)
             three_nodes.remove_node(node, allow_graceful=False)
 
@@ -160,13 +161,13 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.slow  # nodes and drivers die: seconds each, and Ray's clean-up is not ours to time
-def test_a_second_driver_goes_on_where_the_first_was_stopped(tasks, tmp_path):
-    told = []
+@pytest.mark.slow  # nodes and drivers die, which takes seconds each, with Ray's clean-up
+def test_a_second_driver_continues_where_the_first_was_stopped(tasks, tmp_path):
+    passed = []
 
     def stop(result):
-        told.extend([result.shard] if result.verdict == "pass" else [])
-        if len(told) == 5:
+        passed.extend([result.shard] if result.verdict == "pass" else [])
+        if len(passed) == 5:
             raise Stopped
 
     with pytest.raises(Stopped):
@@ -174,7 +175,7 @@ def test_a_second_driver_goes_on_where_the_first_was_stopped(tasks, tmp_path):
     assert not tasks.running
     again = []
     whole(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
-    assert sorted(told + again) == list(range(16))
+    assert sorted(passed + again) == list(range(16))
     whole(tasks, tmp_path / "whole", "right")
     assert written(tmp_path / "j") == written(tmp_path / "whole")
 
@@ -193,7 +194,7 @@ def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
         list(shardworker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
 
 
-def test_what_a_shard_is_given_differs_with_shard_definition_and_place(tmp_path):
+def test_a_shards_task_depends_on_shard_definition_and_place(tmp_path):
     file = tmp_path / "negation.py"
     file.write_text(NEGATION)
     task = Task(str(file), "case", "right", "emulator", "sm_90a", 2, 16, 12)
@@ -224,14 +225,14 @@ case = Case(
 '''
 
 
-def test_a_project_is_the_folder_that_looks_like_one(tmp_path):
+def test_how_the_folder_of_a_project_is_found(tmp_path):
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "pyproject.toml").touch()
     assert project_of(tmp_path / "project" / "cases" / "sums.py") == tmp_path.resolve() / "project"
     assert project_of(tmp_path / "alone.py") == tmp_path.resolve()
 
 
-def test_a_sweep_that_misses_a_shard_is_no_pass(tmp_path, monkeypatch, capsys):
+def test_a_sweep_without_one_shard_does_not_pass(tmp_path, monkeypatch, capsys):
     """If the driver silently loses a shard, the command still reports it as missing."""
     from harness.sweep import shards
 

@@ -21,7 +21,7 @@ GENERATIONS = ["sm_80=1x8", "sm_89=2x4", "sm_90a=2x8", "sm_100a=1x8", "sm_120a=1
 
 
 def exactly(required, **optional):
-    """A check for an object with exactly these fields."""
+    """A check that an object has exactly these fields."""
     fields = {**required, **optional}
     return {"type": "object", "properties": fields, "required": [*required], "additionalProperties": False}
 
@@ -80,7 +80,8 @@ def mistakes(text):
 
 
 def by_the_shell(value):
-    """The JSON that `ray start --resources=VALUE` gets: KubeRay puts the value into a shell's command."""
+    """The JSON that `ray start --resources=VALUE` gets after a shell has read VALUE, as KubeRay writes it into a
+    command."""
     done = subprocess.run(["bash", "-c", f"printf %s {value}"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -125,14 +126,14 @@ def test_each_generation_has_nodes_of_its_own():
          "as many GPUs requested"),
     ],
 )  # fmt: skip
-def test_a_planted_mistake_in_the_manifest_is_found(right, wrong, words):
+def test_a_planted_mistake_in_the_manifest_is_detected(right, wrong, words):
     text = manifest("sm_90a=2x8")
     assert right in text
     assert any(words in m for m in mistakes(text.replace(right, wrong))), mistakes(text.replace(right, wrong))
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--gpus", "sm_90a=8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "sm_90a=0x8"], "expected TARGET=NODESxGPUS"),
@@ -142,9 +143,9 @@ def test_a_planted_mistake_in_the_manifest_is_found(right, wrong, words):
         (["--name", "My_Cluster"], "lower-case letters"),
     ],
 )
-def test_options_without_a_valid_cluster_are_refused(words, told, capsys):
+def test_options_without_a_valid_cluster_are_refused(words, message, capsys):
     assert main(["cluster", "kuberay", "--image", "i", "--ray", "2.60.0", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_prints_the_manifest_and_the_script(capsys):
@@ -161,7 +162,7 @@ def test_the_script_is_installed_with_the_package():
 
 
 STAND_INS = {
-    # Runs the command after its options, as Slurm does on a node, and logs it.
+    # Runs the command after its options, as Slurm does on a node, and writes it to a log.
     "srun": 'echo "srun $*" >> "$LOG"; while [[ $1 == --* ]]; do shift; done; exec "$@"',
     "ray": 'echo "ray $* ${RAY_AUTH_MODE:-} ${RAY_AUTH_TOKEN:-}" >> "$LOG"; '
     '[[ $1 == get-auth-token ]] && { echo "${TOKEN-}"; exit; }; exec sleep 60',
@@ -171,7 +172,8 @@ STAND_INS = {
 
 
 def slurm_job(tmp_path, nodes, **variables):
-    """Run the script with stand-ins for Slurm, Ray and ptxdiff; its exit status and what was called."""
+    """Run the script with stand-ins for Slurm, Ray and ptxdiff. Returns its exit status and the commands that were
+    called."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in STAND_INS.items():
@@ -221,7 +223,7 @@ def test_one_node_is_its_own_head(tmp_path):
 
 
 @pytest.mark.parametrize("variables", [{"STATUS": "1"}, {"NODES_STATUS": "1"}])
-def test_the_slurm_job_fails_where_ptxdiff_does_and_where_nodes_are_missing(tmp_path, variables):
+def test_the_slurm_job_fails_if_ptxdiff_does_or_nodes_are_missing(tmp_path, variables):
     status, called = slurm_job(tmp_path, 2, **variables)
     assert status == 1
     assert any("ptxdiff run" in c for c in called) == ("STATUS" in variables)
@@ -232,7 +234,7 @@ def workflow():
 
 
 def test_the_commands_of_the_nightly_workflow_are_those_of_ptxdiff():
-    """Verbs and options are looked up in the command line itself."""
+    """The test looks up verbs and options in the command line itself."""
     (job,) = workflow()["jobs"].values()
     commands = [c for s in job["steps"] for c in re.findall(r"^\s*ptxdiff ([^\n|>]*)", s.get("run", ""), re.M)]
     assert {c.split()[0] for c in commands} == {"cluster", "run", "gate", "report"}

@@ -93,10 +93,10 @@ def test_every_item_is_in_one_batch_and_groups_stay_together():
         assert len(batch.items) <= LARGEST
 
 
-def test_batches_are_as_large_as_pays_and_small_at_the_end():
+def test_batches_are_large_first_and_small_at_the_end():
     items, group = made(4000)
     [queue] = queues(items, group)
-    queue.done, queue.seconds = 100, 10.0  # a tenth of a second each
+    queue.done, queue.seconds = 100, 10.0  # a tenth of a second for each item
     sizes = []
     while batch := queue.next(4):
         sizes.append(len(batch.items))

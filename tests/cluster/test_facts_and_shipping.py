@@ -28,7 +28,7 @@ def device(target, number=0):
     return Gpu(str(number), "a GPU", f"GPU-{number}", target, 1 << 30)
 
 
-def test_equal_facts_are_equal_and_each_other_one_is_told():
+def test_each_fact_that_differs_is_reported():
     assert difference(MINE, here().environment) == ""
     for name in ("python", "machine", "ptxdiff", "ledger", "triton's files", "triton", "torch", "numpy"):
         assert name in MINE
@@ -76,7 +76,7 @@ def build(tmp_path, monkeypatch):
 
 
 def as_a_node(variables, monkeypatch):
-    """The facts of a node that gets these variables, in this process."""
+    """The facts of a node that gets these variables, computed in this process."""
     builds.give([])
     monkeypatch.setenv(BUILDS_VARIABLE, variables[BUILDS_VARIABLE])
     return environment()
@@ -104,14 +104,14 @@ def test_a_node_uses_no_build_that_the_driver_lacks(build, tmp_path, monkeypatch
     assert builds.known() == ("old",)
 
 
-def test_a_long_wait_for_a_head_says_what_may_be_wrong(capsys, monkeypatch):
+def test_a_long_wait_for_a_head_prints_possible_reasons(capsys, monkeypatch):
     monkeypatch.setattr(connect, "SILENCE", 0.01)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with connect._telling("head:6379"):
+    with connect._hint_if_slow("head:6379"):
         time.sleep(0.3)
     assert "set RAY_AUTH_MODE=token" in capsys.readouterr().err
     monkeypatch.setattr(connect, "SILENCE", 60.0)
-    with connect._telling("head:6379"):
+    with connect._hint_if_slow("head:6379"):
         pass
     assert capsys.readouterr().err == ""
 
@@ -146,7 +146,7 @@ class SlowRay:
         self.cancelled.append(answer)
 
 
-def test_a_node_that_is_slow_to_answer_keeps_nobody_waiting(monkeypatch):
+def test_a_slow_node_does_not_delay_the_others(monkeypatch):
     ray = SlowRay()
     nodes = Nodes(ray, MINE)
     assert [n.id for n in nodes.look(patience=0)] == ["quick"]
@@ -168,13 +168,13 @@ def test_a_node_that_never_answers_is_refused_with_the_time(monkeypatch):
     assert ray.cancelled
 
 
-def test_a_head_that_listens_and_lets_nobody_in_may_want_a_token():
+def test_a_head_that_listens_and_refuses_may_need_a_token():
     refused = ConnectionError("Failed to connect to Ray cluster at 1.2.3.4:6379")
     assert "set RAY_AUTH_MODE=token" in connect._words("head:6379", refused, listens=True)
     assert "no Ray cluster answers at head:6379" in connect._words("head:6379", refused)
 
 
-def test_a_node_offers_the_generation_of_its_devices():
+def test_a_node_has_the_targets_of_its_devices():
     node = _node(listed(GPU=2.0, sm_90a=2.0), NodeFacts("host", MINE, (device("sm_90a"), device("sm_90a", 1))), MINE)
     assert (node.refused, node.targets) == ("", ("sm_90a",))
     assert node.serves(gpu("sm_90a", alone=True))
@@ -192,7 +192,7 @@ def test_a_node_offers_the_generation_of_its_devices():
         ({"GPU": 2.0}, NodeFacts("host", MINE, (device("sm_80"), device("sm_89", 1))), "", "several targets"),
     ],
 )
-def test_a_node_that_is_not_what_is_needed_gets_no_work_of_that_kind(resources, answer, refused, remark):
+def test_a_node_with_other_facts_or_gpus_gets_no_such_work(resources, answer, refused, remark):
     node = _node(listed(**resources), answer, MINE)
     assert refused in node.refused
     assert bool(refused) == bool(node.refused)
@@ -200,7 +200,7 @@ def test_a_node_that_is_not_what_is_needed_gets_no_work_of_that_kind(resources, 
     assert not any(node.serves(gpu(t)) for t in ("sm_80", "sm_89", "sm_100a"))
 
 
-def test_gpus_that_ray_does_not_hand_out_are_no_offer():
+def test_gpus_that_ray_does_not_list_are_not_used():
     node = _node(listed(), NodeFacts("host", MINE, (device("sm_80"),)), MINE)
     assert not node.serves(gpu("sm_80"))
 
@@ -209,7 +209,7 @@ def test_gpus_that_ray_does_not_hand_out_are_no_offer():
     ("address", "words"),
     [("ray://head:10001", "Ray's client cannot stream"), ("head", "write HOST:PORT"), ("head:x", "write HOST:PORT")],
 )
-def test_an_address_that_is_none_is_refused(address, words):
+def test_an_invalid_address_is_refused(address, words):
     with pytest.raises(ClusterError, match=words):
         connect.check_address(address)
 

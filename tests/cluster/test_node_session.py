@@ -1,4 +1,4 @@
-"""A node's pytest session, without Ray, starts in projects with various settings."""
+"""A node's pytest session, tested without Ray, starts in projects with various settings."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, variants={"mov"
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_a_project_that_makes_errors_of_warnings(tmp_path, installed):
+def test_a_project_that_turns_warnings_into_errors(tmp_path, installed):
     """pytest warns that an installed ptxdiff was imported before its assertions could be rewritten."""
     place = tmp_path / "site" / "ptxdiff-9.dist-info"
     project = tmp_path / "project"

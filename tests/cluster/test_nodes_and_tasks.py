@@ -37,7 +37,7 @@ def all_of(tasks, seconds=60):
     return found
 
 
-def test_nodes_say_which_generation_they_have(nodes):
+def test_nodes_report_their_targets(nodes):
     assert [n.refused for n in nodes.known.values()] == ["", "", ""]
     assert nodes.targets == ("sm_90a",)
     assert len(nodes.serving(CPU)) == 3
@@ -46,36 +46,36 @@ def test_nodes_say_which_generation_they_have(nodes):
     assert nodes.slots(gpu("sm_90a", alone=True)) == 2
 
 
-def test_values_come_once_and_in_order(ray, nodes):
+def test_values_arrive_once_and_in_order(ray, nodes):
     tasks = Tasks(ray, nodes)
-    made = [tasks.submit(k, "deeds:counts", 5, needs=CPU, name=f"counts {k}") for k in range(4)]
+    made = [tasks.submit(k, "node_tasks:counts", 5, needs=CPU, name=f"counts {k}") for k in range(4)]
     found = all_of(tasks)
     for task in made:
         assert [e.value[0] for e in found if isinstance(e, Yielded) and e.task is task] == [0, 1, 2, 3, 4]
     assert sum(isinstance(e, Ended) for e in found) == 4
 
 
-def test_a_gpu_task_runs_where_the_generation_is_and_sees_one_device(ray, nodes):
+def test_a_gpu_task_runs_on_a_node_with_the_target_and_sees_one_device(ray, nodes):
     tasks = Tasks(ray, nodes)
     for k in range(2):
-        tasks.submit(k, "deeds:sees", needs=gpu("sm_90a", alone=True), name="sees")
+        tasks.submit(k, "node_tasks:sees", needs=gpu("sm_90a", alone=True), name="sees")
     found = [e for e in all_of(tasks) if isinstance(e, Yielded)]
     assert {e.node for e in found} == {nodes.serving(gpu("sm_90a"))[0].id}
     assert all(e.value in ("0", "1") for e in found)
-    assert tasks.submit(0, "deeds:sees", needs=gpu("sm_80"), name="sees") is None
+    assert tasks.submit(0, "node_tasks:sees", needs=gpu("sm_80"), name="sees") is None
 
 
 def test_a_task_starts_as_many_compilers_as_it_has_cpus(ray, nodes):
     """Otherwise each task of a node with 64 cores would start four."""
     tasks = Tasks(ray, nodes)
     for cpus in (1, 2):
-        tasks.submit(cpus, "deeds:compiles_with", needs=Needs(cpus), name="compiles")
+        tasks.submit(cpus, "node_tasks:compiles_with", needs=Needs(cpus), name="compiles")
     assert {e.task.label: e.value for e in all_of(tasks) if isinstance(e, Yielded)} == {1: 1, 2: 2}
 
 
 def test_a_task_whose_process_died_is_repeated_and_counted_once(ray, nodes, tmp_path):
     tasks = Tasks(ray, nodes)
-    tasks.submit("x", "deeds:dies_once", str(tmp_path / "died"), 6, 4, needs=CPU, name="dies once")
+    tasks.submit("x", "node_tasks:dies_once", str(tmp_path / "died"), 6, 4, needs=CPU, name="dies once")
     found = all_of(tasks)
     assert (tmp_path / "died").exists()
     assert [e.value for e in found if isinstance(e, Yielded)] == [0, 1, 2, 3, 4, 5]
@@ -83,8 +83,8 @@ def test_a_task_whose_process_died_is_repeated_and_counted_once(ray, nodes, tmp_
 
 def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
     tasks = Tasks(ray, nodes, retries=1)
-    dies = tasks.submit("dies", "deeds:dies_always", needs=CPU, name="dies")
-    raises = tasks.submit("raises", "deeds:raises", needs=CPU, name="raises")
+    dies = tasks.submit("dies", "node_tasks:dies_always", needs=CPU, name="dies")
+    raises = tasks.submit("raises", "node_tasks:raises", needs=CPU, name="raises")
     lost = {e.task: e for e in all_of(tasks) if isinstance(e, Lost)}
     assert "died" in lost[dies].words
     assert "ValueError: what a case may raise" in lost[raises].words
@@ -92,14 +92,14 @@ def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
 
 
 @pytest.mark.slow
-def test_a_full_object_store_costs_no_value(ray, nodes):
+def test_a_full_object_store_loses_no_value(ray, nodes):
     """Four tasks yield twice the capacity of the nodes' stores before a value is fetched, so that Ray spills to disk.
 
     Slow: moves 600 MB.
     """
     tasks = Tasks(ray, nodes)
     size = STORE // 8
-    made = [tasks.submit(k, "deeds:large", 12, size, needs=CPU, name="large") for k in range(4)]
+    made = [tasks.submit(k, "node_tasks:large", 12, size, needs=CPU, name="large") for k in range(4)]
     time.sleep(3)
     taken = {task: [] for task in made}
     while tasks.running:
@@ -113,7 +113,7 @@ def test_a_full_object_store_costs_no_value(ray, nodes):
 
 def test_a_value_out_of_order_is_an_error(ray, nodes):
     tasks = Tasks(ray, nodes)
-    task = tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
+    task = tasks.submit("x", "node_tasks:counts", 3, needs=CPU, name="counts")
     task.received = 1  # as if the first value had been counted
     with pytest.raises(Misreported, match="number 0, but number 1 was expected"):
         all_of(tasks)
@@ -121,14 +121,14 @@ def test_a_value_out_of_order_is_an_error(ray, nodes):
 
 def test_close_ends_what_was_started_and_leaves_the_cluster(ray, nodes, tmp_path):
     tasks = Tasks(ray, nodes)
-    tasks.submit("x", "deeds:waits", str(tmp_path / "ended"), needs=CPU, name="waits")
+    tasks.submit("x", "node_tasks:waits", str(tmp_path / "ended"), needs=CPU, name="waits")
     while not list(tasks.events(1.0)):
         pass
     tasks.close()
     assert not tasks.running
     assert len([n for n in ray.nodes() if n["Alive"]]) == 3
     again = Tasks(ray, nodes)
-    again.submit("y", "deeds:counts", 1, needs=CPU, name="counts")
+    again.submit("y", "node_tasks:counts", 1, needs=CPU, name="counts")
     assert any(isinstance(e, Yielded) for e in all_of(again))
 
 
@@ -148,7 +148,7 @@ def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_pat
         alone = Nodes(ray, nodes.mine)
         alone.known, alone.alive = {found.id: forged}, frozenset([found.id])
         tasks = Tasks(ray, alone)
-        tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
+        tasks.submit("x", "node_tasks:counts", 3, needs=CPU, name="counts")
         [lost] = all_of(tasks)
         assert "the node has changed since it reported its facts: ptxdiff's own code" in lost.words
         assert alone.serving(CPU) == []

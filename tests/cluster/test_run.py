@@ -1,4 +1,5 @@
-"""Runs on a Ray cluster of three nodes: records as those of a run here, GPUs by generation, faults, a new driver."""
+"""Runs on a Ray cluster of three nodes: records equal those of a local run; GPUs by target, faults, and a new
+driver."""
 
 import contextlib
 import io
@@ -50,12 +51,12 @@ HERE = ("--ptx-backend=emulator", "--ptx-target=sm_90a")
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Makes a folder with case files the project and the working directory of runs."""
+    """A function that makes a folder with case files the project and the working directory of runs."""
     folder = tmp_path / "project"
     (folder / "cases").mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")  # compiling takes most of the time, and is tested elsewhere
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")  # compiling takes most of the time, and has its own tests
 
     def made(**sources):
         for name, source in sources.items():
@@ -66,7 +67,7 @@ def project(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """pytest on the project in this process; its exit status, and what it says."""
+    """Run pytest on the project in this process. Returns its exit status and output."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = pytest.main(["cases", "-q", "--no-header", "-p", "no:cacheprovider", *map(str, words)])
@@ -102,7 +103,7 @@ def test_records_equal_those_of_a_run_here(three_nodes, project, tmp_path):
 
 
 @pytest.mark.slow
-def test_targets_meet_their_hardware_and_a_hanging_kernel_is_an_error(three_nodes, project, tmp_path, monkeypatch):
+def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(three_nodes, project, tmp_path, monkeypatch):
     """Slow: Triton compiles, three processes stand in for GPUs, and a kernel hangs for four seconds."""
     monkeypatch.setattr(inregisters, "time_in_registers", None)  # restored here, because the conftest replaces it
     (project(add=ADD, hangs=HANGS) / "conftest.py").write_text(CONFTEST)
@@ -133,7 +134,7 @@ def test_targets_meet_their_hardware_and_a_hanging_kernel_is_an_error(three_node
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_costs_nothing_once_and_one_item_for_good(three_nodes, project, tmp_path, monkeypatch):
+def test_an_item_is_repeated_once_after_its_process_died_and_then_an_error(three_nodes, project, tmp_path, monkeypatch):
     """Slow: five processes import torch one after another."""
     monkeypatch.setattr(driver, "RETRIES", 1)
     project(dies=DIES, once=DIES_ONCE.replace("MARKER", str(tmp_path / "died")), flip=RIGHT)
@@ -203,7 +204,7 @@ def lines_of(path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's, of a node that was killed
 def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, project, tmp_path):
-    """Slow: three runs of 24 items that take their time."""
+    """Slow: three runs of 24 long items."""
     project(many=MANY)
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     assert run("--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={here}")[0] == 0
@@ -230,7 +231,7 @@ def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, pr
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_path):
-    """Slow: a driver of its own, and items that take their time."""
+    """Slow: a separate driver process, and long items."""
     project(many=MANY)
     records = tmp_path / "records.jsonl"
     process = start_driver(records, three_nodes.address)
@@ -251,6 +252,6 @@ def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_pa
         while free < 4 and time.monotonic() < deadline:
             time.sleep(0.2)
             free = ray.available_resources()["CPU"]
-        assert free == 4, "tasks of the run go on"
+        assert free == 4, "tasks of the run still run"
     finally:
         ray.shutdown()

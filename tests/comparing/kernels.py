@@ -1,4 +1,4 @@
-"""The kernels to compare, and the case with their inputs."""
+"""Kernels for comparisons, and the case with their inputs."""
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

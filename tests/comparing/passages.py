@@ -1,7 +1,7 @@
-"""Kernels in which each thread passes its value to another thread by one kind of instruction, which stores it.
+"""Kernels in which each thread passes its value to another thread by one kind of instruction; that thread stores it.
 
-Every kernel computes %f2 from x, passes it on, receives %f3, and stores %f4. `%p5` is true in one thread, whose value
-the instruction BEFORE computes; AFTER computes the stored value.
+Every kernel computes %f2 from x, passes it on, receives %f3, and stores %f4. `%p5` is true in one thread: the
+instruction BEFORE computes its value, and AFTER computes the stored value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.comparing.kernels import HEADER
 BEFORE = "@%p5 mul.rn.f32 %f2, %f1, 0f40466666;"
 AFTER = "add.rn.f32 %f4, %f3, 0f3F8CCCCD;"
 WHO = 9
-"""The thread whose value BEFORE makes."""
+"""The thread whose value BEFORE computes."""
 
 _HEAD = f"""mov.u32 %r1, %tid.x;
 and.b32 %r2, %r1, 63;
@@ -50,7 +50,7 @@ _READ = "bar.sync 0;\nld.shared.f32 %f3, [%r6];"
 _LEAVE = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nbar.sync 0;\nld.global.f32 %f3, [%d6];"
 _TO_SHARED = "st.shared.f32 [%r5], %f2;\nfence.proxy.async;\nbar.sync 0;\n"
 _LOWER = "add.u32 %r10, %r3, 1024; and.b32 %r11, %r1, 32; shl.b32 %r11, %r11, 2; add.u32 %r10, %r10, %r11;\n"
-"""%r10: 128 bytes for each warp."""
+"""%r10: the address of 128 bytes for each warp."""
 _OWN_ROW = "and.b32 %r12, %r1, 7; shl.b32 %r12, %r12, 4; add.u32 %r12, %r12, %r10;\n"
 _PRODUCT_REGISTERS = "mov.b32 %r20, 0x3C003C00; mov.f32 %f10, 0f00000000;\n"
 _HALVES = "st.shared.b32 [%r5], %r8;\nfence.proxy.async;\nbar.sync 0;\n"
@@ -145,7 +145,7 @@ PASSAGES = {
     + _EXCHANGED
     + _FREED,
 }
-"""By the name of what passes the values on."""
+"""By the name of the instruction that passes the values on."""
 
 
 def passage(name: str) -> str:

@@ -9,7 +9,7 @@ from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compares the base kernel with another one. Returns the exit code and the output."""
+    """A function that compares the base kernel with another one and returns the exit code and the output."""
 
     def run(other, *words, base=None, case=CASE, fusion="False", like="case.py"):
         (tmp_path / "base.ptx").write_text(base or kernel())
@@ -55,7 +55,7 @@ ret;""")
     assert "traces" not in said
 
 
-def test_a_rounding_that_was_changed(compare, tmp_path):
+def test_a_changed_rounding(compare, tmp_path):
     other = changed("mul.rn.f32 %f2", "mul.rz.f32 %f2")
     page = tmp_path / "page.html"
     code, said = compare(other, "--report", str(page))
@@ -71,7 +71,7 @@ def test_a_rounding_that_was_changed(compare, tmp_path):
         assert words in page.read_text()
 
 
-def test_a_fused_multiply_add_in_the_place_of_two_instructions(compare):
+def test_a_fused_multiply_add_instead_of_two_instructions(compare):
     other = changed(SEPARATE, "fma.rn.f32 %f3, %f1, 0f40466666, %f1;")
     code, said = compare(other)
     assert code == 1
@@ -110,7 +110,7 @@ def test_another_branch(compare):
     assert "%f1 = 0x00000000 (0.0)" in parts
 
 
-def test_a_branch_whose_condition_was_computed_otherwise(compare):
+def test_a_branch_whose_condition_is_computed_differently(compare):
     other = changed("setp.lt.f32 %p1, %f1,", "add.rn.f32 %f9, %f1, 0fBE800000;\nsetp.lt.f32 %p1, %f9,")
     base = changed("setp.lt.f32 %p1, %f1,", "add.rn.f32 %f9, %f1, 0f00000000;\nsetp.lt.f32 %p1, %f9,")
     code, said = compare(other, base=base)
@@ -118,7 +118,7 @@ def test_a_branch_whose_condition_was_computed_otherwise(compare):
     assert "add.rn.f32 %f9, %f1, 0fBE800000;" in said[said.index("traces") :]
 
 
-def test_a_guard_in_the_place_of_a_branch(compare):
+def test_a_guard_instead_of_a_branch(compare):
     guarded = BODY[: BODY.index("@%p1 bra")] + "mul.rn.f32 %f2, %f1, 0f40466666;\nadd.rn.f32 %f3, %f2, %f1;\n"
     guarded += "@%p1 mul.rn.f32 %f3, %f1, 0fBF000000;\n" + BODY[BODY.index("ld.param.u64 %d2") :]
     assert compare(kernel(guarded))[0] == 0
@@ -129,7 +129,7 @@ def test_a_guard_in_the_place_of_a_branch(compare):
     assert "setp.le.f32" in parts
 
 
-def test_operands_that_changed_places(compare):
+def test_exchanged_operands(compare):
     code, said = compare(changed("add.rn.f32 %f3, %f2, %f1;", "sub.rn.f32 %f3, %f1, %f2;"),
                          base=changed("add.rn.f32 %f3, %f2, %f1;", "sub.rn.f32 %f3, %f2, %f1;"))  # fmt: skip
     assert code == 1
@@ -195,7 +195,7 @@ def test_files_that_store_nothing_are_not_equal(compare):
     assert "equal bits prove nothing" in said
 
 
-def test_a_file_that_leaves_an_output_out(compare):
+def test_a_file_that_does_not_write_an_output(compare):
     code, said = compare(changed("END:", "END:\nsetp.eq.u32 %p2, %r1, 7;\n@%p2 ret;"))
     assert code == 1
     assert "4 bytes of y were never written, first byte 28" in said
@@ -219,7 +219,7 @@ def test_instructions_that_no_thread_executed_are_named(compare):
     )
 
 
-def test_equal_and_wrong_is_no_success(compare):
+def test_files_that_are_equal_and_wrong_are_no_success(compare):
     wrong = changed("0f40466666", "0f40800000")
     code, said = compare(wrong, base=wrong)
     assert code == 1
@@ -227,7 +227,7 @@ def test_equal_and_wrong_is_no_success(compare):
     assert "codes are wrong" in said
 
 
-def test_an_approximate_result_is_held_to_no_exact_policy(compare):
+def test_an_approximate_result_cannot_satisfy_an_exact_policy(compare):
     approximate = changed("mul.rn.f32 %f2, %f1, 0f40466666;", "ex2.approx.f32 %f2, %f1;")
     code, said = compare(approximate, base=approximate)
     assert code == 1
@@ -303,7 +303,7 @@ def test_missing_options_are_errors(compare):
     assert "the variant is no ptx(...)" in said
 
 
-def test_a_target_that_cannot_be(compare):
+def test_an_unknown_target(compare):
     code, said = compare(kernel(), "--target", "sm_1")
     assert (code, "sm_1" in said) == (2, True)
     code, said = compare(kernel(header=HEADER.replace("sm_80", "sm_100a")), "--target", "sm_90a")
@@ -321,7 +321,7 @@ def test_a_target_that_cannot_be(compare):
         (["/no/a.ptx", "/no/b.ptx", "--like", "x"], "cannot be read"),
     ],
 )
-def test_records_and_files_do_not_mix(words, why, capsys):
+def test_records_and_files_cannot_be_compared_with_each_other(words, why, capsys):
     assert main(["compare", *words]) == 2
     assert why in capsys.readouterr().err
 

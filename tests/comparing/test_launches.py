@@ -31,12 +31,12 @@ ld.param.u64 %d2, [py];
 add.u64 %d5, %d2, %d3;
 st.global.v2.f32 [%d5], {%f7, %f8};
 ret;"""
-"""The same as `BODY` by 32 threads, each of two elements."""
+"""The computation of `BODY` by 32 threads, each on two elements."""
 LAUNCH = ["--parameters", "x,y", "--parameters", "x,y,0,0"]
 
 
 def pairs(body=PAIRS):
-    """A kernel in Triton's form: with a required block, and addresses of scratch memory as last parameters."""
+    """A kernel in Triton's form: with a required block size, and addresses of scratch memory as its last parameters."""
     made = kernel(body, "triton_kernel").replace(".param .u64 py)", ".param .u64 py, .param .u64 s, .param .u64 t)")
     return made.replace("\n{\n.reg", "\n.reqntid 32\n{\n.reg", 1)
 
@@ -66,7 +66,7 @@ def test_each_file_has_its_own_launch(compare):
     assert "base.ptx in 1x1x1 blocks of 64x1x1 threads; other.ptx in 1x1x1 blocks of 32x1x1 threads" in said
 
 
-def test_a_launch_that_does_not_fit_is_no_equality(compare):
+def test_a_launch_that_does_not_fit_is_not_equal(compare):
     code, said = compare(pairs(), "--block", "64", "--block", "64", *LAUNCH)
     assert (code, "demands .reqntid 32" in said) == (1, True)
     code, said = compare(pairs(), "--block", "32", *LAUNCH)
@@ -87,7 +87,7 @@ def test_the_computation_of_the_stored_element_is_followed(compare, place):
     assert "%tid" not in part
 
 
-def test_the_first_value_that_differs_where_files_compute_in_different_ways(compare):
+def test_the_first_value_that_differs_between_different_computations(compare):
     fused = PAIRS.replace("mul.rn.f32 %f5, %f4, 0f40466666;\nadd.rn.f32 %f6, %f5, %f4;",
                           "fma.rn.f32 %f6, %f4, 0f40466666, %f4;")  # fmt: skip
     code, said = compare(pairs(fused))
@@ -98,7 +98,7 @@ def test_the_first_value_that_differs_where_files_compute_in_different_ways(comp
     assert "aligned by values" in part
 
 
-def test_another_element_that_is_loaded(compare):
+def test_a_load_of_another_element(compare):
     turned = PAIRS.replace("shl.b32 %r2, %r1, 3;", "xor.b32 %r3, %r1, 1;\nshl.b32 %r2, %r3, 3;", 1)
     turned = turned.replace("add.u64 %d5", "shl.b32 %r4, %r1, 3;\ncvt.u64.u32 %d3, %r4;\nadd.u64 %d5")
     code, said = compare(pairs(turned))
@@ -134,7 +134,7 @@ TWO = TWO.replace("READS", "ld.shared.f32 %f7, [%r6+16];\nld.shared.f32 %f8, [%r
 TWO = TWO.replace("STORE", "st.global.v2.f32 [%d5], {%f7, %f8};")
 
 
-def test_a_value_is_followed_through_shared_memory_that_each_file_lays_out_in_its_own_way(compare):
+def test_a_value_is_followed_through_shared_memory_with_different_layouts(compare):
     space = ".shared .align 16 .b8 part[512];\n"
     base, two = (k.replace(HEADER, HEADER + space) for k in (kernel(ONE), pairs(TWO)))
     assert "equal: all" in compare(two, base=base)[1]
@@ -146,7 +146,7 @@ def test_a_value_is_followed_through_shared_memory_that_each_file_lays_out_in_it
     assert "went through 1 other thread to the store" in part
 
 
-def test_of_a_fault_no_thread_of_the_other_file_is_the_counterpart(compare):
+def test_a_fault_has_no_counterpart_in_the_other_file(compare):
     code, said = compare(pairs(PAIRS.replace("[%d4];", "[%d4+-16];")))
     assert code == 1
     part = traces(said)
@@ -187,7 +187,7 @@ def test_wrong_options_for_two_files_are_errors(compare, words, why):
     assert (code, why in said) == (2, True), said
 
 
-def test_files_that_would_run_on_other_inputs_are_refused():
+def test_files_that_would_run_on_different_inputs_are_refused():
     one, other = Key("c", "a", "sm_90a", "emulator", shape="64"), Key("c", "b", "sm_90a", "emulator", shape="65")
     with pytest.raises(CaseError, match=r"different inputs: .*64.*65"):
         _same_inputs([(one, None)], [(other, None)])
@@ -195,7 +195,7 @@ def test_files_that_would_run_on_other_inputs_are_refused():
         _same_inputs([(one, None)], [])
 
 
-def test_what_nvcc_and_triton_make_of_one_case(tmp_path, capsys):
+def test_the_kernels_of_nvcc_and_triton_for_one_case(tmp_path, capsys):
     """The case's own CUDA kernel, and Triton's kernel of its variant in plain Triton, compiled here."""
     pytest.importorskip("triton")
     from harness.backends.compiled import compile_job
@@ -221,6 +221,6 @@ def test_what_nvcc_and_triton_make_of_one_case(tmp_path, capsys):
     assert "cuda_fma.ptx:51  fma.rn.f32 %f4" in traces(said)
 
 
-def test_the_base_of_these_tests_is_the_same_computation():
+def test_both_kernels_of_these_tests_compute_the_same():
     assert BODY.count("0f40466666") == 1
     assert PAIRS.count("0f40466666") == 2

@@ -9,7 +9,7 @@ from tests.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, thre
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compares two modules. Returns the exit code, the output, and its part on the traces."""
+    """A function that compares two modules and returns the exit code, the output, and its part on the traces."""
 
     def run(base, other, block):
         (tmp_path / "base.ptx").write_text(base)
@@ -25,7 +25,7 @@ def compare(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", PASSAGES)
-def test_a_fault_before_and_one_after_the_passage(compare, name):
+def test_a_fault_before_and_a_fault_after_the_passage(compare, name):
     """A wrong constant before the value is passed on, and one after it."""
     base, block = passage(name), threads(name)
     wrong = BEFORE.replace("0f40466666", "0f40800000")
@@ -50,7 +50,7 @@ def test_a_fault_before_and_one_after_the_passage(compare, name):
     ],
 )
 def test_a_fault_in_the_instruction_that_passes_values_on(compare, name, right, wrong):
-    """A matrix that is negated, a copy of nothing, another operand, a flag in an instruction descriptor."""
+    """The fault is a negated matrix, a copy of no bytes, another operand, or a flag in an instruction descriptor."""
     base = passage(name)
     assert base.count(right) == 1
     code, said, shown = compare(base, base.replace(right, wrong), threads(name))

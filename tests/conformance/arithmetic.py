@@ -1,7 +1,8 @@
-"""Narrow and mixed arithmetic from the formats' definitions alone, as `definitions` does it for conversions.
+"""Arithmetic on narrow and mixed formats, from the formats' definitions alone. `definitions` has conversions.
 
-`exact_codes` compares the operands, exact in float64, with the exact points at which the rounded result changes, and
-never adds; `by_gfloat` rounds a float64 sum or product where that is exact; `rounded` takes a rational number apart.
+`exact_codes` never adds: it compares the operands, which float64 holds exactly, with the exact points at which the
+rounded result changes. `by_gfloat` rounds a sum or product in float64, where that is exact. `rounded` rounds a rational
+number bit by bit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import definitions as d
 import numpy as np
 
 NAN = {"e4m3": 0x7F, "e5m2": 0x7F}
-"""The NaN of a result."""
+"""The NaN that a result has, by format."""
 
 
 @cache
@@ -35,14 +36,16 @@ def values(name: str) -> Any:
 
 @cache
 def _points(name: str) -> tuple[Any, Any]:
-    """Middles below the codes 1, 2, ... of a format, up to the one after the largest; whether they belong to it."""
+    """The midpoint below each of the codes 1, 2, ... up to the one after the largest; and whether the midpoint itself
+    rounds to that code."""
     fmt = d.FORMATS[name]
     found = [float((fmt.value(n) + fmt.value(n + 1)) / 2) for n in range(fmt.largest + 1)]
     return np.array(found), np.array([n & 1 == 1 for n in range(fmt.largest + 1)])
 
 
 def _reached(x: Any, name: str, less: float) -> Any:
-    """The code of `x - less`, where that is positive; the middles are moved instead of the operand."""
+    """The code of `x - less`; 0 where that is negative. Adds `less` to the midpoints, so that the operand stays
+    exact."""
     middles, inclusive = _points(name)
     moved = middles + less
     below = np.searchsorted(moved, x, side="left")
@@ -51,7 +54,7 @@ def _reached(x: Any, name: str, less: float) -> Any:
 
 
 def exact_codes(product: Any, addend: float | None, to: str, satfinite: bool) -> Any:
-    """Codes of `product` (an array) plus `addend`, to nearest even; the product alone where that is None."""
+    """Codes of `product` (an array) plus `addend`, rounded to nearest even; of `product` alone if `addend` is None."""
     fmt = d.FORMATS[to]
     other = 0.0 if addend is None else addend
     with np.errstate(invalid="ignore"):
@@ -64,23 +67,23 @@ def exact_codes(product: Any, addend: float | None, to: str, satfinite: bool) ->
 
 
 def finished(size: Any, minus: Any, nan: Any, fmt: d.Narrow, satfinite: bool) -> Any:
-    """Codes from magnitudes, of which one beyond the largest is an overflow."""
+    """Codes from magnitude codes and signs. A magnitude code beyond the largest is an overflow."""
     codes = np.where(minus, fmt.sign, 0) | np.minimum(size, fmt.largest + (not satfinite))
     overflow = np.zeros_like(nan) if satfinite or fmt.name == "e5m2" else size > fmt.largest
     return np.where(nan | overflow, NAN[fmt.name], codes)
 
 
 def by_gfloat(product: Any, addend: float | None, to: str, satfinite: bool) -> tuple[Any, Any]:
-    """The same by gfloat, and where it can be asked: where the float64 sum is exact."""
+    """Like `exact_codes`, by gfloat; and a mask of the results for which the float64 sum is exact."""
     other = 0.0 if addend is None else addend
     with np.errstate(invalid="ignore", over="ignore"):
         x = product if addend is None else product + other
         large = np.where(np.abs(product) > abs(other), product, other)
         small = np.where(np.abs(product) > abs(other), other, product)
-        asked = (x - large == small) | ~np.isfinite(x) | np.full(x.shape, addend is None)
+        covered = (x - large == small) | ~np.isfinite(x) | np.full(x.shape, addend is None)
     size = d.by_gfloat(x, to, "rn", satfinite)
     fmt = d.FORMATS[to]
-    return finished(size, np.signbit(x), np.isnan(x), fmt, satfinite), asked
+    return finished(size, np.signbit(x), np.isnan(x), fmt, satfinite), covered
 
 
 # Mixed precision ---------------------------------------------------------------------------------------------------
@@ -90,7 +93,7 @@ FORMATS = {"f16": (10, 15, 16), "bf16": (7, 127, 16), "f32": (23, 127, 32)}
 
 
 def split(pattern: int, name: str) -> tuple[int, Fraction | str]:
-    """The sign, 0 or 1, and the magnitude of a pattern, or "inf" or "nan"."""
+    """The sign (0 or 1) of a pattern, and its magnitude, "inf" or "nan"."""
     mantissa, bias, width = FORMATS[name]
     sign, rest = pattern >> (width - 1), pattern & ((1 << (width - 1)) - 1)
     field, fraction = rest >> mantissa, rest & ((1 << mantissa) - 1)
@@ -101,7 +104,7 @@ def split(pattern: int, name: str) -> tuple[int, Fraction | str]:
 
 
 def rounded(sign: int, size: Fraction, name: str, mode: str) -> int:
-    """The pattern of a magnitude with a sign, by rational arithmetic."""
+    """The pattern of a magnitude with a sign, rounded by rational arithmetic."""
     mantissa, bias, width = FORMATS[name]
     infinity = (2 * bias + 1) << mantissa
     up = mode == ("rp", "rm")[sign]
@@ -145,7 +148,7 @@ def times(a: tuple[int, Any], b: tuple[int, Any]) -> tuple[int, Any]:
 
 
 def flushed(pattern: int, name: str) -> int:
-    """Subnormals as zeros of their sign."""
+    """The pattern; a subnormal becomes zero with the same sign."""
     mantissa, bias, width = FORMATS[name]
     small = pattern >> mantissa & (2 * bias + 1) == 0
     return pattern & 1 << (width - 1) if small else pattern

@@ -2,9 +2,9 @@
 
     python tests/conformance/arithmetic_opinions.py --write
 
-tries the narrow forms (`add.e4m3x4.e2m1x4`, ...) on all combinations of codes, with ones in the padding, and the mixed
-packed forms (`add.f32x2.f16x2.f32x2`, ...) on special values and on random ones, and puts into the ledger on how many
-results each definition agreed. New forms get their line there first.
+runs the narrow forms (`add.e4m3x4.e2m1x4`, ...) on all combinations of codes, with random bits as padding, and the
+mixed packed forms (`add.f32x2.f16x2.f32x2`, ...) on special and random values. It writes into the ledger how many
+results of each definition agreed with the emulator. Forms that the ledger lacks get their line first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODES = ("rn", "rz", "rm", "rp")
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What the spelling of a form says: the types of result and sources, as written."""
+    """What the name of a form says: the types of the result and of the sources."""
 
     form: str
     opcode: str
@@ -40,12 +40,12 @@ class Arithmetic:
 
     @property
     def narrow(self) -> bool:
-        """Four values a register; else two of mixed formats."""
+        """Whether a register holds four values of a narrow format; else it holds two values of mixed formats."""
         return self.types[0].endswith("x4")
 
 
 def arithmetic(form: str) -> Arithmetic | None:
-    """The arithmetic of a form; None for one that this module does not know."""
+    """The arithmetic of a form; None if this module has no definition of it."""
     opcode, *parts = form.split(".")
     types = tuple(p for p in parts if p.endswith(("x2", "x4")))
     if opcode not in ("add", "sub", "mul", "fma") or len(set(types)) < 1 or "8x4" in "".join(types):
@@ -56,7 +56,7 @@ def arithmetic(form: str) -> Arithmetic | None:
 
 
 def known() -> dict[str, Arithmetic]:
-    """The forms of the ledger that this module has opinions on: those that hardware has not confirmed."""
+    """The forms of the ledger that hardware has not confirmed and that this module defines."""
     found = {form: arithmetic(form) for form, e in ledger.current().items() if e.status != ledger.CONFIRMED}
     return {form: c for form, c in found.items() if c is not None}
 
@@ -70,7 +70,7 @@ def format_of(kind: str) -> str:
 
 
 def packed(codes: Any, kind: str, rng: Any) -> Any:
-    """Registers from rows of four codes, with anything above a code that does not fill its place."""
+    """Registers from rows of four codes. The bits above a code that is narrower than its place are random."""
     place, bits = _PLACES.get(kind, 8), d.FORMATS[format_of(kind)].bits
     padding = rng.integers(0, 1 << place, codes.shape) >> bits << bits
     return ((codes | padding) << np.arange(4) * place).sum(axis=1)
@@ -78,7 +78,8 @@ def packed(codes: Any, kind: str, rng: Any) -> Any:
 
 @cache
 def _products(first: str, second: str | None) -> tuple[Any, Any, Any]:
-    """Codes of all pairs of factors, and their exact products; without `second` the values of `first`."""
+    """The codes of all pairs of factors, and their exact products; without `second`, the codes and values of
+    `first`."""
     x = a.values(first)
     y = np.ones(1) if second is None else a.values(second)
     i, j = (g.ravel() for g in np.meshgrid(np.arange(x.size), np.arange(y.size), indexing="ij"))
@@ -87,7 +88,7 @@ def _products(first: str, second: str | None) -> tuple[Any, Any, Any]:
 
 
 def judge_narrow(c: Arithmetic, verdict: Verdict, addends: Iterable[int] | None = None) -> None:
-    """One form on all its factors with the addends given (default: all)."""
+    """Compare one form on all pairs of factors, with the given addends (default: all)."""
     to = format_of(c.types[0])
     factors = [format_of(t) for t in c.types[1:]]
     i, j, product = _products(factors[0], factors[1] if len(factors) > 1 else None)
@@ -108,14 +109,14 @@ def judge_narrow(c: Arithmetic, verdict: Verdict, addends: Iterable[int] | None 
 
 
 def _compare(c: Arithmetic, verdict: Verdict, rng: Any, codes: list[Any], exact: Any, gfloat: tuple[Any, Any]) -> None:
-    """The results of the form for columns of codes, in any order of places, beside the two definitions'."""
+    """Compare the form's results for columns of codes, in random order of places, with those of the two definitions."""
     order = rng.permutation(exact.size)
     kinds = c.types[1:] if len(codes) == len(c.types) - 1 else (*c.types[1:], c.types[0])
     columns = [packed(x[order].reshape(-1, 4), kind, rng) for x, kind in zip(codes, kinds, strict=True)]
     got = (run(c.form, *columns)[:, None] >> np.arange(4) * 8 & 0xFF).ravel()
     verdict.add(c.form, got, {EXACT: exact[order]})
-    asked = gfloat[1][order]
-    verdict.add(c.form, got[asked], {GFLOAT: gfloat[0][order][asked]})
+    covered = gfloat[1][order]
+    verdict.add(c.form, got[covered], {GFLOAT: gfloat[0][order][covered]})
 
 
 # two values of mixed formats -----------------------------------------------------------------------------------
@@ -131,7 +132,8 @@ _EDGES = {
 
 
 def drawn(name: str, rng: random.Random, like: int | None) -> int:
-    """A pattern: an edge, anything, near one, or beside a float32 pattern `like` it, of either sign."""
+    """A pattern of either sign: an edge, a random pattern, a neighbour of the float32 pattern `like`, or a number of
+    ordinary magnitude."""
     mantissa, bias, width = a.FORMATS[name]
     sign = rng.getrandbits(1) << (width - 1)
     kind = rng.randrange(6)
@@ -167,7 +169,7 @@ def expected(c: Arithmetic, patterns: tuple[int, ...]) -> int:
 
 
 def judge_mixed(c: Arithmetic, verdict: Verdict, count: int) -> None:
-    """One form on `count` values, random and special."""
+    """Compare one form on `count` values, random and special ones."""
     names = [t.removesuffix("x2") for t in c.types[1:]]
     rng = random.Random(c.form)
     rows = []
@@ -189,7 +191,8 @@ def judge_mixed(c: Arithmetic, verdict: Verdict, count: int) -> None:
 
 
 def _as_f32(pattern: int, name: str) -> int:
-    """A pattern of the same magnitude in float32, or the largest one."""
+    """The float32 pattern of the same magnitude as a pattern; the largest finite one where float32 has no such
+    magnitude."""
     size = a.split(pattern, name)[1]
     return 0x7F7FFFFF if isinstance(size, str) else a.rounded(0, size, "f32", "rn")
 
@@ -198,7 +201,7 @@ def _as_f32(pattern: int, name: str) -> int:
 
 
 def verdict_on(c: Arithmetic, count: int, addends: Iterable[int] | None = None) -> dict[str, Verdict]:
-    """The verdict on one form; `count`: values of a mixed one, `addends`: see `judge_narrow`."""
+    """The verdict on one form. `count`: the number of values for a mixed form. `addends`: see `judge_narrow`."""
     found = Verdict()
     if c.narrow:
         judge_narrow(c, found, addends)
@@ -208,7 +211,7 @@ def verdict_on(c: Arithmetic, count: int, addends: Iterable[int] | None = None) 
 
 
 def verdicts(chosen: Iterable[Arithmetic], count: int, workers: int) -> Iterator[dict[str, Verdict]]:
-    """The verdicts, as they come; of spellings that mean the same only one is tried."""
+    """Yield the verdicts as they are ready. Of forms with different names and the same meaning only one is run."""
     alike: dict[str, list[Arithmetic]] = {}
     for c in chosen:
         alike.setdefault(ledger.digest(c.form), []).append(c)
@@ -228,7 +231,8 @@ class _Judge:
 
 
 def with_new_forms(book: ledger.Ledger) -> ledger.Ledger:
-    """The ledger with a line for each form of this module that it lacks, which says what the hardware at hand lacks."""
+    """The ledger with a line for each form of this module that it lacks. The line says what the available hardware
+    lacks."""
     from harness.conformance import forms
 
     targets = {r.target for r in book.runs.values()}
@@ -241,7 +245,7 @@ def with_new_forms(book: ledger.Ledger) -> ledger.Ledger:
 
 
 def main() -> int:
-    """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
+    """Run all forms, print the differences, and with --write write the ledger if there are none."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=1 << 17, help="values of a mixed form (default: 2**17)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

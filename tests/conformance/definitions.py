@@ -1,9 +1,9 @@
-"""Conversions to and from narrow formats, three times over, from the formats' definitions alone.
+"""Conversions to and from narrow formats, by three definitions that use only the formats' own definitions.
 
-`Exact` decides with rational numbers: a format is the list of its values, and a result is found among the exact
-points where the rounding changes. `Gfloat` is the package of that name, `MlDtypes` the casts of ml_dtypes, for what
-they offer. All work on float64 arrays that hold the sources exactly, and give magnitude codes; signs, NaN and the
-modifiers are `finished` alike.
+`Exact` decides with rational numbers: a format is the list of its values, and a result is found by comparing the source
+with the exact points at which the rounded result changes. `Gfloat` uses the package of that name, and `MlDtypes` the
+casts of ml_dtypes, for the conversions that they have. All three take float64 arrays that hold the sources exactly, and
+return magnitude codes. `finished` adds signs, NaN and modifiers, in the same way for all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Narrow:
 
     @property
     def sign(self) -> int:
-        """The sign's bit, 0 where there is none."""
+        """The bit of the sign; 0 for a format without signs."""
         return 0 if self.unsigned else 1 << (self.bits - 1)
 
     def value(self, code: int) -> Fraction:
@@ -75,7 +75,7 @@ FORMATS = {
         Narrow("tf32", 8, 10, 127, 0x3FBFF, 0x3FFFF, 19),
     )
 }
-"""What a NaN becomes in e2m3, e3m2 and e2m1, which have none, is the largest number. tf32: the upper 19 bits."""
+"""e2m3, e3m2 and e2m1 have no NaN: a NaN becomes the largest number. tf32: the upper 19 bits of a float32."""
 
 GFLOAT = {n: getattr(known, f"format_info_ocp_{n}") for n in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")}
 GFLOAT |= {"ue8m0": known.format_info_ocp_e8m0, "s2f6": known.format_info_ocp_int8}
@@ -117,10 +117,10 @@ CASTS = {
 
 @cache
 def thresholds(name: str, mode: str) -> Any:
-    """float64 values, ascending: from the n-th on (from 1), a magnitude's code is at least n.
+    """float64 values in ascending order: a magnitude of at least the n-th value (from 1) has code n or more.
 
-    The last leads to the code after the largest one, as if there were a number. All of them are exact: a number greater
-    than a middle is one not less than the next float64.
+    The last value leads to the code after the largest number. All values are exact: where a midpoint itself rounds
+    down, the value is the next float64 above the midpoint.
     """
     fmt = FORMATS[name]
     codes = np.arange(fmt.largest + 2)
@@ -137,27 +137,28 @@ def thresholds(name: str, mode: str) -> Any:
 
 
 def exact(x: Any, name: str, mode: str) -> Any:
-    """Magnitude codes by exact comparison; the code after the largest is overflow, to which "rz" never leads.
+    """Magnitude codes by exact comparison. The code after the largest one is an overflow, which "rz" never gives.
 
-    NaN is to be masked later.
+    The caller replaces the codes of NaN.
     """
     points = thresholds(name, mode)[: -1 if mode == "rz" else None]
     return np.searchsorted(points, np.abs(x), side="right").astype(np.int64)
 
 
 def by_gfloat(x: Any, name: str, mode: str, clamp: bool) -> Any:
-    """Magnitude codes by gfloat; without `clamp` the code of infinity or NaN is overflow."""
+    """Magnitude codes by gfloat; without `clamp` an overflow has the code of infinity or NaN."""
     info = GFLOAT[name]
-    # ue8m0 has no zero; what is below its least number becomes that.
+    # ue8m0 has no zero: everything below its least number becomes its least number.
     bottom = 2.0**-127 if name == "ue8m0" else 0.0
     size = np.maximum(np.where(np.isnan(x), bottom, np.abs(x)), bottom)
     return encode_ndarray(info, round_ndarray(info, size, MODES[mode], sat=clamp)).astype(np.int64)
 
 
 def by_ml_dtypes(x: Any, name: str) -> Any:
-    """Magnitude codes by a cast from float32, ties to even, clamped at the largest.
+    """Magnitude codes by a cast from float32, to nearest even, clamped at the largest.
 
-    Out of float64 the cast would round twice; what float32 does not hold here is below every point of rounding.
+    A cast from float64 would round twice. A float64 that float32 cannot hold here lies below every point at which the
+    result changes.
     """
     top = np.float32(FORMATS[name].value(FORMATS[name].largest))
     with np.errstate(all="ignore"):
@@ -166,14 +167,14 @@ def by_ml_dtypes(x: Any, name: str) -> Any:
 
 
 def by_half_cast(x: Any, name: str) -> Any:
-    """Magnitude codes of float32 values by numpy's cast to float16, or that of ml_dtypes to bfloat16."""
+    """Magnitude codes of float32 values by numpy's cast to float16, or by ml_dtypes' cast to bfloat16."""
     with np.errstate(all="ignore"):
         codes = np.abs(x).astype(np.float32).astype(np.float16 if name == "f16" else ml_dtypes.bfloat16)
     return codes.view(np.uint16).astype(np.int64)
 
 
 def by_fields(patterns: Any, mode: str) -> Any:
-    """ue8m0 codes of float32 patterns from their fields: the exponent, one more where a mantissa is rounded up."""
+    """ue8m0 codes of float32 patterns from their fields: the exponent, plus one where the mantissa is rounded up."""
     field, fraction = patterns >> 23 & 0xFF, patterns & 0x7FFFFF
     if mode == "rz":
         return field
@@ -182,9 +183,9 @@ def by_fields(patterns: Any, mode: str) -> Any:
 
 
 def finished(magnitude: Any, x: Any, name: str, words: frozenset[str], overflow: int | None = None) -> Any:
-    """Codes from magnitudes: clamped or overflowed, with NaN, sign, .relu and .pzo.
+    """Codes from magnitude codes: clamped or overflowed, with NaN, sign, .relu and .pzo.
 
-    `overflow`: what stands for numbers beyond the largest where nothing is clamped.
+    `overflow`: the code of numbers beyond the largest, if .satfinite does not clamp them.
     """
     fmt = FORMATS[name]
     top = fmt.largest if "satfinite" in words or overflow is None else overflow
@@ -203,7 +204,8 @@ def finished(magnitude: Any, x: Any, name: str, words: frozenset[str], overflow:
 
 
 def stochastic_integers(patterns: Any, random: Any, name: str, random_bits: int) -> Any:
-    """Magnitude codes of float32 patterns: |x| plus `random` parts of a unit in the last place, cut off; integers."""
+    """Magnitude codes of float32 patterns, computed in integers: |x| plus `random` parts of a unit in the last place,
+    truncated."""
     fmt = FORMATS[name]
     field, fraction = patterns.astype(np.int64) >> 23 & 0xFF, patterns.astype(np.int64) & 0x7FFFFF
     significand = np.where(field > 0, fraction | 1 << 23, fraction)
@@ -217,7 +219,7 @@ def stochastic_integers(patterns: Any, random: Any, name: str, random_bits: int)
 
 
 def stochastic_gfloat(x: Any, random: Any, name: str, random_bits: int, clamp: bool) -> Any:
-    """The same by gfloat; without `clamp` the code of infinity is overflow."""
+    """Like `stochastic_integers`, by gfloat; without `clamp` an overflow has the code of infinity."""
     info = GFLOAT[name]
     size = np.where(np.isnan(x), 0.0, np.abs(x))
     rounded = round_ndarray(info, size, RoundMode.StochasticFastest, clamp, random.astype(np.int64), random_bits)
@@ -225,7 +227,7 @@ def stochastic_gfloat(x: Any, random: Any, name: str, random_bits: int, clamp: b
 
 
 def stochastic_sum(x: Any, random: Any, name: str, random_bits: int) -> Any:
-    """The same as a float64 sum, which is cut off by exact comparison."""
+    """Like `stochastic_integers`: a float64 sum, truncated by exact comparison."""
     fmt = FORMATS[name]
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     exponent = np.maximum(np.frexp(np.where(size > 0, size, 1.0))[1] - 1, 1 - fmt.bias)
@@ -239,7 +241,7 @@ def stochastic_sum(x: Any, random: Any, name: str, random_bits: int) -> Any:
 
 
 def wide_exact(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
-    """The pattern of every code as f16 or bf16, by exact comparison; `scale`: ue8m0 codes it is multiplied with."""
+    """The f16 or bf16 pattern of every code, by exact comparison. `scale`: ue8m0 codes of factors."""
     fmt, target = FORMATS[name], FORMATS[wide]
     size, minus = codes & ~fmt.sign & ((1 << fmt.bits) - 1), codes & fmt.sign != 0
     infinite = (size == 0x7C) & (name == "e5m2")
@@ -251,20 +253,21 @@ def wide_exact(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
 
 
 def _nearest(numbers: Any, scale: Any, wide: str) -> Any:
-    """Magnitude codes of numbers times scales; few bits times a power of two, so that float64 holds the products."""
+    """Magnitude codes of numbers times scales. The numbers have few bits and scales are powers of two, so float64
+    products are exact."""
     if scale is not None:
         numbers = np.ldexp(numbers, scale - 127)
     return np.searchsorted(thresholds(wide, "rn"), numbers, side="right")
 
 
 def wide_gfloat(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
-    """The same by gfloat's decoding and rounding."""
+    """Like `wide_exact`, by gfloat's decoding and rounding."""
     x = decode_ndarray(GFLOAT[name], codes.astype(np.int64) & ((1 << FORMATS[name].bits) - 1))
     return _rounded_by_gfloat(x, wide, scale)
 
 
 def wide_ml_dtypes(codes: Any, name: str, wide: str) -> Any:
-    """The same by ml_dtypes' casts."""
+    """Like `wide_exact`, by ml_dtypes' casts."""
     small = (codes & ((1 << FORMATS[name].bits) - 1)).astype(np.uint8).view(CASTS[name])
     with np.errstate(all="ignore"):
         x = small.astype(np.float32)
@@ -284,14 +287,14 @@ def _rounded_by_gfloat(x: Any, wide: str, scale: Any) -> Any:
 
 
 def s2f6_exact(x: Any, mode: str) -> Any:
-    """Codes of float64 values, NaN to be masked later: 64 times a float32 is exact."""
+    """Codes of float64 values. 64 times a float32 is exact in float64. The caller replaces the codes of NaN."""
     number = np.clip(np.where(np.isnan(x), 0.0, x) * 64.0, -300.0, 300.0)
     whole = np.rint(number) if mode == "rn" else np.trunc(number)
     return np.clip(whole, -128, 127).astype(np.int64) & 0xFF
 
 
 def s2f6_gfloat(x: Any, mode: str) -> Any:
-    """The same by gfloat's OCP int8, which has the same values."""
+    """Like `s2f6_exact`, by gfloat's OCP int8, which has the same values."""
     info = GFLOAT["s2f6"]
     rounded = round_ndarray(info, np.where(np.isnan(x), 0.0, x), MODES[mode], sat=True)
     return encode_ndarray(info, rounded).astype(np.int64) & 0xFF
@@ -305,6 +308,6 @@ def s2f6_wide_exact(codes: Any, scale: Any) -> Any:
 
 
 def s2f6_wide_gfloat(codes: Any, scale: Any) -> Any:
-    """The same by gfloat."""
+    """Like `s2f6_wide_exact`, by gfloat."""
     x = decode_ndarray(GFLOAT["s2f6"], codes.astype(np.int64))
     return _rounded_by_gfloat(x, "bf16", np.broadcast_to(scale, codes.shape))

@@ -1,8 +1,8 @@
 """float32 arithmetic from IEEE 754 alone: sums and products without error in float64, then one rounding.
 
-A product of two float32 is exact in float64. Of a sum, float64 gives the rounded value and, by Knuth's two-sum, what is
-missing. Both together are rounded to odd, to 53 bits. Rounding that to 24 bits or fewer is rounding the exact sum
-(Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+A product of two float32 is exact in float64. For a sum, Knuth's two-sum gives the rounded float64 and its error. From
+both the sum is rounded to odd, to 53 bits. Rounding that to 24 bits or fewer gives the same result as rounding the
+exact sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST = 2.0**-126
 
 
 def values(patterns: Any, name: str, ftz: bool = False) -> Any:
-    """Patterns as float64; `ftz`: subnormals as zeros of their sign."""
+    """The float64 values of patterns. `ftz`: a subnormal becomes zero with the same sign."""
     bits, kind = _KINDS[name]
     with np.errstate(invalid="ignore"):
         x = patterns.astype(bits).view(kind).astype(np.float64)
@@ -29,9 +29,10 @@ def values(patterns: Any, name: str, ftz: bool = False) -> Any:
 
 
 def added(x: Any, y: Any) -> tuple[Any, Any]:
-    """The sum of float64 values rounded to odd, and where it is an exact zero of terms that are not equal zeros.
+    """The sum of float64 values, rounded to odd; and a mask of sums that are exactly zero though the terms are not
+    equal zeros.
 
-    Neither term, nor the sum, may be so large or small that float64 loses parts of it.
+    The terms and the sum must not be so large or so small that float64 loses bits of them.
     """
     with np.errstate(invalid="ignore"):
         s = x + y
@@ -45,11 +46,11 @@ def added(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def patterns(x: Any, mode: str, *, cancelled: Any = False, ftz: bool = False, sat: bool = False) -> Any:
-    """float32 patterns of float64 values, rounded to odd if they had more bits.
+    """float32 patterns of float64 values that were rounded to odd if they had more bits.
 
-    `cancelled`: zeros whose sign is the rounding mode's: minus for "rm", else plus. `ftz`: what is below the least
-    normal number after rounding as if exponents had no lower end is a zero of its sign. `sat`: clamped to [0, 1], NaN
-    and both zeros to +0.
+    `cancelled`: a mask of zeros whose sign the rounding mode determines: minus for "rm", else plus. `ftz`: a result
+    that is below the least normal number, when rounded as if exponents had no lower end, becomes zero with the same
+    sign. `sat`: results are clamped to [0, 1]; NaN and both zeros become +0.
     """
     found = rounded(x, mode)
     if ftz:
@@ -65,7 +66,8 @@ def patterns(x: Any, mode: str, *, cancelled: Any = False, ftz: bool = False, sa
 
 
 def rounded(x: Any, mode: str) -> Any:
-    """float64 as float32. Nearest is the cast's; the other modes step back from it where it went too far."""
+    """float64 rounded to float32. A cast rounds to nearest; for other modes the result is moved back by one if the cast
+    went too far."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = x.astype(np.float32)
         wide = found.astype(np.float64)
@@ -78,9 +80,10 @@ def rounded(x: Any, mode: str) -> Any:
 
 
 def least(columns: list[Any], *, largest: bool, nan: bool, magnitudes: bool, ftz: bool) -> Any:
-    """Patterns of the least, or largest, of float32 patterns; -0 is less than +0.
+    """Patterns of the minimum, or of the maximum, of float32 patterns; -0 is less than +0.
 
-    `nan`: one NaN makes the result NaN; else NaN are passed over. `magnitudes`: signs are dropped first.
+    `largest`: the maximum. `nan`: one NaN makes the result NaN; else NaNs are ignored. `magnitudes`: signs are removed
+    first.
     """
     keys, missing = [], []
     for column in columns:
@@ -89,7 +92,7 @@ def least(columns: list[Any], *, largest: bool, nan: bool, magnitudes: bool, ftz
             size = np.where(size < 0x00800000, 0, size)
         if magnitudes:
             minus = np.zeros_like(minus)
-        # Sign and magnitude as a number that rises with the value: -1 stands for -0, 0 for +0.
+        # An integer from sign and magnitude that rises with the value: -1 stands for -0, 0 for +0.
         keys.append(np.where(minus, -1 - size, size))
         missing.append(size > 0x7F800000)
     worst = -(1 << 40) if largest else 1 << 40

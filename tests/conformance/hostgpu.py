@@ -1,4 +1,5 @@
-"""A GPU that is this machine: its memory is memory here, kernels run in the emulator or as compiled for the host."""
+"""A stand-in for a GPU: its memory is host memory, and its kernels run in the emulator or as code compiled for the
+host."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 
 class HostGpu(products.ProductDevice):
-    """Stands in for a ProductDevice and its CudaContext. `wrong`: changes an instruction's results, by launch."""
+    """A stand-in for a ProductDevice and its CudaContext. `wrong`: changes the results of a launch, by the launch's
+    number."""
 
     def __init__(self, wrong: Callable[[int, np.ndarray], None] | None = None, whole: bool = False) -> None:
         self.identity = Identity("Pretended", "sm_90a", "1.0", "0.0")

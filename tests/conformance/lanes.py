@@ -1,8 +1,8 @@
-"""Integer instructions on 8-bit and 16-bit parts of a register, by Python's meaning of the numbers.
+"""Integer instructions on 8-bit and 16-bit parts of a register, computed with Python's integers.
 
 Sources: PTX ISA, integer arithmetic instructions: add, sub, neg, min, max with .u8x4, .s8x4, .u16x2, .s16x2. `.sat`
 limits a result to the type's range, without it the result wraps; `.relu` makes negative results 0. Comparison and
-selection instructions: set writes all ones to an integer where the comparison holds, else 0; here to each part.
+selection instructions: set writes all ones to a part where the comparison holds, else 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def numbers(codes: Any, width: int, signed: bool) -> Any:
-    """The numbers that codes of `width` bits stand for."""
+    """The numbers that codes of `width` bits represent."""
     return np.where(signed & (codes >> width - 1 == 1), codes - (1 << width), codes)
 
 
@@ -62,9 +62,9 @@ EDGES = {
 
 
 def pairs(width: int, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """All pairs of the width's edges (of 8 bits: of all codes), and `count` others for wider ones.
+    """All pairs of the width's edges (8 bits: of all codes), and for wider ones `count` further pairs.
 
-    Of those a third lie near each other, and a third near where their sum leaves the range.
+    In one third of these the numbers lie near each other; in one third their sum lies near an end of the range.
     """
     edges = np.array(EDGES[width], np.int64)
     a, b = (g.ravel() for g in np.meshgrid(edges, edges))

@@ -1,11 +1,11 @@
-"""What conversions of narrow formats are tried on.
+"""The inputs on which conversions of narrow formats are compared.
 
-16-bit sources are exhausted, with all scales where the form takes one. Of float32 there are the numbers and ties of
-every narrow format with their neighbours, all float16 numbers, and strata: for each upper half of a pattern (sign,
-exponent and seven bits of the significand) lower halves that are zero, one bit, all bits, and random within equal parts
-of the range.
+16-bit sources: every pattern, with every scale if the form takes one. float32: the numbers and ties of every narrow
+format with their neighbours, all float16 numbers, and strata. The strata are, for each upper half of a pattern (sign,
+exponent and seven bits of the significand), lower halves that are zero, one bit, all bits, and random within equal
+parts of the range.
 
-A definition is asked once for a magnitude. Registers hold each magnitude with both signs.
+A definition computes each magnitude once. Registers hold each magnitude with both signs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 STRATA = 32
-"""Lower halves tried with each upper half of a float32 pattern."""
+"""The number of lower halves for each upper half of a float32 pattern."""
 
 _KINDS = {"f32": (np.uint32, np.float32), "f16": (np.uint16, np.float16), "bf16": (np.uint16, ml_dtypes.bfloat16)}
 _NORMAL = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
@@ -29,13 +29,14 @@ _NORMAL = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
 
 @dataclass
 class Inputs:
-    """Values in registers, and the magnitudes that definitions are asked about.
+    """Values in registers, and the magnitudes that definitions compute.
 
-    `columns`: the operands, int64 patterns, one entry a lane. `which`: for the values of all lanes (those of the first
-    place, then those of the second, ...) the index into `x`. `x`: float64 values; the second half are the first half
-    with the other sign, but where random bits belong to each. `patterns`: of `x`, where nothing is scaled.
+    `columns`: the operands, int64 patterns, one entry for each lane. `which`: the index into `x` for the values of all
+    lanes (those of the first place, then those of the second, ...). `x`: float64 values; the second half has the first
+    half's magnitudes with the other sign, except where each value has random bits of its own. `patterns`: the patterns
+    of `x`, if nothing is scaled.
 
-    What a definition made of them is kept, as forms that differ in their modifiers share it.
+    `kept` caches definitions' results, because forms that differ only in modifiers share them.
     """
 
     source: str
@@ -47,16 +48,16 @@ class Inputs:
 
     @property
     def lanes(self) -> int:
-        """How often the instruction is run."""
+        """The number of executions of the instruction."""
         return len(self.columns[0])
 
     @property
     def sizes(self) -> Any:
-        """The values without sign, each once."""
+        """The magnitudes, each once."""
         return self.x[: len(self.x) // 2]
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The value under a key, made when first asked for."""
+        """The cached value of a key; `make` computes it at the first call."""
         if key not in self.kept:
             self.kept[key] = make()
         return self.kept[key]
@@ -69,19 +70,19 @@ def each_once(numbers: Any) -> Any:
 
 
 def shown(columns: Sequence[Any], place: int, start: int, lane: int) -> str:
-    """The operands of a lane, counted from `start`, and which of its values is meant, from 0."""
+    """The operands of a lane, counted from `start`, and which of its values is meant (from 0)."""
     return f"value {place} of {', '.join(f'{int(c[start + lane]):#x}' for c in columns)}"
 
 
 def values(source: str, patterns: Any) -> Any:
-    """Patterns as float64."""
+    """The float64 values of patterns."""
     bits, kind = _KINDS[source]
     with np.errstate(invalid="ignore"):
         return patterns.astype(bits).view(kind).astype(np.float64)
 
 
 def _around(points: Any) -> Any:
-    """float32 patterns of non-negative numbers, with two on either side."""
+    """float32 patterns of non-negative numbers, with two neighbours on either side."""
     with np.errstate(over="ignore"):
         middle = np.asarray(points, np.float64).astype(np.float32).view(np.uint32).astype(np.int64)
     return np.clip(np.concatenate([middle + step for step in range(-2, 3)]), 0, 0x7F800000)
@@ -89,7 +90,7 @@ def _around(points: Any) -> Any:
 
 @cache
 def boundaries() -> Any:
-    """The numbers of every narrow format, the middles between them, and what follows the largest; float64."""
+    """The numbers of every narrow format, their midpoints, and the number after the largest; float64."""
     points = [n / 128 for n in range(300)]
     for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue5m3"):
         codes = [float(d.FORMATS[name].value(c)) for c in range(d.FORMATS[name].largest + 2)]
@@ -99,14 +100,14 @@ def boundaries() -> Any:
 
 @cache
 def special_f32() -> Any:
-    """float32 patterns without sign: all boundaries with their neighbours, and all float16 numbers, NaN among them."""
+    """float32 patterns without sign: all boundaries with their neighbours, and all float16 numbers and NaNs."""
     with np.errstate(invalid="ignore"):
         halves = np.arange(1 << 15).astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
     return each_once(np.concatenate([_around(boundaries()), halves.astype(np.int64)]))
 
 
 def stratified(strata: int) -> Any:
-    """float32 patterns without sign: `strata` lower halves for each upper one."""
+    """float32 patterns without sign: `strata` lower halves for each upper half."""
     rng = np.random.default_rng(strata)
     fixed = np.array([0, 0xFFFF, 1, 0x8000, 0x7FFF, 0x8001, *(1 << n for n in range(14, 0, -1))])[:strata]
     drawn = max(strata - len(fixed), 0)
@@ -124,13 +125,13 @@ def _magnitudes(source: str, strata: int) -> Any:
 
 
 def _paired(a: Any, b: Any, source: str) -> tuple[Any, ...]:
-    """The operands whose upper place holds `a`, the lower `b`."""
+    """The operands of which the upper place holds `a` and the lower place `b`."""
     return (a, b) if source == "f32" else (a << 16 | b,)
 
 
 @lru_cache(maxsize=1)
 def plain(source: str, strata: int = STRATA) -> Inputs:
-    """Every pattern at both places of a pair, beside another one there."""
+    """Every pattern at both places of a pair, beside a different pattern."""
     return _with_signs(source, _magnitudes(source, strata))
 
 
@@ -154,11 +155,11 @@ def _with_signs(source: str, sizes: Any) -> Inputs:
 
 @lru_cache(maxsize=1)
 def scaled(source: str, together: bool, strata: int = STRATA) -> Inputs:
-    """Patterns and scale codes, exact quotients in float64. `together`: one scale serves both values of a pair.
+    """Patterns and scale codes; `x` holds the exact quotients. `together`: one scale serves both values of a pair.
 
-    Of a 16-bit source all patterns with all scales, each at one place. Of float32 the boundaries times every scale that
-    float32 holds; and the strata, most of them with a scale that leads into the range of the narrow formats. Below
-    eight strata there are every sixteenth scale and the last ones only.
+    16-bit sources: all patterns with all scales, each at one place. float32: the boundaries times every scale, where
+    float32 holds the product; and the strata, most of them with a scale that leads into the range of the narrow
+    formats. Below eight strata only every sixteenth scale and the last ones are used.
     """
     scales = np.arange(256) if strata >= 8 else np.append(np.arange(0, 256, 16), [254, 255])
     if source == "f32":
@@ -166,7 +167,7 @@ def scaled(source: str, together: bool, strata: int = STRATA) -> Inputs:
     rng = np.random.default_rng([5, together])
     mixed = rng.permutation(1 << 16)
     halves = mixed[: 1 << 15], mixed[1 << 15 :]
-    # Each pattern is at the upper place with half of the scales, and meets another partner with each.
+    # Each pattern is at the upper place with half of the scales, beside a different partner for each scale.
     a = np.concatenate([np.roll(halves[k % 2], s) for k, s in enumerate(scales)])
     b = np.concatenate([halves[1 - k % 2] for k in range(len(scales))])
     high = low = np.repeat(scales, 1 << 15)
@@ -181,9 +182,10 @@ def scaled(source: str, together: bool, strata: int = STRATA) -> Inputs:
 
 
 def _grid(source: str, together: bool) -> tuple[Any, Callable[[Any, Any], Any]]:
-    """The quotients of a 16-bit format and all scales without sign, each once; and where patterns with scales are.
+    """The magnitudes of a 16-bit format's quotients by all scales, each once; and a function from patterns and scales
+    to indices.
 
-    A quotient is one of the format's significands times a power of two. Zero, infinity and NaN stand behind those.
+    A quotient is one of the format's significands times a power of two. Zero, infinity and NaN come last.
     """
     x = np.nan_to_num(_flushed(source, together, np.arange(1 << 15)), nan=0.0, posinf=0.0)
     significand, exponent = np.frexp(x)
@@ -207,7 +209,7 @@ def _grid(source: str, together: bool) -> tuple[Any, Callable[[Any, Any], Any]]:
 
 
 def _flushed(source: str, together: bool, patterns: Any) -> Any:
-    """Patterns as float64; subnormals are flushed where one scale serves two."""
+    """The float64 values of patterns; subnormals become zero if one scale serves both values of a pair."""
     x = values(source, patterns)
     if together:
         x[np.abs(x) < _NORMAL[source]] *= 0.0
@@ -218,7 +220,8 @@ def _scaled_f32(together: bool, scales: Any, strata: int) -> Inputs:
     rng = np.random.default_rng([7, together])
     patterns, codes = _scaled_patterns(scales, strata, rng)
     if together:
-        # Neighbours by scale form the pairs; the few pairs that have two scales take the first one's.
+        # Pairs are neighbours in the order of scales. The few pairs with two different scales use the first one's
+        # scale.
         order = np.argsort(codes, kind="stable")
         a, b = patterns[order][::2], patterns[order][1::2]
         high = low = codes[order][::2]
@@ -229,7 +232,7 @@ def _scaled_f32(together: bool, scales: Any, strata: int) -> Inputs:
     with np.errstate(invalid="ignore"):
         x = np.ldexp(_flushed("f32", together, both), 127 - scale)
     x[(scale == 255) | np.isnan(x)] = np.nan
-    # By their patterns, which sort as the numbers do, all NaN are one.
+    # Patterns sort as the numbers do, and all NaNs have one pattern.
     found, which = np.unique(np.abs(x).view(np.int64), return_inverse=True)
     sizes = found.view(np.float64)
     signed = (which + np.signbit(x) * len(sizes)).astype(np.int32)
@@ -242,7 +245,7 @@ def _scaled_patterns(scales: Any, strata: int, rng: Any) -> tuple[Any, Any]:
     numbers = scales[scales < 255]
     points = np.ldexp(boundaries()[:, None], numbers[None, :] - 127).ravel()
     kept = (points >= 2.0**-149) & (points < 2.0**128)
-    # A boundary below float32's numbers, or scaled by rounding: what it becomes is tried with its scale all the same.
+    # A boundary below float32's least number, or one that scaling rounds, is replaced by the float32 that it becomes.
     pairs = _around(points[kept]) << 8 | np.tile(np.tile(numbers, len(boundaries()))[kept], 5)
     some = stratified(strata)
     near = np.clip((some >> 23) - 127 + rng.integers(127 - 18, 127 + 20, some.size), 0, 255)
@@ -258,10 +261,10 @@ def _scaled_patterns(scales: Any, strata: int, rng: Any) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def stochastic(to: str, count: int, strata: int = STRATA) -> tuple[Inputs, Any]:
-    """`count` values a lane and a random word; and the random bits of each value in `x`.
+    """`count` values and a random word for each lane; and the random bits of each value in `x`.
 
-    In two thirds of the lanes the random bits are, for half of the values (of pairs: all), those with which the sum
-    just carries into the code, one less, or one more.
+    In two thirds of the lanes the random word is chosen for half of its values (in pairs: for both): with their random
+    bits the sum just reaches the next code, or misses it by one, or exceeds it by one.
     """
     rng = np.random.default_rng([6, count])
     sizes = _magnitudes("f32", strata)
@@ -279,7 +282,7 @@ def stochastic(to: str, count: int, strata: int = STRATA) -> tuple[Inputs, Any]:
 
 
 def _carrying(patterns: Any, to: str, bits: int, rng: Any) -> Any:
-    """Random bits that just reach the next code, or miss it by one, or exceed it by one."""
+    """Random bits with which the sum just reaches the next code, misses it by one, or exceeds it by one."""
     fmt = d.FORMATS[to]
     with np.errstate(invalid="ignore"):
         size = np.nan_to_num(np.abs(values("f32", patterns)), nan=0.0, posinf=0.0)
@@ -290,7 +293,8 @@ def _carrying(patterns: Any, to: str, bits: int, rng: Any) -> Any:
 
 
 def _word(wanted: list[Any], to: str, turned: bool) -> Any:
-    """The random word that gives values their bits: of fours the second and fourth, `turned` the first and third."""
+    """The random word that gives values the wanted bits: in fours the second and fourth value, or if `turned` the first
+    and third."""
     if len(wanted) == 2:
         return wanted[0] << 16 | wanted[1]
     high, low = (_reversed(w) for w in wanted[::2]) if turned else wanted[1::2]
@@ -300,10 +304,11 @@ def _word(wanted: list[Any], to: str, turned: bool) -> Any:
 
 
 def random_fields(random: Any, to: str) -> list[Any]:
-    """The random bits of each value, the first operand's first, as reported for a B200.
+    """The random bits of each value, in the order of operands, as reported for a B200.
 
-    For fours: of 16-bit halves (for e2m1, of halves made of alternate bytes), the first value takes the upper one with
-    its bits in reverse order, the second the same in order; third and fourth the lower one likewise.
+    In fours the random word has two 16-bit halves (for e2m1 each is made of alternate bytes). The first value uses the
+    upper half with its bits in reverse order, the second value the upper half as it is. The third and fourth value use
+    the lower half in the same way.
     """
     if to in ("f16", "bf16"):
         ones = 0x1FFF if to == "f16" else 0xFFFF

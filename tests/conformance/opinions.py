@@ -2,9 +2,10 @@
 
     python tests/conformance/opinions.py --write
 
-tries every such form on the inputs of `narrow_inputs`, and puts into the ledger how many inputs each definition agreed
-on, counted in values, not in pairs or fours. A definition is asked once for what forms share: source, format, rounding,
-scale and saturation. What is left for each form is to run it and to compare. It takes two minutes of one core.
+runs every such form on the inputs of `narrow_inputs`. It writes into the ledger on how many inputs each definition
+agreed with the emulator, counted in values, not in pairs or fours. A definition is computed once for all forms with the
+same source, format, rounding, scale and saturation; only running a form and comparing is done for each. It takes two
+minutes of one core.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from harness.ptx.numeric.vectorise import UNSIGNED
 
 EXACT, GFLOAT, ML_DTYPES = "exact rational", "gfloat", "ml_dtypes"
 _BLOCK = 1 << 17
-"""Lanes run and compared at a time: what fits into the cache."""
+"""The number of lanes that are run and compared at a time, so that they fit into the processor's cache."""
 _NARROW = (*d.FORMATS, "s2f6")
 HALVES = ("f16", "bf16", "tf32")
-"""Formats that have an infinity. tf32 fills the upper 19 bits of a register; the others are 0, of its NaN too, as an
-H200 confirms of cvt.rn.tf32.f32 on all inputs."""
+"""Formats that have an infinity. tf32 is in the upper 19 bits of a register, and the other bits are 0, also for NaN, as
+an H200 confirms for cvt.rn.tf32.f32 on all inputs."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the spelling of a form says: `to` and `source` are formats without their x2 or x4."""
+    """What the name of a form says. `to` and `source` are formats, without x2 or x4."""
 
     form: str
     mode: str
@@ -50,12 +51,12 @@ class Conversion:
 
     @property
     def widens(self) -> bool:
-        """From a narrow format to float16 or bfloat16."""
+        """Whether the form converts from a narrow format to float16 or bfloat16."""
         return self.to in ("f16", "bf16") and self.source != "f32"
 
 
 def conversion(form: str) -> Conversion | None:
-    """What a form converts; None if it is no conversion that this module knows."""
+    """What a form converts; None if this module has no definition of it."""
     opcode, *parts = form.split(".")
     if opcode != "cvt" or len(parts) < 3:
         return None
@@ -70,7 +71,7 @@ def conversion(form: str) -> Conversion | None:
 
 
 def conversions() -> dict[str, Conversion]:
-    """The forms of the ledger that this module has opinions on: those that hardware has not confirmed."""
+    """The forms of the ledger that hardware has not confirmed and that this module defines."""
     known = {form: conversion(form) for form, e in ledger.current().items() if e.status == ledger.SPECIFICATION}
     return {form: c for form, c in known.items() if c is not None}
 
@@ -92,13 +93,15 @@ def _bound(form: str) -> Bound:
 
 @dataclass
 class Verdict:
-    """Values on which each definition agreed with the emulator, and the first ones on which one did not."""
+    """The number of values on which each definition agreed with the emulator, and the first values on which one did
+    not."""
 
     agreed: Counter[str] = field(default_factory=Counter)
     against: list[str] = field(default_factory=list)
 
     def add(self, form: str, got: Any, opinions: Mapping[str, Any], shown: Callable[[int], str] = str) -> None:
-        """Compare the emulator's codes with each definition's. `shown`: says what value one of them belongs to."""
+        """Compare the emulator's codes with each definition's. `shown`: returns the operands of the i-th code, in
+        words."""
         wrong = {id(e): np.flatnonzero(got != e) for e in opinions.values()}
         for name, expected in opinions.items():
             found = wrong[id(expected)]
@@ -109,7 +112,7 @@ class Verdict:
 
 
 def judge(c: Conversion, verdict: Verdict, strata: int = STRATA) -> None:
-    """One form that narrows, on the inputs of its source format."""
+    """Compare one form that converts to a narrow format, on the inputs of its source format."""
     if c.mode == "rs":
         inputs, random = stochastic(c.to, c.values, strata)
         opinions, overflow = _stochastic(c, inputs, random), d.FORMATS[c.to].largest + 1
@@ -137,7 +140,7 @@ def _unscaled(c: Conversion, strata: int) -> Inputs:
 
 
 def _alike(made: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
-    """Definitions by what they made of the same magnitudes, so that equal answers are compared once."""
+    """The definitions grouped by equal results for the same magnitudes, so that equal results are compared once."""
     groups: list[tuple[list[str], Any]] = []
     for name, found in made.items():
         group = next((names for names, other in groups if np.array_equal(found, other)), None)
@@ -149,16 +152,17 @@ def _alike(made: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
 
 
 def _codes(c: Conversion, magnitudes: Any, x: Any, overflow: int | None) -> Any:
-    """Codes of values from those of their magnitudes, by the form's modifiers."""
+    """Codes of values from the codes of their magnitudes, by the form's modifiers."""
     if c.to == "s2f6":
-        # Two's complement is not a sign and a magnitude: each value has a code, of which .relu takes the negative ones.
+        # Two's complement has no separate sign: each value has its own code, and .relu makes the code of a negative
+        # value 0.
         return np.where(np.isnan(x), 0x7F, np.where(np.signbit(x) & ("relu" in c.words), 0, magnitudes))
     codes = d.finished(np.resize(magnitudes, len(x)), x, c.to, c.words, overflow)
     return codes << 13 if c.to == "tf32" else codes
 
 
 def _opinions(c: Conversion, inputs: Inputs, scaling: str) -> dict[str, Any]:
-    """The definitions' codes of magnitudes; of s2f6 of all values."""
+    """The definitions' codes of magnitudes; for s2f6, of all values."""
     key, x = (c.to, c.mode), inputs.sizes
     clamp = "satfinite" in c.words
     if c.to in HALVES:
@@ -177,7 +181,8 @@ def _opinions(c: Conversion, inputs: Inputs, scaling: str) -> dict[str, Any]:
     if c.to == "ue8m0":
         bits = inputs.patterns[: len(x)] << (16 if c.source == "bf16" else 0)
         makers["exponent fields"] = lambda: d.by_fields(bits, c.mode)
-    # Definitions differ in what they say of NaN, and of what is clamped later: that is decided once, in `finished`.
+    # Definitions differ for NaN and for numbers that are clamped later. `finished` decides these, once for all
+    # definitions.
     most = d.FORMATS[c.to].largest + (not clamp)
     return {
         name: inputs.once((name, *key, clamp), lambda make=make: np.where(np.isnan(x), 0, np.minimum(make(), most)))
@@ -186,7 +191,7 @@ def _opinions(c: Conversion, inputs: Inputs, scaling: str) -> dict[str, Any]:
 
 
 def _of_halves(c: Conversion, inputs: Inputs) -> dict[str, Any]:
-    """The definitions' codes of magnitudes: of those with each sign where the rounding looks at it."""
+    """The definitions' codes of magnitudes; codes for each sign where the rounding mode depends on the sign."""
     x, key = inputs.sizes, ("halves", c.to, c.mode, "ftz" in c.words)
     x = np.where(np.isnan(x) | (("ftz" in c.words) & (x < 2.0**-126)), 0.0, x)
     signed = {"rp": ("rp", "rz"), "rm": ("rz", "rp")}.get(c.mode, (c.mode,))
@@ -203,7 +208,7 @@ def _of_halves(c: Conversion, inputs: Inputs) -> dict[str, Any]:
 
 
 def _stochastic(c: Conversion, inputs: Inputs, r: Any) -> dict[str, Any]:
-    """The definitions' codes of magnitudes with random bits: of pairs 13 (float16) or 16 bits, of fours 16."""
+    """The definitions' codes of magnitudes with random bits: in pairs 13 (float16) or 16 bits, in fours 16."""
     bits, clamp, x = 13 if c.to == "f16" else 16, "satfinite" in c.words, inputs.x
     with np.errstate(invalid="ignore"):
         return {
@@ -214,7 +219,7 @@ def _stochastic(c: Conversion, inputs: Inputs, r: Any) -> dict[str, Any]:
 
 
 def judge_widening(c: Conversion, verdict: Verdict) -> None:
-    """Every code with every scale, at both places of a pair; without a scale every pair of codes."""
+    """Compare every code with every scale, at both places of a pair; without a scale every pair of codes."""
     width = 4 if c.source == "e2m1" else 8
     every = np.arange(1 << (8 if c.source == "s2f6" else d.FORMATS[c.source].bits))
     codes, others = (g.ravel() for g in np.meshgrid(every, np.arange(256) if c.scaled else every))
@@ -249,7 +254,7 @@ def judge_widening(c: Conversion, verdict: Verdict) -> None:
 
 
 def opinions(chosen: Iterable[Conversion], strata: int = STRATA, workers: int = 1) -> Iterator[dict[str, Verdict]]:
-    """The verdicts on forms, in parts: those with the same inputs together."""
+    """Yield the verdicts on forms, for each group of forms with the same inputs."""
     alike: dict[Any, list[Conversion]] = {}
     for c in chosen:
         scaling = next((w for w in c.words if w.startswith("scaled")), "")
@@ -277,7 +282,7 @@ def _judged(job: tuple[list[Conversion], int]) -> dict[str, Verdict]:
 
 
 def added(parts: Iterable[dict[str, Verdict]]) -> dict[str, Verdict]:
-    """Verdicts on the same forms, added up."""
+    """The sum of verdicts on the same forms."""
     total: dict[str, Verdict] = {}
     for part in parts:
         for form, verdict in part.items():
@@ -288,9 +293,9 @@ def added(parts: Iterable[dict[str, Verdict]]) -> dict[str, Verdict]:
 
 
 def more(found: Mapping[str, Verdict]) -> dict[str, dict[str, int]]:
-    """What definitions agreed on, of forms where the ledger does not know the same of more inputs.
+    """The agreed inputs by form and definition, for forms of which the ledger has fewer.
 
-    Opinions on a definition that has changed since count as none.
+    The ledger's opinions on a definition that has changed since do not count.
     """
     known = {form: e.opinions for form, e in ledger.current().items()}
     agreed = {form: dict(v.agreed) for form, v in found.items()}
@@ -298,7 +303,7 @@ def more(found: Mapping[str, Verdict]) -> dict[str, dict[str, int]]:
 
 
 def main() -> int:
-    """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
+    """Run all forms, print the differences, and with --write write the ledger if there are none."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--strata", type=int, default=STRATA, help="lower halves for each upper half of a float32")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

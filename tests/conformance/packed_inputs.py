@@ -1,7 +1,7 @@
-"""What float32 arithmetic of pairs and of mixed sources, and its minimum of three, are tried on.
+"""The inputs for float32 arithmetic on pairs and on mixed sources, and for minima and maxima of three.
 
-A 16-bit source has every pattern. What is added to it, or multiplied with it, is drawn for each: anything, an edge,
-near minus the other term, near half a unit in its last place, or where the result is subnormal, 1, or overflows.
+A 16-bit source has every pattern. The addend or factor for each is drawn: a random pattern, an edge, a number near
+minus the other term, near half a unit in its last place, or one with which the result is subnormal, 1, or an overflow.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _KINDS = 6
 
 
 def _pattern(x: Any) -> Any:
-    """float64 as float32 patterns, to nearest."""
+    """The float32 patterns of float64 values, rounded to nearest."""
     with np.errstate(over="ignore", invalid="ignore"):
         return x.astype(np.float32).view(np.uint32).astype(np.int64)
 
 
 def beside(x: Any, rng: np.random.Generator) -> Any:
-    """A float32 pattern to be added to each float64 value."""
+    """A float32 pattern to add to each float64 value."""
     count = len(x)
     signs = rng.integers(0, 2, count) << 31
     fraction = rng.integers(0, 1 << 23, count) & rng.choice([0, 0x7FFFFF, 0x7FF000, 0x400000, 0x7FFFFE], count)
@@ -45,7 +45,7 @@ def beside(x: Any, rng: np.random.Generator) -> Any:
         np.resize(rng.permutation(np.concatenate([EDGES, EDGES | SIGN])), count),
         np.clip(_pattern(-x) + rng.integers(-2, 3, count), 0, (1 << 32) - 1),
         signs | np.clip(exponent, 0, 254) << 23 | fraction,
-        # The result is near 1, or near nothing, or near the largest number.
+        # The result is near 1, near 0, or near the largest number.
         _pattern(rng.choice([1.0, 2.0**-126, 2.0**-149, 3.4e38], count) - finite) + rng.integers(0, 3, count),
         signs | rng.integers(0, 3, count) << 23 | fraction,
     ]
@@ -53,7 +53,7 @@ def beside(x: Any, rng: np.random.Generator) -> Any:
 
 
 def times(x: Any, rng: np.random.Generator) -> Any:
-    """A float32 pattern to be multiplied with each float64 value, so that products are often at an end of the range."""
+    """A float32 factor for each float64 value; many products lie near an end of the range."""
     count = len(x)
     finite = np.where(np.isfinite(x) & (x != 0), x, 1.0)
     wanted = rng.choice([-150, -149, -127, -126, -125, -24, 0, 126, 127, 128], count)
@@ -72,7 +72,7 @@ def times(x: Any, rng: np.random.Generator) -> Any:
 
 
 def rows(opcode: str, kind: str, count: int) -> list[Any]:
-    """About `count` patterns for each source of one value: `kind` "f32" (pairs), "f16" or "bf16" (mixed)."""
+    """About `count` patterns for each source of one value. `kind`: "f32" (pairs), "f16" or "bf16" (mixed)."""
     rng = np.random.default_rng([len(opcode), ord(opcode[0]), len(kind), ord(kind[0])])
     if kind == "f32":
         edges = np.concatenate([EDGES, EDGES | SIGN])
@@ -101,7 +101,8 @@ def rows(opcode: str, kind: str, count: int) -> list[Any]:
 
 
 def threes(count: int) -> list[Any]:
-    """Three columns of float32 patterns: all threes of edges, and others, some of them equal but for their signs."""
+    """Three columns of float32 patterns: all triples of edges, and random triples, in some of which numbers are equal
+    or differ only in sign."""
     rng = np.random.default_rng(count)
     edges = np.concatenate([EDGES, EDGES | SIGN])
     columns = [g.ravel() for g in np.meshgrid(edges, edges, edges)]

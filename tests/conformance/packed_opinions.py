@@ -1,11 +1,11 @@
-"""Packed and mixed arithmetic that no hardware at hand has, held to definitions that know nothing of the emulator's.
+"""Compare packed and mixed arithmetic that no available hardware has with definitions independent of the emulator's.
 
     python tests/conformance/packed_opinions.py --write
 
-tries float32 in pairs (`add.f32x2`), with a float16 or bfloat16 source (`add.f32.bf16`) and of three sources
-(`max.f32 d, a, b, c`), and integers in parts of a register (`add.s8x4`, `set.lt.u16x2`), and puts into the ledger on
-how many values each definition agreed. 8-bit integers have all pairs at each of four places, with others beside them.
-It takes a quarter of a minute of one core.
+runs float32 in pairs (`add.f32x2`), with a float16 or bfloat16 source (`add.f32.bf16`) and with three sources (`max.f32
+d, a, b, c`), and integers in parts of a register (`add.s8x4`, `set.lt.u16x2`). It writes into the ledger on how many
+values each definition agreed with the emulator. 8-bit integers have all pairs at each of four places, with others
+beside them. It takes 15 seconds of one core.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from opinions import EXACT, Verdict, more, run
 from harness.conformance import ledger
 
 COUNT = 1 << 20
-"""Values of each form of float32."""
+"""The number of values for each form of float32."""
 RATIONALS = 1 << 10
-"""Of those, how many are computed with rational numbers too."""
+"""How many of those are computed with rational numbers too."""
 TWO_SUM, INTEGERS, ORDER = "error-free sum", "exact integers", "order of patterns"
 
 _FLOAT = re.compile(r"(add|sub|mul|fma)\.(?:(r[nzmp])\.)?(ftz\.)?(sat\.)?f32(x2|\.f16|\.bf16)")
@@ -39,7 +39,7 @@ _LANES = re.compile(r"(add|sub|neg|min|max|set)\.((?:\w+\.)*)([su])(8x4|16x2|32)
 
 @dataclass(frozen=True)
 class Packed:
-    """What the spelling of a form says. `kind`: the format or integer type of the sources; `width`: of a part."""
+    """What the name of a form says. `kind`: the format or integer type of the sources. `width`: bits of a part."""
 
     form: str
     opcode: str
@@ -49,12 +49,12 @@ class Packed:
 
     @property
     def mode(self) -> str:
-        """The rounding mode; without one it is to nearest."""
+        """The rounding mode; to nearest if the name has none."""
         return next((m for m in f.MODES if m in self.words), "rn")
 
 
 def packed(form: str) -> Packed | None:
-    """What a form computes; None for one that this module does not know."""
+    """What a form computes; None if this module has no definition of it."""
     if found := _FLOAT.fullmatch(form):
         opcode, *words, kind = found.groups()
         return Packed(form, opcode, kind.lstrip(".").replace("x2", "f32"), _words(words))
@@ -72,7 +72,7 @@ def _words(found: Iterable[str | None]) -> frozenset[str]:
 
 
 def known() -> dict[str, Packed]:
-    """The forms of the ledger that this module has opinions on: those that hardware has not confirmed."""
+    """The forms of the ledger that hardware has not confirmed and that this module defines."""
     found = {form: packed(form) for form, e in ledger.current().items() if e.status == ledger.SPECIFICATION}
     return {form: c for form, c in found.items() if c is not None}
 
@@ -104,14 +104,14 @@ def judged_floats(forms: list[Packed], count: int) -> dict[str, Verdict]:
 
 
 def _values(got: Any, kind: str) -> Any:
-    """The results one by one: of pairs the low half is the first."""
+    """The results one by one; of a pair the low half comes first."""
     if kind != "f32":
         return got
     return np.stack([got & 0xFFFFFFFF, got >> 32 & 0xFFFFFFFF], axis=1).ravel()
 
 
 def exact_sums(opcode: str, x: list[Any]) -> tuple[Any, Any]:
-    """The exact result in float64 (sums rounded to odd), and where zeros come of cancellation."""
+    """The exact result in float64 (a sum is rounded to odd), and a mask of zeros that come from cancellation."""
     with np.errstate(invalid="ignore"):
         if opcode == "mul":
             return x[0] * x[1], False
@@ -121,7 +121,7 @@ def exact_sums(opcode: str, x: list[Any]) -> tuple[Any, Any]:
 
 
 def rational(c: Packed, names: list[str], patterns: list[int]) -> int:
-    """One result by rational numbers."""
+    """One result, computed with rational numbers."""
     if "ftz" in c.words:
         patterns = [a.flushed(p, n) for p, n in zip(patterns, names, strict=True)]
     parts = [a.split(p, n) for p, n in zip(patterns, names, strict=True)]
@@ -137,7 +137,7 @@ def rational(c: Packed, names: list[str], patterns: list[int]) -> int:
 
 
 def _tiny(found: int, product: Any, rest: list[Any], mode: str) -> bool:
-    """Whether a result is below the least normal number, rounded as if exponents had no lower end."""
+    """Whether a result is below the least normal number when it is rounded as if exponents had no lower end."""
     if found & 0x7FFFFFFF != 0x00800000:
         return found & 0x7FFFFFFF < 0x00800000
     scaled = [(s, size * 2**64) for s, size in (product, *rest)]
@@ -145,7 +145,7 @@ def _tiny(found: int, product: Any, rest: list[Any], mode: str) -> bool:
 
 
 def judged_least(forms: list[Packed], count: int) -> dict[str, Verdict]:
-    """Minima and maxima of three."""
+    """Compare minima and maxima of three."""
     columns, found = packed_inputs.threes(count), {}
     for c in forms:
         verdict = found.setdefault(c.form, Verdict())
@@ -161,7 +161,7 @@ def judged_least(forms: list[Packed], count: int) -> dict[str, Verdict]:
 
 
 def judged_lanes(forms: list[Packed], count: int) -> dict[str, Verdict]:
-    """Forms of one width: every place of a register has the pairs in another order."""
+    """Compare forms of one width. Each place of a register has the pairs in a different order."""
     width = forms[0].width
     places, rng, found = 32 // width, np.random.default_rng(width), {}
     pairs = lanes.pairs(width, count, rng)
@@ -183,7 +183,7 @@ def judged_lanes(forms: list[Packed], count: int) -> dict[str, Verdict]:
 
 
 def verdicts(chosen: Iterable[Packed], count: int = COUNT) -> Iterator[dict[str, Verdict]]:
-    """The verdicts, in parts: those on the same inputs together."""
+    """Yield the verdicts, for each group of forms with the same inputs."""
     alike: dict[Any, list[Packed]] = {}
     for c in chosen:
         integer = c.kind in ("s", "u")
@@ -194,7 +194,7 @@ def verdicts(chosen: Iterable[Packed], count: int = COUNT) -> Iterator[dict[str,
 
 
 def main() -> int:
-    """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
+    """Run all forms, print the differences, and with --write write the ledger if there are none."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=COUNT, help="values of a form (default: 2**20)")
     parser.add_argument("--only", default="", help="forms that begin so")
@@ -209,7 +209,7 @@ def main() -> int:
 
 
 def finished(found: Mapping[str, Verdict], write: bool) -> int:
-    """Print disagreements, and write the ledger if asked to and there are none."""
+    """Print disagreements, and write the ledger if `write` and there are none. Returns the exit status."""
     against = [text for v in found.values() for text in v.against]
     print(f"{len(found)} forms, {len(against)} disagreements shown", *against[:40], sep="\n")
     if write and not against:

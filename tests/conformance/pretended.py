@@ -1,4 +1,4 @@
-"""An imitation of a device: the emulator, with mistakes that tests plant."""
+"""A stand-in for a device: the emulator, with mistakes that tests plant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.conformance.measure import apart_of, run_emulated
 
 @dataclass
 class Pretended:
-    """Gives the emulator's results, except for forms in `wrong`: for them the function given there changes results.
+    """Returns the emulator's results. `wrong`: by form, a function that changes the results.
 
-    `deadly`: forms whose compilation kills the process. `refused`: forms that the assembler does not take.
+    `deadly`: forms whose compilation kills the process. `refused`: forms that the assembler refuses.
     """
 
     wrong: dict[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Pretended:
 
 
 def adds_one_to_nan(columns, results):
-    """The bits of one kind of result, changed as a wrong model of NaN would."""
+    """Results in which each NaN's pattern is one greater, as a wrong model of NaN would give."""
     (d,) = results
     return [np.where((d & 0x7FFFFFFF) > 0x7F800000, d ^ np.uint32(1), d)]
 

@@ -1,10 +1,12 @@
-"""Products of 8, 6 and 4-bit floats that no hardware at hand has, held to a definition independent of the emulator's.
+"""Compare products of 8, 6 and 4-bit floats that no available hardware has with a definition independent of the
+emulator's.
 
     python tests/conformance/product_opinions.py --write
 
-tries each form of mma, dense, sparse and block-scaled, on tiles of seven kinds of magnitudes, and puts into the ledger
-on how many elements of d the definition of `tensor_products` agreed. Registers go through a whole kernel, so that
-where elements, scales and metadata lie is tried too. A form that targets compute in different ways is tried on each.
+runs each form of mma, dense, sparse and block-scaled, on tiles of seven kinds of magnitudes. It writes into the ledger
+on how many elements of d the definition of `tensor_products` agreed with the emulator. Registers go through a whole
+kernel, so that the places of elements, scales and metadata are compared too. A form that targets compute in different
+ways is run for each.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from harness.conformance import ledger, otherproducts, productforms, products
 from harness.ptx.targets import Target
 
 TILES = 56 * len(KINDS)
-"""Tiles of a form; each has 128 elements."""
+"""The number of tiles of a form; each has 128 elements of d."""
 PUBLISHED = "published model in float64"
 _FORM = re.compile(
     r"mma(?P<sparse>\.sp::ordered_metadata)?\.sync\.aligned\.m16n8k(?P<k>\d+)\.row\.col(?:\.kind::(?P<kind>\w+))?"
@@ -39,7 +41,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Product:
-    """What the spelling of a form says. `blocks`: scales along k, 0 where there are none."""
+    """What the name of a form says. `blocks`: the number of scales along k, 0 if there are none."""
 
     form: str
     sparse: bool
@@ -52,7 +54,7 @@ class Product:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """A target that has the form, and sm_120a where that has it too and computes it in another way."""
+        """A target that has the form; and sm_120a, if that has the form and computes it in another way."""
         bound = productforms.bounds_of()[self.form]
         first = productforms.target_of(bound)
         both = first != "sm_120a" and bound.requirement_unmet(Target.parse("sm_120a")) is None
@@ -60,14 +62,14 @@ class Product:
 
     @property
     def bits(self) -> int:
-        """Bits that an element of a or b takes."""
+        """The bits of an element of a or b."""
         return 4 if self.k == 64 and self.scale else 8
 
 
 def product(form: str) -> Product | None:
-    """What a form multiplies; None for one that this module does not know."""
+    """What a form multiplies; None if this module has no definition of it."""
     found = _FORM.fullmatch(form)
-    if found is None or (found["sparse"] and found["scale"]):  # these have a reference of their own: `dot_sparse`
+    if found is None or (found["sparse"] and found["scale"]):  # `dot_sparse` is for sparse and scaled ones
         return None
     w = found.groupdict()
     blocks = int(w["blocks"] or (2 if w["k"] == "64" else 1)) if w["scale"] else 0
@@ -77,13 +79,13 @@ def product(form: str) -> Product | None:
 
 
 def known() -> dict[str, Product]:
-    """The forms of the ledger that this module has opinions on: those that hardware has not confirmed."""
+    """The forms of the ledger that hardware has not confirmed and that this module defines."""
     found = {form: product(form) for form, e in ledger.current().items() if e.status == ledger.SPECIFICATION}
     return {form: c for form, c in found.items() if c is not None}
 
 
 def tiles(c: Product, count: int) -> Tiles:
-    """The tiles of a form; the same whoever asks."""
+    """The tiles of a form; the same in every call."""
     seed = zlib.crc32(c.form.encode())
     return product_tiles.drawn(c.names, c.k, c.to, count, c.scale, c.blocks, c.sparse, seed)
 
@@ -136,7 +138,7 @@ def run(c: Product, target: str, registers: list[Any]) -> Any:
 
 
 def verdict_on(c: Product, count: int = TILES) -> Verdict:
-    """The verdict on one form, on each of its targets."""
+    """The verdict on one form, for each of its targets."""
     found = Verdict()
     some = tiles(c, count)
     registers = operands(c, some)
@@ -161,13 +163,13 @@ def _shown(c: Product, target: str) -> Any:
 
 
 def verdicts(chosen: Iterable[Product], count: int = TILES) -> Iterator[dict[str, Verdict]]:
-    """The verdicts, as they come."""
+    """Yield the verdicts as they are ready."""
     for c in chosen:
         yield {c.form: verdict_on(c, count)}
 
 
 def main() -> int:
-    """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
+    """Run all forms, print the differences, and with --write write the ledger if there are none."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tiles", type=int, default=TILES, help=f"tiles of a form (default: {TILES})")
     parser.add_argument("--only", default="", help="forms that begin so")

@@ -1,7 +1,7 @@
-"""Tiles of 8, 6 and 4-bit floats for mma, and where their elements lie in the registers of a warp.
+"""Tiles of 8, 6 and 4-bit floats for mma, and the places of their elements in the registers of a warp.
 
-The layout is written out from the formulas of PTX ISA 9, "Matrix multiply-accumulate instruction mma": groupID is
-lane / 4, threadID_in_group is lane % 4. Registers are tiles x registers x 32, as `harness.conformance` loads them.
+The layout is written from the formulas of PTX ISA 9, "Matrix multiply-accumulate instruction mma": groupID is lane / 4,
+threadID_in_group is lane % 4. Registers are tiles x registers x 32, as `harness.conformance` loads them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import definitions as d
 import numpy as np
 
 KINDS = ("any", "near", "ends", "cancelling", "zeros", "tiny", "special")
-"""Kinds of magnitudes; tiles take them in turn."""
+"""The kinds of magnitudes. Tile i has kind i modulo their number."""
 _LANE = np.arange(32)
 _GROUP, _THREAD = _LANE // 4, _LANE % 4
 
@@ -23,7 +23,7 @@ _GROUP, _THREAD = _LANE // 4, _LANE % 4
 class Tiles:
     """Codes. a: tiles x 16 x stored, b: tiles x 8 x k, c: tiles x 16 x 8; scales: tiles x rows x blocks, or None.
 
-    kept: of a sparse `a`, the column of each stored element: tiles x 16 x stored.
+    kept: for a sparse `a`, the column of each stored element: tiles x 16 x stored.
     """
 
     a: Any
@@ -38,7 +38,7 @@ class Tiles:
 
 
 def codes(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    """Codes of a narrow format; the first axis is tiles, of each kind in turn."""
+    """Codes of a narrow format. The first axis is tiles, whose kinds alternate."""
     fmt = d.FORMATS[name]
     kind = (np.arange(shape[0]) % len(KINDS)).reshape(-1, *[1] * (len(shape) - 1))
     top = fmt.largest >> fmt.mantissa
@@ -62,12 +62,13 @@ def codes(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
 
 
 def accumulators(sizes: Any, to: str, rng: np.random.Generator) -> Any:
-    """Codes of c, for the sum of magnitudes that each is added to: about as large, smaller, larger, or at an end."""
+    """Codes of c: about as large as the sum of magnitudes that c is added to, smaller, larger, or at an end of the
+    range."""
     exponent = np.frexp(np.where(np.isfinite(sizes) & (sizes > 0), sizes, 1.0))[1]
     x = np.ldexp(rng.random(sizes.shape) + 0.5, exponent + rng.integers(-34, 30, sizes.shape))
     x = np.where(rng.random(sizes.shape) < 0.3, np.ldexp(1.0 + rng.random(sizes.shape), exponent), x)
     x = x * rng.choice([-1.0, 1.0], sizes.shape)
-    # Beside sums that cancel, an accumulator would hide what is left.
+    # A large accumulator would hide the remainder of sums that cancel.
     x[np.arange(len(x)) % len(KINDS) == KINDS.index("cancelling")] *= 2.0**-20
     with np.errstate(over="ignore", invalid="ignore"):
         if to == "f16":
@@ -85,22 +86,22 @@ def accumulators(sizes: Any, to: str, rng: np.random.Generator) -> Any:
 def drawn(
     names: tuple[str, str], k: int, to: str, count: int, scale: str, blocks: int, sparse: bool, seed: int
 ) -> Tiles:
-    """Tiles for a shape m16n8k. scale: the format of scales, or empty; `blocks`: scales along k."""
+    """Tiles for a shape m16n8k. scale: the format of scales, or empty. `blocks`: the number of scales along k."""
     rng = np.random.default_rng(seed)
     stored = k // 2 if sparse else k
     kept = _kept(count, stored, rng) if sparse else None
     a, b = codes(names[0], (count, 16, stored), rng), codes(names[1], (count, 8, k), rng)
     if to == "f16":
-        # Of large factors most results would be infinite.
+        # With large factors most results would be infinite.
         fmt, every = d.FORMATS[names[1]], np.arange(count) // len(KINDS) % 2 == 0
         b[every] &= fmt.sign | (1 << fmt.mantissa + 1) - 1
     for matrix, name in ((a, names[0]), (b, names[1])):
-        # Every other row has subnormals alone: their exponents decide where terms are cut.
+        # Every other row has only subnormals: their exponents decide at which bit terms are cut.
         fmt, tiny = d.FORMATS[name], np.arange(count) % len(KINDS) == KINDS.index("tiny")
         matrix[tiny, ::2] &= fmt.sign | (1 << fmt.mantissa) - 1
         matrix[np.arange(count) % len(KINDS) == KINDS.index("zeros"), ::4] &= fmt.sign
     if names[0] == names[1]:
-        # Half of the terms are the others' negatives, but for a bit of b here and there.
+        # Half of the terms are the negatives of the others, except for one bit of some elements of b.
         some = np.arange(count) % len(KINDS) == KINDS.index("cancelling")
         half, sign = stored // 2, 1 << (d.FORMATS[names[0]].bits - 1)
         a[some, :, half:] = a[some, :, :half] ^ sign
@@ -119,14 +120,15 @@ def drawn(
 
 
 def _kept(count: int, stored: int, rng: np.random.Generator) -> Any:
-    """Of every four columns two, rising."""
+    """Two columns of every four, in ascending order."""
     pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
     chosen = pairs[rng.integers(0, 6, (count, 16, stored // 2))]
     return (chosen + 4 * np.arange(stored // 2)[:, None]).reshape(count, 16, stored)
 
 
 def _scales(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    """ue8m0: around one, in some tiles anything; ue4m3: anything. NaN in tiles of the kind "special" alone."""
+    """Scales. ue8m0: around one, in tiles of some kinds any code. ue4m3: any code. Only tiles of the kind "special"
+    have NaN."""
     kind = (np.arange(shape[0]) % len(KINDS)).reshape(-1, 1, 1)
     anything = rng.integers(0, 255, shape)
     if name == "ue8m0":
@@ -142,10 +144,10 @@ def _scales(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
 
 
 def of_rows(matrix: Any, bits: int, halves: bool) -> Any:
-    """Registers of a (`halves`: rows groupID and groupID + 8 in turn) or of b; its last axis is along k.
+    """Registers of a (`halves`: rows groupID and groupID + 8 alternate) or of b; the last axis of `matrix` is along k.
 
-    Each register has 32 / bits neighbours along k: those of thread t begin at t times as many; the next registers are
-    four threads' elements further along.
+    Each register has 32 / bits neighbours along k. Those of thread t begin at element t * 32 / bits; the next registers
+    begin after the elements of all four threads.
     """
     each = 32 // bits
     words = []
@@ -167,9 +169,10 @@ def of_c(matrix: Any, bits: int) -> Any:
 
 
 def of_scales(scales: Any) -> Any:
-    """Registers of scales whose selectors are all 0. Block i is byte i; all else is noise that nobody may read.
+    """Registers of scales whose selectors are all 0. Block i is in byte i; all other bits are random, and must not be
+    read.
 
-    Of a, threads 0 and 1 of a group have rows g and g + 8; of b, thread 0 has column g.
+    For a, threads 0 and 1 of a group have rows g and g + 8; for b, thread 0 has column g.
     """
     found = np.random.default_rng(1).integers(0, 1 << 32, (scales.shape[0], 1, 32))
     rows, blocks = scales.shape[1:]
@@ -182,9 +185,10 @@ def of_scales(scales: Any) -> Any:
 
 
 def of_metadata(kept: Any) -> Any:
-    """Registers of metadata of 8-bit elements, k = 64: two bits a stored element, its place among four, low bits first.
+    """Registers of metadata of 8-bit elements, k = 64: two bits for each stored element, its place among four; the
+    first element is in the lowest bits.
 
-    Thread t of a group has row g + 8 (t % 2), columns from 32 (t / 2) on.
+    Thread t of a group has row g + 8 (t % 2), from column 32 (t / 2) on.
     """
     place = kept % 4
     word = 0
@@ -194,7 +198,7 @@ def of_metadata(kept: Any) -> Any:
 
 
 def contained(found: Any, name: str, rng: np.random.Generator) -> Any:
-    """Codes in bytes, as kinds f8f6f4 and mxf8f6f4 have them: e2m1 in bits 2 to 5; what is left over is noise."""
+    """Codes in bytes, as the kinds f8f6f4 and mxf8f6f4 have them: e2m1 in bits 2 to 5. The other bits are random."""
     bits = d.FORMATS[name].bits
     noise = rng.integers(0, 256, found.shape)
     if bits == 4:

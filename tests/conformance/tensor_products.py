@@ -1,15 +1,15 @@
-"""Products of 8, 6 and 4-bit floats as tensor cores compute them, in float64, every step of which is exact.
+"""Products of 8, 6 and 4-bit floats as tensor cores compute them, in float64, in which every step is exact.
 
-A block of products is one sum. Each term is cut toward zero to so many fraction bits below the largest exponent among
-them, the accumulator's included; the sum is rounded once. A product's exponent is the sum of its factors', that of a
-subnormal the least normal one's. Terms that are zero have an exponent of their own. Cut terms are integers below 2^47
-on a common scale, so that float64 adds them exactly in any order; no exponent here leaves its range.
+A block of products is one sum. Each term is truncated to a number of fraction bits below the largest exponent of all
+terms and the accumulator; the sum is rounded once. A product's exponent is the sum of its factors' exponents; a
+subnormal has the exponent of the least normal number. A zero term has a fixed exponent. Truncated terms are integers
+below 2^47 on a common scale, so that float64 adds them exactly in any order; all exponents are in range.
 
 Sources: Xie, Wang, Yang, Yang, "MMA-Sim" (arXiv 2511.10909): T-FDPA, ST-FDPA and GST-FDPA with the parameters of RTX
-Blackwell (F = 25, of e2m1 in groups 35; a zero counts with exponent -133, for float16 -21, in groups -139). Where a
-target has no tensor core for such formats (sm_100), ptxas 13.4 writes float16 products: F2FP.UNPACK_B of each
-register's lower half, HMMA from zero, the upper halves, HMMA onto that, then FADD or HADD2 with c. That a sparse block
-is one of stored elements is an assumption: nothing is published.
+Blackwell (F = 25, in groups of e2m1 35; a zero has exponent -133, for float16 -21, in groups -139). If a target has no
+tensor core for such formats (sm_100), ptxas 13.4 writes float16 products: F2FP.UNPACK_B of each register's lower half,
+HMMA with a zero accumulator, the upper halves, HMMA added to that, then FADD or HADD2 with c. A sparse block is assumed
+to be one of stored elements: nothing about it is published.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import float32 as f
 import numpy as np
 
 FRACTION, GROUPED_FRACTION = 25, 35
-"""Fraction bits of a cut term."""
+"""Fraction bits of a truncated term."""
 GROUP = 16
-"""Products of e2m1 that are summed before they are cut."""
+"""The number of e2m1 products that are summed before truncation."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """How a block adds. `zero`: the exponent of a term that is zero."""
+    """The arithmetic of a block. `zero`: the exponent of a zero term."""
 
     fraction: int
     zero: int
@@ -41,10 +41,10 @@ GROUPS = Sum(GROUPED_FRACTION, -139)
 
 
 def parts(codes: Any, name: str, as_f16: bool = False) -> tuple[Any, Any]:
-    """The float64 values of codes, and the exponents with which they count.
+    """The float64 values of codes, and their exponents in a block's sum.
 
-    name: a narrow format, "f32", "f16", or "ue4m3", whose highest bit is not read. `as_f16`: made float16, which has
-    smaller normal numbers than e4m3.
+    name: a narrow format, "f32", "f16", or "ue4m3", whose highest bit is not read. `as_f16`: the codes are converted to
+    float16, which has smaller normal numbers than e4m3.
     """
     if name == "ue4m3":
         return parts(codes & 0x7F, "e4m3")
@@ -60,7 +60,7 @@ def parts(codes: Any, name: str, as_f16: bool = False) -> tuple[Any, Any]:
 
 
 def summed(terms: Any, exponents: Any, nothing: Any, how: Sum) -> Any:
-    """The sum along the last axis, of cut terms; NaN and infinities as IEEE 754 adds them.
+    """The sum of truncated terms along the last axis. NaNs and infinities add as in IEEE 754.
 
     nothing: which terms count as zeros.
     """
@@ -74,7 +74,8 @@ def summed(terms: Any, exponents: Any, nothing: Any, how: Sum) -> Any:
 
 
 def rounded(x: Any, to: str) -> Any:
-    """Patterns of a sum: float32 toward zero, float16 to nearest even; what is too large is infinite, -0 is +0."""
+    """Patterns of a sum: float32 toward zero, float16 to nearest even. A sum beyond the range is infinite; -0 becomes
+    +0."""
     x = x + 0.0
     if to == "f16":
         with np.errstate(over="ignore"):
@@ -103,20 +104,22 @@ def block(a: Any, b: Any, c: Any, names: tuple[str, str], to: str, *, scales: An
 
 
 def grouped(a: Any, b: Any, c: Any, scales: Any) -> Any:
-    """Codes of one block of e2m1 into float32: sums of sixteen products, each with one scale: ... x K/16."""
+    """Codes of one block of e2m1 with float32 results: sums of sixteen products, each sum with one scale: ... x
+    K/16."""
     products = arithmetic.values("e2m1")[a] * arithmetic.values("e2m1")[b]
     groups = products.reshape(*products.shape[:-1], -1, GROUP)
     sums = groups.sum(axis=-1)
     z, z_exponent = parts(c, "f32")
     terms = np.concatenate([sums * scales[0], z[..., None]], axis=-1)
     exponents = np.concatenate([scales[1], z_exponent[..., None]], axis=-1)
-    # A sum that cancels counts with its scales' exponent; only products that are all zero count as zero.
+    # A sum of zero by cancellation has its scales' exponent; a sum counts as zero only if all its products are zero.
     nothing = np.concatenate([(groups == 0).all(axis=-1) | (scales[0] == 0), (z == 0)[..., None]], axis=-1)
     return rounded(summed(terms, exponents, nothing, GROUPS), "f32")
 
 
 def widened(a: Any, b: Any, c: Any, names: tuple[str, str], to: str) -> Any:
-    """Codes by two products of float16, of every four elements along the last axis the first and the last two."""
+    """Codes from two float16 products: the first has the first two of every four elements along the last axis, the
+    second the last two."""
     total = np.zeros(c.shape, np.int64)
     lower = np.arange(a.shape[-1]) % 4 < 2
     for some in (lower, ~lower):

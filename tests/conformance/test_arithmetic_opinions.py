@@ -1,4 +1,4 @@
-"""Arithmetic that no hardware at hand has agrees with definitions made without the emulator's."""
+"""Arithmetic that no available hardware has agrees with definitions independent of the emulator's."""
 
 from dataclasses import replace
 from functools import cache
@@ -14,7 +14,7 @@ from harness.conformance import ledger
 from tests.sampling import only
 
 known = cache(o.known)
-"""Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
+"""The digests of all definitions take seconds, which the worker that runs this file spends once."""
 
 
 @cache
@@ -46,18 +46,18 @@ def test_some_mixed_forms(place: int) -> None:
 
 @pytest.mark.slow
 def test_all_narrow_forms_with_some_addends() -> None:
-    """What the ledger says of all addends, with every sixteenth: minutes."""
+    """All narrow forms, with every sixteenth addend; takes minutes. The ledger has all addends."""
     assert [text for form in narrow() for text in o.verdict_on(known()[form], 0, range(0, 256, 16))[form].against] == []
 
 
 def test_they_are_all_known() -> None:
-    """7 operands and 2 results for sums, 49 and 2 for products; with .rn, with .satfinite, with both."""
+    """7 operands and 2 results for sums, 49 and 2 for products; each with .rn, with .satfinite, with both."""
     assert len(narrow()) == 4 * (2 * 14 + 2 * 98)
     assert len(mixed()) == 36
 
 
 @pytest.mark.parametrize("form", ["mul.rn.satfinite.e4m3x4.e2m1x4.e4m3x4", "fma.e5m2x4.e2m1p4x4.e3m2x4"])
-def test_one_wrong_code_is_found(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrong_code_is_detected(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = o.run
 
     def wrong(*arguments: Any) -> Any:
@@ -78,7 +78,7 @@ def test_one_wrong_code_is_found(form: str, monkeypatch: pytest.MonkeyPatch) -> 
         ("mul.e5m2x4.e2m3x4.e2m3x4", {"types": ("e5m2x4", "e2m3x4", "e3m2x4")}),
     ],
 )
-def test_another_meaning_is_found(form: str, other: dict[str, Any]) -> None:
+def test_another_meaning_is_detected(form: str, other: dict[str, Any]) -> None:
     verdict = Verdict()
     o.judge_narrow(replace(known()[form], **other), verdict, range(0, 256, 8))
     assert verdict.against
@@ -94,14 +94,14 @@ def test_another_meaning_is_found(form: str, other: dict[str, Any]) -> None:
         ("mul.bf16x2.bf16x2.f16x2", {"types": ("bf16x2", "bf16x2", "bf16x2")}),
     ],
 )
-def test_another_meaning_of_a_mixed_form_is_found(form: str, other: dict[str, Any]) -> None:
+def test_another_meaning_of_a_mixed_form_is_detected(form: str, other: dict[str, Any]) -> None:
     verdict = Verdict()
     o.judge_mixed(replace(known()[form], **other), verdict, 4000)
     assert verdict.against
 
 
 def test_exact_codes_by_hand() -> None:
-    """Ties of e4m3 at 1.5625 and 464, and zeros of both signs."""
+    """The ties 1.5625 and 464 of e4m3, and zeros of both signs."""
     x = np.array([1.5625, 464.0, 465.0, -465.0, np.nextafter(1.5625, 2), -(2.0**-10), 3 * 2.0**-10])
     assert a.exact_codes(x, None, "e4m3", False).tolist() == [0x3C, 0x7E, 0x7F, 0x7F, 0x3D, 0x80, 0x02]
     assert a.exact_codes(x[:4], None, "e4m3", True).tolist() == [0x3C, 0x7E, 0x7E, 0xFE]

@@ -1,4 +1,4 @@
-"""`ptxdiff conformance`, as a user sees it."""
+"""`ptxdiff conformance`: its output and its exit status."""
 
 import json
 from functools import partial
@@ -12,7 +12,8 @@ from harness.conformance import campaign, ledger
 
 @pytest.fixture
 def pretending(monkeypatch):
-    """`--device` measures on a pretended device with a mistake in add.rn.f32, quickly, and the same forms once."""
+    """Make `--device` measure a few inputs, once for each list of forms, on a stand-in device with a mistake in
+    add.rn.f32."""
     run = campaign.run
     device = partial(Pretended, wrong={"add.rn.f32": adds_one_to_nan})
     plan = campaign.Plan(seconds=1.0, inputs=1 << 10, everything=1 << 10, emulated=1 << 8)
@@ -20,7 +21,7 @@ def pretending(monkeypatch):
 
     def quick(spellings, _, **more):
         forms = tuple(spellings)
-        if forms not in measured:  # two processes each time
+        if forms not in measured:  # takes two processes
             measured[forms] = run(forms, plan, **{**more, "device": device, "workers": 1})
         return measured[forms]
 
@@ -59,7 +60,7 @@ def test_status_filters(capsys):
         (["--write"], "--write writes what --device measured"),
     ],
 )
-def test_mistakes_are_told(capsys, words, said):
+def test_mistakes_on_the_command_line_are_reported(capsys, words, said):
     assert main(["conformance", *words]) == 2
     assert said in capsys.readouterr().err
 
@@ -82,7 +83,7 @@ def test_a_measurement_reports_new_mismatches_and_writes_them(capsys, monkeypatc
     book = ledger.read(path)
     assert book.entries["add.rn.f32"].status == ledger.MISMATCH
     assert book.entries["brev.b32"].status == ledger.CONFIRMED
-    assert main(words) == 0, "a mismatch that the ledger has is no news"
+    assert main(words) == 0, "a mismatch that the ledger already has does not fail the command"
 
 
 def test_without_a_device_the_reason_is_given(capsys, monkeypatch):
@@ -97,7 +98,7 @@ def test_without_a_device_the_reason_is_given(capsys, monkeypatch):
 
 
 def test_forms_are_readable_in_80_columns(capsys, monkeypatch):
-    """Each form whole, on a line with its status, and nothing beyond the width but a form's own name."""
+    """Each form is written whole, on a line with its status; only a form's own name exceeds the width."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["conformance", "rcp", "cvt", "cos"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""The device's arithmetic of wgmma equals the definition, compiled for the host and as PTX."""
+"""The device's arithmetic of wgmma equals the definition, both compiled for the host and as PTX."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_arithmetic_is_the_definition_s(form: str) -> None:
-    """On all kinds of magnitudes and combinations of matrices every result agrees; if d is changed, none does."""
+    """On all kinds of magnitudes and combinations of matrices every result agrees; if d is changed, no result
+    agrees."""
     layout = groupproducts.layouts_of(form)[2]
     kernel = groupproducts.program(form, "sm_90a", layout)
     tiles = 4 * KINDS
@@ -50,7 +51,7 @@ WHOLE = [FORMS[0], FORMS[6], FORMS[8], FORMS[9]]
 
 @pytest.mark.parametrize("form", WHOLE)
 def test_the_kernel_that_a_gpu_runs_gives_the_same(form: str) -> None:
-    """The PTX itself, in the emulator: it counts what the functions compiled for the host count."""
+    """The PTX itself, in the emulator, counts the same as the functions compiled for the host."""
     kernel = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[1])
     operands = groupproducts.drawn(kernel, form, KINDS)
     found = []

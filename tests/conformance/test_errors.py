@@ -1,4 +1,4 @@
-"""The largest errors of approximate forms: computed, kept in the ledger, printed and plotted."""
+"""The largest errors of approximate forms: how they are computed, stored in the ledger, printed and plotted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.ptx.numeric.vectorise import ArrayFunction
 
 
 def test_all_results_of_a_16_bit_form():
-    """Against a plain computation of the same: tanh.approx.f16 stays within what the ISA promises."""
+    """The error of tanh.approx.f16, compared with a plain computation, stays within the bound of the ISA."""
     found = errors.errors_of("tanh.approx.f16").json()
     inputs = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(invalid="ignore"):
@@ -40,13 +40,13 @@ def test_a_worse_definition_has_a_larger_error(monkeypatch):
     assert wrong.at == ("0x3c01",)
 
 
-# Where the ISA promises 2 ulp and a Hopper GPU, which has these bits, is farther from the true value.
+# Forms for which the ISA promises 2 ulp, and a Hopper GPU, which has the emulator's bits, exceeds that.
 BEYOND = [("ex2.approx.ftz.f32", 0xBDA01000, 2.055), ("ex2.approx.f32", 0xC2FC500A, 2.383)]
 
 
 @pytest.mark.parametrize(("form", "argument", "ulps"), BEYOND)
 def test_the_ledgers_largest_error_is_one(form, argument, ulps):
-    """By mpmath, at the input that the ledger names; no result is farther from the true value than this one."""
+    """The error at the ledger's input, computed with mpmath, is the ledger's; no result has a larger error."""
     (largest,) = ledger.read().entries[form].errors["largest"]
     assert largest["at"] == [f"{argument:#010x}"]
     got = emulate(f"{form} $0, $1;", "=r,r", [np.array([argument], np.uint32)], "uint32").view(np.float32)[0]
@@ -57,7 +57,7 @@ def test_the_ledgers_largest_error_is_one(form, argument, ulps):
     assert round(apart, 3) == ulps == round(largest["error"], 3)
 
 
-def test_errors_of_the_ledger_speak_of_measured_definitions():
+def test_errors_of_the_ledger_belong_to_measured_definitions():
     for form, entry in ledger.read().entries.items():
         if entry.errors:
             assert entry.status == ledger.CONFIRMED, form
@@ -69,9 +69,9 @@ def test_a_ledger_takes_errors_of_the_definition_it_measured():
     entry = ledger.Entry("tanh.approx.f16", ledger.CONFIRMED, inputs=5, definition=ledger.digest("tanh.approx.f16"))
     stale = replace(entry, form="ex2.approx.f16", definition="00000000")
     book = ledger.Ledger({}, {e.form: e for e in (entry, stale)})
-    told = {"inputs": 4, "largest": [], "profile": []}
-    after = ledger.with_errors(book, dict.fromkeys(book.entries, told))
-    assert after.entries["tanh.approx.f16"].errors == told
+    figures = {"inputs": 4, "largest": [], "profile": []}
+    after = ledger.with_errors(book, dict.fromkeys(book.entries, figures))
+    assert after.entries["tanh.approx.f16"].errors == figures
     assert not after.entries["ex2.approx.f16"].errors
 
 
@@ -94,7 +94,8 @@ def test_every_bound_has_a_form():
 
 
 def test_every_approximate_form_has_its_errors_in_the_ledger():
-    """Of this definition, over all inputs where they are 2**32 or fewer; and which of them break the ISA's promise."""
+    """The ledger has the errors of the current definitions, over all inputs if these are 2**32 or fewer; and the forms
+    that exceed the ISA's bound."""
     entries = ledger.current()
     approximate = [f for f, b in forms.bounds_of().items() if b.form.approximate]
     assert len(approximate) == 30
@@ -127,8 +128,9 @@ def test_errors_in_words():
     assert bounds.promises("rsqrt.approx.f64") == ()
 
 
-def test_errors_go_on_where_nothing_is_promised():
-    """The sine of a large angle, whose reduction is off by more than a turn: an absolute error, in the plot alone."""
+def test_errors_are_drawn_where_the_isa_promises_nothing():
+    """The reduction of a large angle is off by more than a turn, so the sine has an absolute error, which only the plot
+    shows."""
     found = ledger.read().entries["sin.approx.f32"].errors
     assert all(m["error"] < 2.0**-14 for m in found["largest"])
     assert all(0.999 < e <= 2.0 for e in found["profile"][127 + 40 : 255])
@@ -142,6 +144,6 @@ def test_the_root_of_a_float64_has_its_errors_by_mpmath():
         true = 1 / mpmath.sqrt(mpmath.mpf(float(x.view(np.float64)[0])))
         exponent = int(mpmath.floor(mpmath.log(true, 2)))
         apart = float(abs(mpmath.mpf(float(got)) - true) / mpmath.mpf(2) ** (exponent - 52))
-    # A longdouble knows the true value to 2**-11 ulp of a float64.
+    # A longdouble holds the true value to 2**-11 ulp of a float64.
     assert apart == pytest.approx(largest["error"], abs=2.0**-10)
     assert apart == pytest.approx(0.507, abs=2.0**-10)

@@ -1,4 +1,4 @@
-"""Fitting a special function unit: known coefficients are found again, and a unit built otherwise is noticed."""
+"""Fitting a special function unit: known coefficients are recovered, and a unit of another design is detected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.pretended import Pretended
 SEGMENTS = [0, 1, 37]
 SQUARE = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT)
 
-# Another generation's unit that nobody has: segment to constant, slope and curve of 2**x, near the true ones.
+# An invented generation's unit: from segment to constant, slope and curve of 2**x, near the true ones.
 KNOWN = {
     0: (33554438, 45420, 495),
     1: (33919776, 45930, 500),
@@ -25,14 +25,14 @@ KNOWN = {
 
 
 def unit(segment, arguments, square=SQUARE, rounding=5000):
-    """What such a unit gives in [1, 2) for ex2: between 2 and 4, cut to 24 bits."""
+    """What such a unit returns in [1, 2) for ex2: a number between 2 and 4, cut to 24 bits."""
     constant, slope, curve = KNOWN[segment]
     steps = arguments.astype(np.int64) & ((1 << fit.STEP_BITS) - 1)
     total = (constant << 14) + rounding + slope * steps + (curve << 1) * square[steps]
     return np.ldexp((total >> 16).astype(np.float64), -22).astype(np.float32).view(np.uint32)
 
 
-def test_known_coefficients_are_found_again():
+def test_known_coefficients_are_recovered():
     table = fit.fit(DESIGNS["ex2"], unit, KNOWN)
     found = dict(zip(KNOWN, zip(table.constant, table.slope, table.curve, strict=True), strict=True))
     assert found == KNOWN
@@ -52,15 +52,15 @@ def test_one_wrong_result_is_a_misfit():
 
 
 def test_another_square_is_a_misfit():
-    """Of a unit whose square lacks a column fewer."""
+    """A unit whose square lacks one column fewer."""
     other = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT - 1) >> 1
     with pytest.raises(Misfit, match="no quadratic"):
         fit.fit(DESIGNS["ex2"], lambda s, a: unit(s, a, other), [0])
 
 
 @pytest.mark.parametrize("cut", [17, 18, 20, 21])
-def test_a_unit_of_another_width_is_told_by_its_width(cut):
-    """One that cuts its square elsewhere, and adds all columns that are left."""
+def test_a_unit_of_another_width_is_reported_with_its_width(cut):
+    """A unit that cuts its square at another column, and adds all columns that remain."""
     columns = fit.truncated_squares(fit.STEP_BITS, cut)
 
     def other(segment, arguments):
@@ -74,8 +74,8 @@ def test_a_unit_of_another_width_is_told_by_its_width(cut):
         fit.fit(DESIGNS["ex2"], other, [37])
 
 
-def test_a_unit_with_half_as_many_segments_is_told():
-    """Steps of 18 bits: pairs of segments share coefficients."""
+def test_a_unit_with_half_as_many_segments_is_reported():
+    """Segments of 18-bit steps: pairs of segments share coefficients."""
     whole = fit.truncated_squares(fit.STEP_BITS + 1, fit.SQUARE_CUT + 2)
 
     def other(segment, arguments):
@@ -89,7 +89,7 @@ def test_a_unit_with_half_as_many_segments_is_told():
 
 
 class Other(Pretended):
-    """A GPU of a generation that nobody measured: of `ex2` the same design with other coefficients, or another one."""
+    """A GPU of an unmeasured generation: its `ex2` has the same design with other coefficients, or another design."""
 
     differs = False
 
@@ -107,25 +107,25 @@ class Other(Pretended):
         return [np.ldexp((total >> 16).astype(np.float64), -22).astype(np.float32).view(np.uint32)]
 
 
-def test_the_command_gives_another_generation_s_table(monkeypatch, capsys):
+def test_the_command_prints_another_generations_table(monkeypatch, capsys):
     monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
     assert main(["conformance", "--fit", "ex2"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     scope: dict[str, object] = {}
-    exec(told, scope)
+    exec(output, scope)
     assert scope["EX2_CONSTANT"] == tuple(33554438 + 500000 * s for s in range(64))
     assert scope["EX2_SLOPE"] == tuple(45000 + 300 * s for s in range(64))
     assert scope["EX2_CURVE"] == tuple(490 + s for s in range(64))
-    assert "64 segments give 8,388,608 results" in told
-    assert "Differs from the table in harness/ptx/numeric/hopper.py" in told
+    assert "64 segments give 8,388,608 results" in output
+    assert "Differs from the table in harness/ptx/numeric/hopper.py" in output
 
 
 def test_the_command_says_where_a_design_differs(monkeypatch, capsys):
     monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
     monkeypatch.setattr(Other, "differs", True)
     assert main(["conformance", "--fit", "ex2"]) == 1
-    told = capsys.readouterr().out
-    assert "ex2 of this GPU has another design: ex2.approx.ftz.f32, segment 5: no quadratic" in told
+    output = capsys.readouterr().out
+    assert "ex2 of this GPU has another design: ex2.approx.ftz.f32, segment 5: no quadratic" in output
     assert main(["conformance", "--fit", "cosh"]) == 2
     assert "'cosh' is no function that can be fitted; give one of rcp, rsqrt" in capsys.readouterr().err
 
@@ -136,8 +136,8 @@ def test_segments_that_round_differently_are_a_misfit():
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_the_emulators_own_tables_are_found_again(name):
-    """From results of the emulator, which the ledger holds to hardware, for some segments of every function."""
+def test_the_emulators_own_tables_are_recovered(name):
+    """From the emulator's results, which hardware confirmed, for some segments of every function."""
     segments = [0, DESIGNS[name].segments - 1]
     table = fit.on_device(name, Pretended(), segments)
     known = [getattr(hopper, f"{name.upper()}_{word}") for word in ("CONSTANT", "SLOPE", "CURVE")]
@@ -152,6 +152,6 @@ def test_a_table_is_written_as_the_module_has_it():
     assert (scope["EX2_SLOPE"], scope["EX2_CURVE"]) == ((45420,), (495,))
 
 
-def test_what_the_assembler_refuses_is_said():
+def test_a_refusal_of_the_assembler_is_reported():
     with pytest.raises(Misfit, match="no such thing"):
         fit.on_device("tanh", Pretended(refused=("tanh.approx.f32",)), [0])

@@ -1,4 +1,4 @@
-"""Snippets: every form has one that the emulator takes, and inputs that are the same however they are made."""
+"""Snippets: each form has one that the emulator runs, and inputs that are equal in Python and in compiled code."""
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ def plain(form):
     return forms.snippets(form)[0]
 
 
-def test_every_form_has_snippets_that_the_emulator_takes():
+def test_every_form_has_snippets_that_the_emulator_runs():
     for form in forms.bounds_of():
         found = forms.snippets(form)
         assert bool(found) == (form not in WITHOUT_RESULT), form
-        assert len({s.variant for s in found}) == len(found), f"{form}: two snippets of one name"
+        assert len({s.variant for s in found}) == len(found), f"{form}: two snippets with the same name"
         for snippet in found:
             step = snippet.step
             if step is not None:
@@ -59,7 +59,7 @@ def test_the_carry_flag_is_set_and_read_both_ways():
         given = 1 - flag if inverted_in else flag
         total, out = emulate(snippet.text, snippet.constraints, [a, b, given], ["uint32", "uint32"])
         np.testing.assert_array_equal(total, [11, 12, 0])
-        # Read with subc a flag that is set borrows nothing.
+        # subc borrows nothing if the flag is set.
         np.testing.assert_array_equal(out, [2**32 - 1, 2**32 - 1, 0] if inverted_out else [0, 0, 1])
         assert snippet.inputs[2].inverted == inverted_in
         assert snippet.outputs[1].inverted == inverted_out
@@ -88,7 +88,7 @@ def test_inputs_are_the_same_in_python_and_compiled(form):
         np.testing.assert_array_equal(a, b[993:1058])
 
 
-def test_strata_reach_what_they_are_for():
+def test_strata_contain_the_operands_that_they_are_made_for():
     with np.errstate(all="ignore"):
         a, b, c = (x.view(np.float32).astype(np.float64) for x in Inputs(plain("fma.rn.f32")).drawn(0, 1 << 16))
         finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a * b != 0)
@@ -101,13 +101,13 @@ def test_strata_reach_what_they_are_for():
     assert (np.abs(a) < 1e-38).mean() > 0.05
 
 
-def test_all_inputs_of_a_small_form_are_met_once():
+def test_all_inputs_of_a_small_form_occur_once():
     inputs = Inputs(plain("cvt.rn.f16x2.e4m3x2"))
     assert inputs.exhaustive
     (column,) = inputs.drawn(0, inputs.count)
     assert len(np.unique(column)) == 1 << 16
     (early,) = inputs.drawn(0, 256)
-    assert early.max() - early.min() > 1 << 15, "early inputs lie everywhere"
+    assert early.max() - early.min() > 1 << 15, "the first inputs are spread over the whole range"
 
 
 def test_edges_are_products_of_the_types_edges():
@@ -124,7 +124,7 @@ def test_shapes():
     assert draw(3, 5, 0, 1, 1, 0, 0, 0, 0) in (0, 1)
 
 
-def test_rows_of_one_spelling_are_forms_of_their_own():
+def test_rows_with_the_same_name_are_separate_forms():
     assert [len(plain(f).inputs) for f in ("min.ftz.f32", "min.ftz.f32 d, a, b, c")] == [2, 3]
     assert "sm_100" in forms.lacking("min.ftz.f32 d, a, b, c", "sm_90a")
     assert not forms.lacking("min.ftz.f32", "sm_90a")

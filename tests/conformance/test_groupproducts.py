@@ -1,4 +1,4 @@
-"""Measurements of wgmma: a device that agrees, one that does not, and layouts that all forms share out."""
+"""Measurements of wgmma: on a device that agrees, on one that does not, and with layouts shared out among all forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = "wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16"
 
 
 class Pretended:
-    """A device that is the emulator; `wrong` changes what it gives."""
+    """A device that is the emulator. `wrong`: changes its results."""
 
     def __init__(self, wrong: Any = None) -> None:
         self.identity = Identity("Pretended", "sm_90a", "1.0", "0.0")
@@ -45,7 +45,7 @@ def test_a_device_that_agrees() -> None:
     assert device.launches == 2
 
 
-def test_a_device_that_does_not_is_told_with_tile_and_layout() -> None:
+def test_a_device_that_does_not_agree_is_reported_with_tile_and_layout() -> None:
     def wrong(result: np.ndarray) -> None:
         result[3, 0, 5] ^= 1
 
@@ -55,7 +55,7 @@ def test_a_device_that_does_not_is_told_with_tile_and_layout() -> None:
     assert "register 0 of thread 5" in tally.offenders[0].variant
 
 
-def test_time_that_is_short_still_has_two_layouts() -> None:
+def test_a_short_time_still_measures_two_layouts() -> None:
     device: Any = Pretended()
     assert groupproducts.measured(device, FORM, 1 << 20, seconds=0).inputs == 14
 
@@ -69,8 +69,9 @@ def test_a_sparse_form_is_measured_likewise() -> None:
     assert (tally.mismatches, tally.inputs, tally.failure, tally.refused) == (0, 14, "", "")
 
 
-def test_a_device_that_reads_metadata_elsewhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted mistake of the emulator's: both rows of a lane exchanged. One tile may be the same."""
+def test_a_device_that_reads_metadata_from_other_places_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: both rows of a lane are exchanged in the emulator. The results of one tile may stay the
+    same."""
     device: Any = Pretended()
     right = groupproducts.sparse.chunks_of
     operands = []
@@ -92,7 +93,7 @@ def test_a_device_that_reads_metadata_elsewhere_is_told(monkeypatch: pytest.Monk
 
 
 def test_sums_of_sparse_tiles_cancel() -> None:
-    """In tiles of that kind most results are far below their terms."""
+    """In tiles of the cancelling kind most results are far below their terms."""
     known = groupproducts.program(SPARSE, "sm_90a", groupproducts.layouts_of(SPARSE)[0])
     a, b, _, metadata = groupproducts.drawn(known, "cancel", 70)
     cancelling = np.flatnonzero(np.arange(70) % len(groupproducts.products.KINDS) == 3)

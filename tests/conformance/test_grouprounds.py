@@ -17,7 +17,7 @@ SMALL = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layouts, 112 tiles of each drawn, two rounds between looks."""
+    """Use two layouts, 112 drawn tiles of each, and look at the results after every two rounds."""
     two = groupproducts.layouts_of(SMALL)[:2]
     monkeypatch.setattr(grouprounds, "DRAWN", 14)
     monkeypatch.setattr(grouprounds, "HOSTED", 3)
@@ -41,7 +41,8 @@ def test_every_a_meets_every_b_of_its_kind() -> None:
 
 
 def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More tiles than a layout's matrices give: each round combines them anew, and then other matrices are drawn."""
+    """There are more tiles than a layout's matrices give: each round combines them anew, and then other matrices are
+    drawn."""
     seen: list[tuple[int, ...]] = []
     pools: list[str] = []
     agreeing, drawn = grouprounds.Rounds.agreeing, groupproducts.drawn
@@ -64,7 +65,7 @@ def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_wrong_result_of_a_later_round_is_detected_and_described() -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
-        if launch in (3, 4):  # the second round, and its tile again by itself
+        if launch in (3, 4):  # the second round, and its tile again alone
             result.reshape(-1, 4, 128)[0 if launch == 4 else 10, 1, 5] ^= np.uint32(4)
 
     tally = grouprounds.measured(HostGpu(wrong), SMALL, 448)
@@ -101,7 +102,7 @@ def test_a_comparison_that_detects_nothing_fails_the_form(monkeypatch: pytest.Mo
 
 
 def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F one step off in the comparison's kernel: the device and the definition agree, so it is no mismatch."""
+    """F is one too large in the comparison's kernel only: device and definition agree, so it is no mismatch."""
     right = devicemodel.numbers
 
     def wrong(how):
@@ -114,7 +115,7 @@ def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: py
 
 
 def test_a_device_with_other_arithmetic_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """L one step off in the instruction alone."""
+    """L is one too large in the instruction only."""
     launch = HostGpu.launch
 
     def launched(self, kernel, arguments, threads):

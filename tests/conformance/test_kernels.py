@@ -1,4 +1,4 @@
-"""The device's code without a device: its PTX runs on the emulator of whole kernels, and ptxas takes it."""
+"""The device's code, tested without a device: the emulator of whole kernels runs its PTX, and ptxas assembles it."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from harness.ptx.numeric.vectorise import ArrayFunction
 
 
 def instead(snippet, old, new):
-    """The snippet with another instruction in its text, but the definition of its own: a wrong definition."""
+    """The snippet with another instruction in its text and the same definition, which is then wrong."""
     changed = replace(snippet, text=snippet.text.replace(old, new))
     changed.__dict__["step"] = snippet.step
     assert changed.text != snippet.text
@@ -23,12 +23,12 @@ def instead(snippet, old, new):
 
 
 def replaced(function, other):
-    """An array function of another scalar definition."""
+    """An array function with another scalar definition."""
     return ArrayFunction(other, function.constants, function.sources, function.width)
 
 
 def checked(snippet, start=5, count=600):
-    """The report of `check`, run by the emulator."""
+    """The report of `check`, from the emulator."""
     report = np.zeros(kernels.REPORT_WORDS, np.uint64)
     ptx = kernels.source([snippet], "sm_90", True)
     run_kernel(ptx, [Buffer(report), start, count], (2,), num_threads=128, name="check_0", races=False)
@@ -67,7 +67,7 @@ def test_the_distance_of_an_approximate_form_is_measured():
     columns = Inputs(snippet).drawn(5, 600)
     truncated = instead(snippet, "rcp.approx", "rcp.rz")
     apart = apart_of(snippet, run_emulated(snippet, columns, "sm_90a"), run_emulated(truncated, columns, "sm_90a"))
-    assert mismatches == np.count_nonzero(apart < 0) > 0, "an infinity where the other has the greatest number"
+    assert mismatches == np.count_nonzero(apart < 0) > 0, "infinity in one result, the largest number in the other"
     assert peak >> 32 == apart.max() == 1
     assert apart[peak & 0xFFFFFFFF] == 1
 
@@ -87,12 +87,12 @@ def test_definitions_are_inlined_and_nothing_is_contracted():
     ptx = kernels.source(forms.snippets("fma.rn.f32"), "sm_90", True)
     assert "call" not in ptx
     assert ".local" not in ptx
-    assert "fma.rn.f64" not in ptx, "a product and a sum of the definition were made one"
+    assert "fma.rn.f64" not in ptx, "a product and a sum of the definition were fused"
 
 
 @scalar
 def by_the_hosts_library(a, ftz):
-    """A definition that a device has not."""
+    """A definition that no device can run."""
     return f32_round(math.log2(f32_value(a)))
 
 
@@ -117,7 +117,7 @@ def assembler():
         pytest.skip(str(e))
 
 
-def test_ptxas_takes_it(assembler):
+def test_ptxas_assembles_it(assembler):
     names = ["addc.cc.u32", "cvt.rni.s8.bf16", "set.eq.f16.f16", "mov.b64", "bra"]
     snippets = [s for name in names for s in forms.snippets(name)]
     cubin = kernels.assembled(kernels.source(snippets, "sm_90", True), "sm_90a", assembler)
@@ -125,7 +125,7 @@ def test_ptxas_takes_it(assembler):
     assert cubin.startswith(b"\x7fELF")
 
 
-def test_what_ptxas_refuses_is_blamed_by_snippet(assembler):
+def test_a_refusal_of_ptxas_names_the_snippet(assembler):
     snippets = [forms.snippets(name)[0] for name in ("add.u32", "cvt.rn.satfinite.e2m1x2.f32", "sub.u32")]
     refused = kernels.assembled(kernels.source(snippets, "sm_90", True), "sm_90a", assembler)
     assert isinstance(refused, kernels.Refused)

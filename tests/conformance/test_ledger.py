@@ -1,4 +1,4 @@
-"""The committed ledger, entries made from measurements, and when an entry stops confirming."""
+"""The committed ledger, entries made from measurements, and which changes end an entry's confirmation."""
 
 import json
 from datetime import date
@@ -16,7 +16,7 @@ RUN = Campaign("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
 
 @pytest.fixture
 def known(monkeypatch):
-    """Makes a ledger of these entries the one that evidence rests on."""
+    """A function that makes a ledger with the given entries the one that evidence uses."""
 
     def use(*entries):
         book = Ledger({"1": RUN}, {e.form: e for e in entries})
@@ -32,7 +32,8 @@ def confirmed(form):
 
 
 def test_the_committed_ledger_is_canonical():
-    """Read and written again it is the same: valid, sorted, one line a form, nothing empty kept."""
+    """Reading and writing it changes nothing: it is valid and sorted, with one line for each form and no empty
+    values."""
     text = ledger.PATH.read_text(encoding="utf-8")
     assert ledger.read().text() == text
     lines = [json.loads(line) for line in text.splitlines()[1:]]
@@ -47,7 +48,7 @@ def test_every_form_of_the_registry_has_an_entry():
         assert entry.why or entry.inputs, f"{form}: neither measured nor a reason"
 
 
-def test_the_committed_ledger_speaks_of_the_definitions_of_today():
+def test_the_committed_ledger_has_the_current_definitions():
     entries = ledger.read().entries.values()
     assert [e.form for e in entries if e.definition and e.definition != ledger.digest(e.form)] == []
 
@@ -104,10 +105,10 @@ def test_forms_not_measured_again_keep_their_entries():
     assert second.entries["sub.u32"].run == "2"
     assert set(second.runs) == {"1", "2"}
     third = ledger.updated(second, outcome(a=[Tally("add.u32", "", reached=10)]), date(2026, 1, 3))
-    assert set(json.loads(third.text().splitlines()[0])["runs"]) == {"2"}, "a run that no entry is from is dropped"
+    assert set(json.loads(third.text().splitlines()[0])["runs"]) == {"2"}, "a run without entries is removed"
 
 
-def test_changes_name_what_stands_otherwise():
+def test_changes_name_the_entries_that_differ():
     before = {f: Entry(f, ledger.CONFIRMED, inputs=1) for f in ("a", "b")}
     after = {"a": Entry("a", ledger.CONFIRMED, inputs=9), "b": Entry("b", ledger.MISMATCH, mismatches=1)}
     assert set(ledger.changes(before, after)) == {"b"}

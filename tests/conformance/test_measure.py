@@ -1,4 +1,4 @@
-"""What a measurement finds: planted mistakes with their inputs, distances, faults of the process."""
+"""What a measurement reports: planted mistakes with their inputs, distances, and faults of the process."""
 
 from functools import partial
 
@@ -41,7 +41,7 @@ def test_a_planted_mistake_is_reported_with_its_input():
     assert ledger.entry_of("add.rn.f32", [tally], "1").status == ledger.MISMATCH
 
 
-def test_a_mistake_only_the_device_meets_is_explained_by_the_emulator():
+def test_the_emulator_explains_a_mistake_found_on_the_device_alone():
     device = Pretended(wrong={"add.rn.f32": adds_one_to_nan})
     (snippet,) = forms.snippets("add.rn.f32")
     device.compiled([snippet], True)
@@ -60,7 +60,7 @@ def test_an_approximate_form_has_its_distance_and_worst_input():
 
 
 def test_an_approximate_form_is_measured_as_its_bound_is():
-    """One ulp off in (0.5, 2) is less than 2**-23 there, and elsewhere at most 2**-23 of the result."""
+    """One ulp in (0.5, 2) is less than 2**-23; elsewhere it is at most 2**-23 of the result."""
     entry = ledger.entry_of("lg2.approx.f32", [measured(Pretended(), "lg2.approx.f32", reach=0)], "1")
     assert (entry.status, entry.envelope) == (ledger.CONFIRMED, "")
 
@@ -143,7 +143,8 @@ def test_distance_of_64_bits():
 
 
 def test_a_campaign_survives_what_kills_a_worker():
-    """Real processes: a mistake is found, a fault of the compiler costs `check` only, a refusal is told."""
+    """With real processes: a mistake is found, a fault of the compiler costs only `check`, and a refusal is
+    reported."""
     device = partial(Pretended, wrong={"add.rn.f32": adds_one_to_nan}, deadly=("brev.b32",), refused=("clz.b32",))
     plan = campaign.Plan(seconds=1.0, inputs=1 << 10, everything=1 << 10, emulated=1 << 8)
     names = ["add.rn.f32", "brev.b32", "clz.b32", "popc.b32", "cvt.rn.satfinite.e2m1x2.f32"]

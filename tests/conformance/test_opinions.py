@@ -1,4 +1,4 @@
-"""Conversions that no hardware at hand has agree with definitions made without the emulator's."""
+"""Conversions that no available hardware has agree with definitions independent of the emulator's."""
 
 import math
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from harness.ptx.isa import convert_narrow, convert_scale
 from tests.sampling import spread
 
 known = cache(conversions)
-"""Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
+"""The digests of all definitions take seconds, which the worker that runs this file spends once."""
 
 INPUTS = (narrow_inputs.plain, narrow_inputs.to_halves, narrow_inputs.scaled, narrow_inputs.stochastic)
 FEW = 2
-"""Lower halves of float32 patterns in quick tests: zeros and ones alone, beside all boundaries."""
+"""The number of lower halves of float32 patterns in quick tests: only zeros and ones, beside all boundaries."""
 
 
 def judged(form: str) -> Verdict:
@@ -33,7 +33,7 @@ def judged(form: str) -> Verdict:
 
 
 def test_all_forms_of_small_sources() -> None:
-    """All values of 16-bit sources, all codes with all scales: what `opinions.py` tries of them."""
+    """All forms of 16-bit sources on all values, and all codes with all scales, as in `opinions.py`."""
     chosen = [c for c in known().values() if not (c.source == "f32" or c.scaled) or c.widens]
     found = added(opinions.opinions(chosen))
     assert not [text for v in found.values() for text in v.against]
@@ -43,7 +43,7 @@ def test_all_forms_of_small_sources() -> None:
 
 @pytest.mark.parametrize("source", ["f32", "f16 scaled", "f32 scaled", "f32 stochastic"])
 def test_some_forms_of_large_sources(source: str) -> None:
-    """Of each group of forms that share inputs every eighth, all boundaries among those."""
+    """Every eighth form of each group that shares inputs, on all boundaries."""
     source, *kind = source.split()
     group = [c for c in known().values() if c.source == source and not c.widens]
     group = [c for c in group if (["scaled"] * c.scaled or ["stochastic"] * (c.mode == "rs")) == kind]
@@ -54,7 +54,7 @@ def test_some_forms_of_large_sources(source: str) -> None:
 
 @pytest.mark.slow
 def test_all_forms() -> None:
-    """What `opinions.py --write` does: minutes."""
+    """All forms, as `opinions.py --write` runs them; takes minutes."""
     found = added(opinions.opinions(known().values()))
     assert not [text for v in found.values() for text in v.against]
     assert set(found) == set(known())
@@ -64,7 +64,7 @@ def test_all_forms() -> None:
 
 
 def test_every_tie_is_among_the_inputs() -> None:
-    """The middles of e2m1's numbers, two float32 to either side, with both signs and at both places of a pair."""
+    """The midpoints of e2m1's numbers and two float32 on either side, with both signs, at both places of a pair."""
     inputs = narrow_inputs.plain("f32", FEW)
     for place in inputs.columns:
         patterns = set(place.tolist())
@@ -92,7 +92,7 @@ def test_16_bit_sources_are_exhausted_with_all_scales(source: str, together: boo
 
 @pytest.mark.parametrize(("source", "together"), [("f16", True), ("bf16", True), ("bf16", False), ("f32", True)])
 def test_quotients_are_those_of_the_operands(source: str, together: bool) -> None:
-    """What definitions are asked about is what registers hold, by division in Python."""
+    """The values that definitions compute equal the quotients of the registers' contents, computed in Python."""
     inputs = narrow_inputs.scaled(source, together, FEW)
     *values, scales = inputs.columns
     halves = values if source == "f32" else [values[0] >> 16, values[0] & 0xFFFF]
@@ -107,7 +107,7 @@ def test_quotients_are_those_of_the_operands(source: str, together: bool) -> Non
             assert repr(given).lstrip("-") == "nan" if math.isnan(expected) else repr(given) == repr(expected)
 
 
-def test_every_stratum_of_float32_is_there() -> None:
+def test_every_stratum_of_float32_is_among_the_inputs() -> None:
     patterns = narrow_inputs.stratified(24)
     upper, lower = patterns >> 16, patterns & 0xFFFF
     assert np.array_equal(np.bincount(upper), np.full(1 << 15, 24))
@@ -116,7 +116,7 @@ def test_every_stratum_of_float32_is_there() -> None:
 
 
 def test_random_bits_reach_the_next_code_and_miss_it_by_one() -> None:
-    """With the bits of a lane that aims at it, one bit less or more changes the code."""
+    """With the random bits of a lane that are chosen for it, one bit less or more changes the code."""
     inputs, random = narrow_inputs.stochastic("e4m3", 4, FEW)
     codes = [d.stochastic_integers(inputs.patterns, random + step, "e4m3", 16) for step in (-1, 0, 1)]
     finite = np.abs(inputs.x) < 448
@@ -128,7 +128,7 @@ def test_random_bits_reach_the_next_code_and_miss_it_by_one() -> None:
 
 
 def off_by_one(made: Callable[..., Any]) -> Callable[..., Any]:
-    """A definition that is wrong on one of its answers, on the middle one of the positive codes that it gives."""
+    """A definition that is wrong in one result: the middle one of its positive codes."""
 
     def wrong(*arguments: Any, **named: Any) -> Any:
         found = made(*arguments, **named).copy()
@@ -162,7 +162,7 @@ ONE_WRONG_ANSWER = [
 def test_one_wrong_answer_of_one_reference_is_named(
     form: str, function: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The form and this reference are named, and no other one."""
+    """The message names the form and this reference, and no other reference."""
     monkeypatch.setattr(d, function, off_by_one(getattr(d, function)))
     for cached in INPUTS:
         cached.cache_clear()
@@ -174,13 +174,13 @@ def test_one_wrong_answer_of_one_reference_is_named(
 
 
 def columns(change: Callable[..., Any]) -> Callable[..., Any]:
-    """A definition that reads its operands as `change` makes them."""
+    """A definition that gets its operands changed by `change`."""
     run = opinions.run
     return lambda form, *given: run(form, *change(*given))
 
 
 def instead(old: str, new: str) -> Callable[..., Any]:
-    """The definition of another form, in whose name `old` is `new`."""
+    """The definition of the form whose name has `new` in place of `old`."""
     run = opinions.run
     return lambda form, *given: run(form.replace(old, new), *given)
 
@@ -221,13 +221,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("form", "wrong"), spread(WRONG, 3, lambda row: [row[1].__qualname__, row[0].split(".")[-1]]))
 def test_a_wrong_definition_is_named(form: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another rounding or modifier, operands or places exchanged, bits or scales not looked at: all say so."""
+    """Wrong rounding, modifiers, exchanged operands or places, ignored bits or scales: every definition reports it."""
     monkeypatch.setattr(opinions, "run", wrong)
-    assert_all_say_so(form, judged(form))
+    assert_all_disagree(form, judged(form))
 
 
 def in_python(form: str, *given: Any) -> Any:
-    """The emulator's definition as its module has it now, uncompiled."""
+    """The result of the emulator's definition in its module, uncompiled."""
     one = opinions._bound(form).array_function().one
     return np.array([one(*row) for row in zip(*(c.tolist() for c in given), strict=True)])
 
@@ -246,11 +246,11 @@ def test_a_mistake_in_the_code_of_a_definition_is_named(
 ) -> None:
     monkeypatch.setattr(opinions, "run", in_python)
     monkeypatch.setattr(module, helper, wrong)
-    assert_all_say_so(form, judged(form))
+    assert_all_disagree(form, judged(form))
 
 
-def assert_all_say_so(form: str, verdict: Verdict) -> None:
-    """Every definition names the form, and the operands on which it disagrees."""
+def assert_all_disagree(form: str, verdict: Verdict) -> None:
+    """Assert that every definition names the form and the operands on which it disagrees."""
     assert all(text.startswith(f"{form}: value ") for text in verdict.against)
     assert {text.rsplit(", ", 1)[1].split(" says")[0] for text in verdict.against} >= {EXACT, GFLOAT, *verdict.agreed}
 
@@ -271,8 +271,8 @@ def test_only_forms_without_hardware_take_opinions() -> None:
     assert entries["add.f32"] == book.entries["add.f32"]
 
 
-def test_opinions_on_more_inputs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those on fewer are replaced, and those on a definition that has changed."""
+def test_opinions_on_more_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opinions on fewer inputs are replaced, and opinions on a definition that has changed."""
     forms = {"cvt.rn.satfinite.e2m1x2.f32": 5, "cvt.rn.satfinite.e2m1x2.f16x2": 9, "cvt.rn.satfinite.e2m3x2.f32": 9}
     book = ledger.with_opinions(ledger.read(), {form: {EXACT: count} for form, count in forms.items()})
     changed = "cvt.rn.satfinite.e2m3x2.f32"
@@ -294,7 +294,9 @@ def test_opinions_on_another_definition_do_not_count() -> None:
     assert not found.opinions
 
 
-def test_the_table_says_who_agrees(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_names_agreeing_definitions(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     book = ledger.with_opinions(ledger.read(), {"cvt.rn.satfinite.e2m1x2.f32": {EXACT: 268435456}})
     monkeypatch.setattr(ledger, "read", lambda *_: book)

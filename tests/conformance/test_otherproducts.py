@@ -1,4 +1,5 @@
-"""Kernels that hold sparse and block-scaled mma to a GPU: ptxas takes them, the emulator runs them, tiles vary."""
+"""Kernels that compare sparse and block-scaled mma with a GPU: ptxas assembles them, the emulator runs them, and tiles
+vary."""
 
 from __future__ import annotations
 
@@ -37,15 +38,15 @@ def test_the_emulator_runs_its_tiles(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_ptxas_takes_the_kernel(form: str, tmp_path: Path) -> None:
+def test_ptxas_assembles_the_kernel(form: str, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="ptxas comes with Triton")
     source = tmp_path / "kernel.ptx"
     source.write_text(otherproducts.program(form, FORMS[form]).text)
-    told = subprocess.run(
+    done = subprocess.run(
         [str(tool("ptxas-blackwell")), f"-arch={FORMS[form]}", str(source), "-o", str(tmp_path / "out")],
         capture_output=True, text=True,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr[:2000]
+    assert done.returncode == 0, done.stderr[:2000]
 
 
 def test_their_definitions_have_digests_of_their_own() -> None:
@@ -55,7 +56,7 @@ def test_their_definitions_have_digests_of_their_own() -> None:
     assert dense not in digests
 
 
-def test_nothing_is_confirmed_that_no_device_at_hand_has() -> None:
+def test_forms_that_no_available_device_has_are_not_confirmed() -> None:
     entries, hopper = ledger.read().entries, Target.parse("sm_90a")
     lacking = [n for n, b in productforms.bounds_of().items() if b.requirement_unmet(hopper) is not None]
     assert {productforms.bounds_of()[n].form.operation for n in lacking} >= {"mma_sp", "mma_scaled", "mma_sp_scaled"}

@@ -1,4 +1,4 @@
-"""Packed and mixed arithmetic that no hardware at hand has agrees with definitions made without the emulator's."""
+"""Packed and mixed arithmetic that no available hardware has agrees with definitions independent of the emulator's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from opinions import EXACT, added
 
 known = cache(p.known)
-"""Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
+"""The digests of all definitions take seconds, which the worker that runs this file spends once."""
 
 FEW = 1 << 16
 
 
 def judged(*forms: str) -> list[str]:
-    """What definitions say against some forms."""
+    """The disagreements of definitions with some forms."""
     return [text for v in added(p.verdicts([known()[form] for form in forms], FEW)).values() for text in v.against]
 
 
@@ -51,7 +51,7 @@ def test_some_float32_forms(kind: str) -> None:
 
 @pytest.mark.slow
 def test_all_forms() -> None:
-    """What `packed_opinions.py --write` does: a quarter of a minute."""
+    """All forms, as `packed_opinions.py --write` runs them; takes 15 seconds."""
     found = added(p.verdicts(known().values()))
     assert not [text for v in found.values() for text in v.against]
     assert set(found) == set(known())
@@ -65,7 +65,7 @@ ONE, TINY = 0x3F800000, 0x00800000
 @pytest.mark.parametrize(
     ("form", "operands", "expected"),
     [
-        # 1 + 2^-24 is a tie, to the even 1; half a unit more than that is not.
+        # 1 + 2^-24 is a tie and rounds to the even 1; a number half a unit greater rounds up.
         ("add.rn.f32.f16", (0x3C00, 0x33800000), ONE),
         ("add.rn.f32.f16", (0x3C00, 0x33800001), ONE + 1),
         ("add.rp.f32.bf16", (0x3F80, 0x00000001), ONE + 1),
@@ -88,7 +88,7 @@ def test_float32_by_hand(form: str, operands: tuple[int, ...], expected: int) ->
     assert p.rational(c, names, list(operands)) == expected
 
 
-def test_what_is_tiny_is_decided_without_an_end_of_exponents() -> None:
+def test_tininess_is_decided_as_if_exponents_had_no_lower_end() -> None:
     """(1 - 2^-24) 2^-126 fits into 24 bits, so that .ftz flushes it, although float32 rounds it to the least normal."""
     form = "mul.rn.ftz.f32x2"
     c, x = known()[form], [0x3F7FFFFF, TINY]
@@ -99,7 +99,7 @@ def test_what_is_tiny_is_decided_without_an_end_of_exponents() -> None:
 
 
 def test_least_by_hand() -> None:
-    """-0 is less than +0; NaN are passed over, or win; magnitudes have no sign."""
+    """-0 is less than +0; NaNs are ignored, or give NaN; magnitudes have no sign."""
     rows = [np.array(x) for x in zip((0, 1 << 31, 0), (0x7FC00001, ONE, ONE | 1 << 31), (TINY - 1,) * 3, strict=True)]
     named: dict[str, Any] = {"largest": False, "nan": False, "magnitudes": False, "ftz": False}
     assert f.least(rows, **named).tolist() == [1 << 31, ONE | 1 << 31, TINY - 1]
@@ -125,7 +125,7 @@ def test_lanes_by_hand() -> None:
 
 
 def instead(old: str, new: str) -> Callable[..., Any]:
-    """The definition of another form, in whose name `old` is `new`."""
+    """The definition of the form whose name has `new` in place of `old`."""
     run = p.run
     return lambda form, *given: run(form.replace(old, new), *given)
 
@@ -143,7 +143,7 @@ def before(change: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def low_half(got: Any, old: int, new: int) -> Any:
-    """Pairs in which one pattern of the low half is another."""
+    """Pairs in which one pattern of the low half is replaced by another."""
     return np.where(got & 0xFFFFFFFF == old, got & ~0xFFFFFFFF | new, got)
 
 

@@ -1,4 +1,4 @@
-"""Products that no hardware at hand has agree with a definition made without the emulator's."""
+"""Products that no available hardware has agree with a definition independent of the emulator's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opinions import added
 from tests.sampling import only
 
 known = cache(o.known)
-"""Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
+"""The digests of all definitions take seconds, which the worker that runs this file spends once."""
 
 FEW = 2 * len(product_tiles.KINDS)
 DENSE = "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e5m2.e4m3.f32 "
@@ -36,7 +36,7 @@ def against(form: str, count: int = FEW) -> list[str]:
 
 @pytest.mark.parametrize("start", only(range(7), [1, 4]))
 def test_some_forms(start: int) -> None:
-    """Every seventh form in turn, each on two tiles of every kind."""
+    """Every seventh form, on two tiles of each kind."""
     chosen = list(known().values())[start::7]
     found = added(o.verdicts(chosen, FEW))
     assert not [text for v in found.values() for text in v.against]
@@ -45,13 +45,13 @@ def test_some_forms(start: int) -> None:
 
 @pytest.mark.slow
 def test_all_forms() -> None:
-    """What `product_opinions.py --write` does: half a minute."""
+    """All forms, as `product_opinions.py --write` runs them; takes half a minute."""
     found = added(o.verdicts(known().values()))
     assert not [text for v in found.values() for text in v.against]
     assert len(found) == 179
 
 
-def test_forms_that_targets_compute_apart_are_tried_on_both() -> None:
+def test_forms_that_targets_compute_in_different_ways_run_on_both() -> None:
     assert known()["mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32"].targets == ("sm_100a", "sm_120a")
     assert known()[WIDENED].targets == ("sm_100a",)
     assert known()[DENSE].targets == ("sm_120a",)
@@ -68,9 +68,9 @@ def one(a: list[int], b: list[int], c: int, name: str = "e5m2", to: str = "f32")
 
 
 def test_terms_are_cut_at_25_fraction_bits() -> None:
-    """2^-25 beside 1 is kept, 2^-26 is not; both are below float32's last bit, and show when the 1 is taken away."""
+    """Beside 1, 2^-25 is kept and 2^-26 is not. Both are below float32's last bit, and show when 1 is subtracted."""
     unit = ONE["e5m2"]
-    # 2^-12 2^-13, and 2^-13 2^-13; the least normal number of e5m2 is 2^-14.
+    # The products are 2^-12 * 2^-13 and 2^-13 * 2^-13; the least normal number of e5m2 is 2^-14.
     kept, lost = ([unit, unit | 0x80, 0x0C], [unit, unit, 0x08]), ([unit, unit | 0x80, 0x08], [unit, unit, 0x08])
     assert one(*kept, 0) == (127 - 25) << 23
     assert one(*lost, 0) == 0
@@ -90,8 +90,8 @@ def test_nan_and_infinities() -> None:
     assert one([0x7B, 0x7B], [0x7B, 0x7B], 0, to="f16") == 0x7C00
 
 
-def test_a_subnormal_counts_with_the_least_normal_exponent() -> None:
-    """The subnormal 2^-9 of e4m3 counts as 2^-6, as float16 as 2^-9: so much lower lies the last bit that is kept."""
+def test_a_subnormal_has_the_least_normal_exponent() -> None:
+    """The subnormal 2^-9 of e4m3 has the exponent of 2^-6, and as float16 that of 2^-9, so that lower bits are kept."""
     assert int(t.parts(np.array([1]), "e4m3")[1][0]) == -6
     assert int(t.parts(np.array([1]), "e4m3", as_f16=True)[1][0]) == -9
     assert int(t.parts(np.array([0x81]), "ue4m3")[1][0]) == -6
@@ -99,7 +99,7 @@ def test_a_subnormal_counts_with_the_least_normal_exponent() -> None:
 
 
 def test_sums_of_sixteen_are_not_cut() -> None:
-    """6 times 6 and -6 times 6 of one group cancel however small the rest is; the group's exponent is its scales'."""
+    """6 * 6 and -6 * 6 in one group cancel, and leave terms of any size; the group has its scales' exponent."""
     a = np.array([7, 15, 1] + [0] * 13 + [0] * 48)
     b = np.array([7, 7, 1] + [0] * 13 + [0] * 48)
     scales = np.array([2.0**-40, 1.0, 1.0, 1.0]), np.array([-40, 0, 0, 0])
@@ -110,7 +110,7 @@ def test_sums_of_sixteen_are_not_cut() -> None:
 # planted mistakes -----------------------------------------------------------------------------------------------------
 
 
-def test_another_alignment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_alignment_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for fraction in (t.FRACTION - 1, t.FRACTION + 1):
         monkeypatch.setattr(t, "PLAIN", {to: t.Sum(fraction, how.zero) for to, how in t.PLAIN.items()})
         for form in (DENSE, WIDENED, SPARSE, SCALED):
@@ -124,7 +124,7 @@ def test_another_alignment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", [DENSE, HALF, SPARSE, SCALED])
-def test_blocks_of_half_the_terms_are_found(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_half_the_terms_are_detected(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = t.block
 
     def halves(a: Any, b: Any, c: Any, *rest: Any, **named: Any) -> Any:
@@ -138,7 +138,7 @@ def test_blocks_of_half_the_terms_are_found(form: str, monkeypatch: pytest.Monke
 
 
 def changed(name: str, change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Part of the definition, replaced by `change` of it."""
+    """Patches a function of the definition to `change` of it."""
     return lambda patch: patch.setattr(t, name, change(getattr(t, name)))
 
 
@@ -146,13 +146,13 @@ def nearest(rounded: Any) -> Any:
     return lambda x, to: np.where(np.isfinite(x), (x + 0.0).astype(np.float32).view(np.uint32), rounded(x, to))
 
 
-def wrongly(wrong: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Rounding, of whose result and sums `wrong` makes another."""
+def wrong_rounding(wrong: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Patches the rounding to `wrong` of the sums and their rounded results."""
     return changed("rounded", lambda right: lambda x, to: wrong(x, right(x, to)))
 
 
 def with_parts(wrong: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Values and exponents, for which `wrong` asks the right ones."""
+    """Patches `parts` to `wrong`, which gets the right function and its arguments."""
     return changed("parts", lambda right: lambda codes, name, as_f16=False: wrong(right, codes, name))
 
 
@@ -163,11 +163,11 @@ def own_exponents(right: Any, codes: Any, name: str) -> Any:
 
 MISTAKES = {
     "rounded to nearest": (DENSE, changed("rounded", nearest)),
-    "another NaN": (DENSE, wrongly(lambda x, got: np.where(np.isnan(x), 0x7FC00000, got))),
-    "another NaN of float16": (HALF, wrongly(lambda x, got: np.where(np.isnan(x), 0x7E00, got))),
-    "minus zero": (GROUPED, wrongly(lambda x, got: np.where(x == 0, 1 << 31, got))),
-    "subnormals flushed": (SCALED, wrongly(lambda x, got: np.where(np.abs(x) < 2.0**-126, 0, got))),
-    "clamped, not infinite": (SCALED, wrongly(lambda x, got: np.where(got == 0x7F800000, 0x7F7FFFFF, got))),
+    "another NaN": (DENSE, wrong_rounding(lambda x, got: np.where(np.isnan(x), 0x7FC00000, got))),
+    "another NaN of float16": (HALF, wrong_rounding(lambda x, got: np.where(np.isnan(x), 0x7E00, got))),
+    "minus zero": (GROUPED, wrong_rounding(lambda x, got: np.where(x == 0, 1 << 31, got))),
+    "subnormals flushed": (SCALED, wrong_rounding(lambda x, got: np.where(np.abs(x) < 2.0**-126, 0, got))),
+    "clamped, not infinite": (SCALED, wrong_rounding(lambda x, got: np.where(got == 0x7F800000, 0x7F7FFFFF, got))),
     "exponents of subnormals their own": (DENSE, with_parts(own_exponents)),
     "float16's exponents": (DENSE, with_parts(lambda right, codes, name: right(codes, name, True))),
     "not widened": (SPARSE_WIDENED, changed("widened", lambda _: t.block)),
@@ -185,7 +185,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_another_arithmetic_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_arithmetic_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     form, plant = MISTAKES[name]
     plant(monkeypatch)
     assert against(form, 4 * FEW)
@@ -214,7 +214,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_another_layout_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_layout_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     form, operand, change = LAYOUTS[name]
     run = o.run
 
@@ -226,7 +226,7 @@ def test_another_layout_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_wrong_element_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The form, the target, the tile with its kind, the register and the lane."""
+    """The message names the form, the target, the tile with its kind, the register and the lane."""
     run = o.run
 
     def wrong(*arguments: Any) -> Any:
@@ -241,7 +241,7 @@ def test_one_wrong_element_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_registers_hold_every_element_once() -> None:
-    """Codes that are their own places, back from the registers by the formulas of the ISA for single elements."""
+    """Each code is its own place; the ISA's formulas for single elements read the codes back from the registers."""
     a = np.arange(16 * 32).reshape(1, 16, 32) & 0xFF
     words = product_tiles.of_rows(a, 8, True)
     for lane in range(32):

@@ -1,4 +1,4 @@
-"""Campaigns over products: every form gets its turn, time is divided among them, and finished tallies are kept."""
+"""Campaigns over products: every form gets time, the time is divided among forms, and finished tallies are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BLACKWELL = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4
 
 
 class Emulating(products.ProductDevice):
-    """A device that is the emulator; `wrong` changes the results of a launch, by its number."""
+    """A device that is the emulator. `wrong`: changes the results of a launch, by its number."""
 
     def __init__(self, wrong: Any = None) -> None:
         self.identity = IDENTITY
@@ -72,7 +72,7 @@ def test_one_wrong_register_of_a_later_tile_is_detected(module: Any, form: str) 
 
 @pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
 def test_later_tiles_differ_from_earlier_ones(module: Any, form: str) -> None:
-    """A device that repeats the first launch's results is wrong for nearly all later tiles."""
+    """For a device that repeats the first launch's results, nearly all later tiles are wrong."""
     kept: list[np.ndarray] = []
 
     def wrong(launch: int, result: np.ndarray) -> None:
@@ -98,7 +98,7 @@ def test_code_that_differs_from_whole_kernels_fails_the_form(
 
 
 def pretended(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
-    """As many tiles as a thousand a second, on a GPU of its own."""
+    """A tally of a thousand tiles a second, as from a GPU of its own."""
     return Tally(form, os.environ.get("CUDA_VISIBLE_DEVICES", ""), reached=min(tiles, int(1000 * seconds)))
 
 
@@ -108,7 +108,7 @@ def dying(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     return pretended(form, tiles, seconds)
 
 
-def test_cheap_forms_come_first_and_leave_their_time_to_others() -> None:
+def test_cheap_forms_run_first_and_others_get_their_remaining_time() -> None:
     came: list[Tally] = []
     found = productcampaign.campaign(
         [WIDE, BLACKWELL, DENSE], 5000, "sm_90a", seconds=60, workers=1, found=came.append, measuring=pretended
@@ -125,13 +125,13 @@ def test_short_time_is_divided_among_forms() -> None:
     assert time.monotonic() - began < 40
 
 
-def test_a_limit_lets_the_cheap_finish() -> None:
+def test_cheap_forms_finish_under_a_limit() -> None:
     assert productcampaign.limit([1, 100, 2, 50], 43) == 20
     assert productcampaign.limit([1, 100, 2, 50], 153) == math.inf
     assert productcampaign.limit([5, 5], 4) == 2
 
 
-def test_every_form_has_its_turn() -> None:
+def test_every_form_gets_time() -> None:
     forms = list(productcampaign.bounds_of())
     ordered = productcampaign.in_turn(forms, 1 << 20)
     assert sorted(ordered) == forms
@@ -142,18 +142,18 @@ def test_every_form_has_its_turn() -> None:
 
 
 def test_no_form_is_begun_when_time_is_up() -> None:
-    told: list[str] = []
-    assert not productcampaign.campaign([WIDE], 7, "sm_90a", seconds=1, progress=told.append, measuring=pretended)
-    assert told == [f"no time is left for 1 forms, from {WIDE} on"]
+    printed: list[str] = []
+    assert not productcampaign.campaign([WIDE], 7, "sm_90a", seconds=1, progress=printed.append, measuring=pretended)
+    assert printed == [f"no time is left for 1 forms, from {WIDE} on"]
 
 
 def test_tallies_from_before_a_crash_are_kept() -> None:
-    told: list[str] = []
+    printed: list[str] = []
     found = productcampaign.campaign(
-        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=dying
+        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=dying
     )
     assert set(found) == {DENSE}
-    assert "a process died" in told[-1]
+    assert "a process died" in printed[-1]
 
 
 def failing(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
@@ -189,21 +189,21 @@ def test_a_later_run_has_other_tiles(module: Any, form: str) -> None:
 
 
 def test_a_form_in_which_the_device_fails_keeps_its_entry() -> None:
-    told: list[str] = []
+    printed: list[str] = []
     found = productcampaign.campaign(
-        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=failing
+        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=failing
     )
     assert set(found) == {WIDE}
-    assert any("ILLEGAL_ADDRESS" in words for words in told)
+    assert any("ILLEGAL_ADDRESS" in words for words in printed)
 
 
 def test_a_device_that_only_fails_ends_the_campaign() -> None:
     forms = [f for f in productcampaign.bounds_of() if f.startswith("wgmma")][:6]
-    told: list[str] = []
+    printed: list[str] = []
     assert not productcampaign.campaign(
-        forms, 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=broken
+        forms, 7, "sm_90a", seconds=60, workers=1, progress=printed.append, measuring=broken
     )
-    assert len(told) == 3
+    assert len(printed) == 3
 
 
 def broken(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
@@ -222,7 +222,7 @@ def test_each_process_has_a_core_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     assert productcampaign._places(1, "sm_90a") == [(4, None)]
 
 
-def test_forms_that_are_left_to_do() -> None:
+def test_forms_that_remain() -> None:
     entries = {
         DENSE: ledger.Entry(DENSE, ledger.CONFIRMED, inputs=100),
         SPARSE: ledger.Entry(SPARSE, ledger.CONFIRMED, inputs=99),

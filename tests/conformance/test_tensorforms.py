@@ -1,4 +1,4 @@
-"""tcgen05 in the ledger: every form has a line, none is confirmed, and a campaign leaves them alone."""
+"""tcgen05 in the ledger: each form has a line, no form is confirmed, and a campaign measures none."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_the_command_shows_them(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert not [line for line in lines if line.startswith("tcgen05") and "confirmed" in line.replace("unconfirmed", "")]
 
 
-def test_a_measurement_asks_for_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
+def test_a_measurement_runs_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
 
     def run(names: list[str], *given: object, **more: object) -> campaign.Measured:
-        asked.append(names)
+        calls.append(names)
         return campaign.Measured(H200, {})
 
     monkeypatch.setattr(campaign, "run", run)
     assert main(["conformance", "tcgen05", "brev", "--device"]) == 0
-    assert asked == [["brev.b32", "brev.b64"]]
+    assert calls == [["brev.b32", "brev.b64"]]

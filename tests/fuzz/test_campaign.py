@@ -1,4 +1,4 @@
-"""A planted assembler that is wrong is found, its programs are cut down, and nothing else is called a fault."""
+"""A planted wrong assembler is detected, its programs are reduced, and nothing else is reported as a fault."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ TARGET = "sm_90a"
 
 
 class StandIn:
-    """A device whose machine code is PTX."""
+    """A stand-in for a device, whose machine code is PTX."""
 
     def run(self, cubin, inputs):
         return [emulated(cubin.decode(), f"p{k}", x) for k, x in enumerate(inputs)]
@@ -53,7 +53,7 @@ def judged(tmp_path, wanted, levels=(0, 3), runner=None, **weights):
     return run
 
 
-def test_a_flipped_instruction_is_found_and_cut_down(tmp_path):
+def test_a_flipped_instruction_is_found_and_reduced(tmp_path):
     run = judged(tmp_path, "xor.b32")
     (found,) = [f for f in run.state.findings.values() if f.kind == "wrong"]
     assert "xor.b32" in found.skeleton.split()
@@ -65,7 +65,7 @@ def test_a_flipped_instruction_is_found_and_cut_down(tmp_path):
     assert tuple(emulated(flipped, "p0", inputs_of(found.seed))[lane]) == found.given
 
 
-def test_an_assembler_that_is_right_gives_no_finding(tmp_path):
+def test_a_right_assembler_gives_no_finding(tmp_path):
     assert not judged(tmp_path, "xor.b32", levels=(0,)).state.findings
 
 
@@ -77,20 +77,20 @@ def test_a_crash_and_a_refusal_are_found_without_a_device(tmp_path, instruction,
     assert found[0].skeleton == instruction
 
 
-def test_bits_that_cannot_be_reproduced_are_no_fault_of_the_assembler(tmp_path):
+def test_bits_that_cannot_be_reproduced_are_not_reported(tmp_path):
     class Once(StandIn):
-        asked = 0
+        runs = 0
 
         def run(self, cubin, inputs):
-            self.asked += 1
+            self.runs += 1
             right = super().run(cubin, inputs)
-            return [r ^ np.uint32(1) for r in right] if self.asked == 1 else right
+            return [r ^ np.uint32(1) for r in right] if self.runs == 1 else right
 
     run = judged(tmp_path, "xor.b32", levels=(0,), runner=Once())
     assert {f.kind for f in run.state.findings.values()} == {"unsettled"}
 
 
-def test_a_device_that_stops_is_a_finding_and_not_a_crash_of_ours(tmp_path):
+def test_a_device_that_stops_is_a_finding(tmp_path):
     class Stopped(StandIn):
         def run(self, cubin, inputs):
             return "the process on the GPU was killed"
@@ -99,7 +99,7 @@ def test_a_device_that_stops_is_a_finding_and_not_a_crash_of_ours(tmp_path):
     assert {f.kind for f in run.state.findings.values()} == {"stopped the device"}
 
 
-def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
+def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
     run = judged(tmp_path, "xor.b32")
     again = FuzzCampaign(run.plan, StandIn(), tmp_path / "journal.jsonl")
     assert again.state.findings == run.state.findings
@@ -140,7 +140,7 @@ def test_a_finding_becomes_a_case_that_fails_with_the_assembler_at_fault(tmp_pat
         assert part in story
 
 
-def test_the_command_finds_a_crash_and_goes_on_with_its_journal(tmp_path, capsys):
+def test_the_command_finds_a_crash_and_resumes_its_journal(tmp_path, capsys):
     words = [
         "fuzz",
         "--output",

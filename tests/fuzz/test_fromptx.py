@@ -1,11 +1,11 @@
-"""PTX that is taken apart and put together again computes the same, and reduced kernels remain meaningful."""
+"""PTX that is split into pieces and joined again computes the same, and reduced kernels stay valid."""
 
 import numpy as np
 import pytest
 
 from harness.fuzz.cut import nearest, nothing, settled, smaller
 from harness.fuzz.families import FAMILIES
-from harness.fuzz.fromptx import NotApart, taken_apart
+from harness.fuzz.fromptx import UnsupportedCode, pieces_of
 from harness.fuzz.generate import program
 from harness.fuzz.oracle import emulated, inputs_of, text_of
 from harness.fuzz.reduce import reduced
@@ -18,11 +18,11 @@ TARGET = "sm_90a"
 EVERY = dict.fromkeys(FAMILIES, 1.0)
 
 
-def test_random_programs_compute_the_same_when_put_together_again():
+def test_random_programs_compute_the_same_when_joined_again():
     seen = set()
     for seed in map(str, range(24)):
         text = text_of([program(seed, 90, EVERY)], TARGET)
-        apart = taken_apart(text)
+        apart = pieces_of(text)
         again = apart.text(apart.program)
         seen |= {word for word in ("bra", "@", "bar.", ".shared") if word in again}
         inputs = inputs_of(seed)
@@ -48,7 +48,7 @@ ret;
 
 def cut(body, shows):
     """The text of the smallest kernel that parses and whose text satisfies a condition."""
-    apart = taken_apart(KERNEL.format(body=body))
+    apart = pieces_of(KERNEL.format(body=body))
 
     def each(programs):
         texts = [apart.text(p) for p in programs]
@@ -65,7 +65,7 @@ def instructions(text):
 
 
 def test_scopes_may_use_a_name_again():
-    apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\n@%p1 mov.u32 %r2, 5;\n{ .reg .b32 %r2; mov.u32 %r2, 9; }"))
+    apart = pieces_of(KERNEL.format(body="mov.u32 %r2, 1;\n@%p1 mov.u32 %r2, 5;\n{ .reg .b32 %r2; mov.u32 %r2, 9; }"))
     first, second, third = (p for p in apart.program.pieces if p.text.startswith("mov") and "tid" not in p.text)
     assert first.writes == second.writes != third.writes
     assert second.guard is not None
@@ -74,7 +74,7 @@ def test_scopes_may_use_a_name_again():
     assert first in left
 
 
-def test_cutting_down_keeps_what_the_kernel_is_for():
+def test_reducing_keeps_what_the_condition_needs():
     assert len(instructions(cut("mov.u32 %r2, 1;\nmov.u32 %r3, 7;", lambda text: "st.global" in text))) == 1
 
 
@@ -99,14 +99,14 @@ add.u32 %r2, %r2, 6;"""
 
 
 @pytest.mark.parametrize("body", [LOOP, BRANCH])
-def test_a_loop_and_a_branch_go_where_they_do_not_matter(body):
+def test_a_loop_and_a_branch_without_effect_are_removed(body):
     small = cut(body, lambda text: "xor.b32" in text and "st.global" in text)
     assert "bra" not in small
     assert "setp" not in small
     assert len(instructions(small)) <= 3, small
 
 
-def test_a_branch_that_matters_stays_with_its_label():
+def test_a_branch_with_an_effect_is_kept_with_its_label():
     small = cut(BRANCH, lambda text: "bra" in text and "xor.b32" in text and "st.global" in text)
     assert "$L0:" in small
     assert "bra $L0;" in small
@@ -114,9 +114,9 @@ def test_a_branch_that_matters_stays_with_its_label():
 
 
 def test_candidates_run_or_are_refused_with_an_error():
-    """The emulator runs or refuses every candidate. It must not fail in another way."""
+    """The emulator runs or refuses every candidate, and never fails in another way."""
     inputs = inputs_of("1")
-    apart = taken_apart(text_of([program("5", 90, EVERY)], TARGET))
+    apart = pieces_of(text_of([program("5", 90, EVERY)], TARGET))
     ran = 0
     for make in list(smaller(apart.program))[::23]:
         buffers = [Buffer(inputs, "inputs"), Buffer(np.zeros_like(inputs), "outputs", defined=False)]
@@ -129,14 +129,14 @@ def test_candidates_run_or_are_refused_with_an_error():
 
 
 def test_unreachable_and_unread_pieces_are_removed():
-    apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\nbra NEXT;\nadd.u32 %r2, %r2, 9;\nNEXT:\nmov.u32 %r3, 2;"))
+    apart = pieces_of(KERNEL.format(body="mov.u32 %r2, 1;\nbra NEXT;\nadd.u32 %r2, %r2, 9;\nNEXT:\nmov.u32 %r3, 2;"))
     texts = [p.text for p in settled(apart.program.pieces, nearest)]
     assert [t.split()[0] for t in texts] == ["ld.param.u64", "mov.u32", "st.global.u32"]
 
 
-def test_variables_in_shared_memory_stay_as_long_as_they_are_named():
+def test_variables_in_shared_memory_are_kept_while_they_are_named():
     body = ".shared .align 4 .b32 s, t;\nst.shared.u32 [s], %r1;\nbar.sync 0;\nld.shared.u32 %r2, [s];"
-    apart = taken_apart(KERNEL.format(body=body))
+    apart = pieces_of(KERNEL.format(body=body))
     assert apart.text(apart.program).count(".shared .align 4 .b32 s, t;") == 1
     assert ".shared .align" not in cut(body, lambda text: "st.global" in text)
 
@@ -151,8 +151,8 @@ def test_variables_in_shared_memory_stay_as_long_as_they_are_named():
     ],
 )
 def test_unsupported_code_is_refused(body, words):
-    with pytest.raises(NotApart, match=words):
-        taken_apart(KERNEL.format(body=body))
+    with pytest.raises(UnsupportedCode, match=words):
+        pieces_of(KERNEL.format(body=body))
 
 
 EXCHANGE = """.version 8.1
@@ -186,10 +186,10 @@ ret;
 """
 
 
-def test_a_barrier_between_threads_and_the_end_of_a_loop_stay(monkeypatch):
+def test_a_barrier_between_threads_and_the_end_of_a_loop_are_kept(monkeypatch):
     """Without the barrier threads race, and without the loop's end they never stop. The emulator refuses both."""
     monkeypatch.setattr(lockstep, "STEP_LIMIT", 1000)  # the program takes fewer than 50
-    apart = taken_apart(EXCHANGE)
+    apart = pieces_of(EXCHANGE)
     refused = []
 
     def runs(text):

@@ -47,8 +47,8 @@ def test_every_kind_of_change_is_made_and_one_place_differs():
     assert refused > 300
 
 
-def test_an_assembler_that_takes_everything_disagrees(tmp_path):
-    """The stand-in at -O0 accepts every text, so each refusal by the emulator is a disagreement."""
+def test_an_assembler_that_accepts_everything_disagrees(tmp_path):
+    """At -O0 the stand-in accepts every text, so that each refusal by the emulator is a disagreement."""
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
     run._take(0, *tried(plan(), 0))
     assert run.state.programs == 8
@@ -61,7 +61,7 @@ def test_an_assembler_that_takes_everything_disagrees(tmp_path):
     assert (again.state.groups, again.state.known > 0) == ({}, True)
 
 
-def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
+def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
     run._take(0, *tried(plan(), 0))
     again = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
@@ -120,19 +120,20 @@ LAX = {
     "after the operands of": "ISA 6.4.1: register plus offset is an address, in brackets; ptxas takes %r0+4 elsewhere",
     "crashed": "ptxas 13.4 ends by a signal where ` %f1+4` stands for a register: a fault of its own",
 }  # fmt: skip
-"""Words of disagreements in which ptxas is lax, or at fault, with the sentence of the ISA."""
+"""Words of disagreements where ptxas accepts too much or crashes, with the sentence of the ISA."""
 OPEN = {
     "bytes lie outside parameter": "the ISA does not say what lies behind a parameter: the emulator keeps to the "
     "parameter, ptxas reads its neighbours",
     "not allowed in st": "a vector with a .f16x2 register and others: the ISA's table of operand types has no such row",
 }  # fmt: skip
-"""What the ISA leaves open; the emulator refuses it."""
+"""Words of disagreements where the ISA is silent and the emulator refuses."""
 NOT_ASKED = {
     "PTX ISA .version": "ISA 11.1.1: each instruction has its first version; the emulator goes by the newest text",
     "requires .target": "a target before sm_75, which no GPU of the harness has",
     "Unsupported .": "a version or target after this ptxas; the emulator names no last one",
 }  # fmt: skip
-"""What the ISA asks and the emulator does not: it says nothing of the bits."""
+"""Words of disagreements where the ISA forbids a text and the emulator accepts it, because the rule does not affect
+bits."""
 KNOWN = LAX | OPEN | NOT_ASKED
 
 
@@ -159,7 +160,7 @@ def test_a_module_begins_as_the_isa_says(old, new, words):
     ["sm_80", "sm_90a", "sm_100a", pytest.param("sm_110a", marks=since(3, 9, "its ptxas has no sm_110a")), "sm_121a"],
 )
 def test_programs_state_a_version_that_has_their_target(target):
-    """Otherwise ptxas refuses every program for a later target, and a campaign tests nothing."""
+    """Without such a version ptxas refuses every program for a later target, and a campaign tests nothing."""
     text = text_of([small("l/1", 80, WEIGHTS)], target)
     assert header_fault(text) == ""
     assert assembler(bundled(target).path, 0).assemble(text, target).ended == "assembled"
@@ -167,10 +168,10 @@ def test_programs_state_a_version_that_has_their_target(target):
 
 @pytest.mark.slow  # ptxas takes 40 ms for each program
 def test_emulator_and_ptxas_agree_on_changed_programs(tmp_path):
-    asked = plan(bundled(TARGET).path, seed="agreed")
-    run = RefusalCampaign(asked, tmp_path / "journal.jsonl")
+    planned = plan(bundled(TARGET).path, seed="agreed")
+    run = RefusalCampaign(planned, tmp_path / "journal.jsonl")
     for number in range(60):
-        run._take(number, *tried(asked, number))
+        run._take(number, *tried(planned, number))
     new = [g for g in run.state.groups.values() if not any(k in " ".join(g.words) for k in KNOWN)]
     assert not new, "\n".join(f"{g.signature}\n  {g.change}" for g in new)
 

@@ -1,4 +1,4 @@
-"""The page on a campaign's findings: the PTX, the machine code of both levels, the values, groups of one skeleton."""
+"""The page on a campaign's findings: PTX, machine code of both levels, values, and findings grouped by skeleton."""
 
 import json
 from dataclasses import replace

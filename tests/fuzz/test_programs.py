@@ -1,4 +1,4 @@
-"""Random programs: the same for a seed, taken by emulator and ptxas, and cut down without losing a fault."""
+"""Random programs: a seed determines them, the emulator and ptxas accept them, and reducing them keeps a fault."""
 
 from collections import Counter
 
@@ -19,13 +19,13 @@ def programs(count, first=0, capability=90):
     return [program(f"t/{first + k}", capability, WEIGHTS) for k in range(count)]
 
 
-def test_a_seed_is_a_program():
+def test_a_seed_determines_a_program():
     assert programs(20) == programs(20)
     assert len({p.skeleton for p in programs(20)}) == 20
 
 
 @pytest.mark.parametrize("capability", [80, 89, 90])
-def test_emulator_and_assembler_take_every_program(capability):
+def test_emulator_and_assembler_accept_every_program(capability):
     target = {80: "sm_80", 89: "sm_89", 90: TARGET}[capability]
     made = programs(40, 100, capability)
     done = assembler(bundled(target).path, 3).assemble(text_of(made, target), target)
@@ -34,12 +34,12 @@ def test_emulator_and_assembler_take_every_program(capability):
         assert expected(one, inputs_of(str(number)), target).shape == (128, 4)
 
 
-def test_every_shape_is_taken(monkeypatch):
+def test_every_shape_is_accepted(monkeypatch):
     """A program with each shape of a family once, in order."""
     from harness.fuzz import generate
 
     for name, shapes in FAMILIES.items():
-        for turn in range(3):  # other choices between slashes
+        for turn in range(3):  # with other choices at the slashes
             maker = generate._Generator(f"{name}/{turn}", 90, {name: 1.0})
             held = {"r": [generate.Variable("r", k) for k in range(4)]}
             statements = [maker.shaped(s, held) for s in (*FIRST, *shapes, *generate.LAST)]
@@ -59,9 +59,9 @@ def test_all_families_loops_and_branches_are_used():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_program_is_cut_down_to_the_instruction_at_fault(seed):
+def test_a_program_is_reduced_to_the_instruction_at_fault(seed):
     one = next(p for p in programs(200, 1000 * seed) if "popc.b32" in p.skeleton)
-    small = reduced(one, lambda asked: ["popc.b32" in p.skeleton for p in asked], candidates)
+    small = reduced(one, lambda some: ["popc.b32" in p.skeleton for p in some], candidates)
     assert small.skeleton.split().count("popc.b32") == 1
     assert small.size <= 3
     expected(small, inputs_of("x"), TARGET)

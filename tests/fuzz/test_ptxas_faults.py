@@ -1,7 +1,7 @@
-"""Programs on which ptxas is wrong, found on an H200: the emulator gives the bits of the PTX and not those of ptxas.
+"""Programs that ptxas compiled wrongly on an H200: the emulator gives the bits that the PTX means, not those of ptxas.
 
-`ptxas_faults.json` has each as the fuzzer wrote it: the reduced program, one thread's inputs, what the ISA asks for,
-and what the machine code of `assemblers` gave; that of `right` gave what the ISA asks for.
+`ptxas_faults.json` has each program as the fuzzer wrote it: the reduced program, one thread's inputs, the bits that the
+ISA requires, and the bits of the machine code of `assemblers`. The machine code of `right` gave the required bits.
 """
 
 import json
@@ -16,7 +16,7 @@ FAULTS = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[f["skeleton"] for f in FAULTS])
-def test_the_emulator_gives_what_the_program_says(fault):
+def test_the_emulator_gives_the_bits_that_the_program_means(fault):
     inputs = np.tile(np.array(fault["inputs"], np.uint32), (THREADS, 1))
     given = emulated(fault["text"], "p0", inputs)
     assert given[0].tolist() == fault["expected"]

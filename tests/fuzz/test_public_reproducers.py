@@ -1,6 +1,6 @@
 """Public reports of wrong code from ptxas, LLVM and another simulator: the emulator gives the correct result.
 
-Each is the reported sequence in its smallest form, written anew, with the values that the report gives as right.
+Each entry is the reported sequence in its smallest form, newly written, with the values that the report calls right.
 """
 
 import struct
@@ -22,7 +22,7 @@ def single(number):
 
 
 def given(body, *columns):
-    """The value of %y after a body, for each row of %r0, %r1, ...; at most 32 rows."""
+    """The values of %y after a body, one for each row of %r0, %r1, ...; at most 32 rows."""
     rows = np.zeros((32, 4), np.uint32)
     count = len(columns[0])
     for place, column in enumerate(columns):
@@ -50,7 +50,7 @@ setp.lt.s16 %p0, %h2, %h0; setp.gt.s16 %p1, %h1, 0; xor.pred %p2, %p1, %p0;
 shr.s16 %h3, %h2, 15; xor.b16 %h3, %h3, 0x8000; selp.b16 %h4, %h3, %h2, %p2; cvt.s32.s16 %y, %h4;"""
 
 REPORTS = {
-    # The second of two packed additions of one constant lost it (ptxas 12.9.86, sm_90a).
+    # Two packed additions of the same constant: the second one lost it (ptxas 12.9.86, sm_90a).
     "triton-lang/triton#11581": (
         "mov.b32 %r4, 65537; add.s16x2 %r5, %r0, %r4; add.s16x2 %r6, %r1, %r4; xor.b32 %y, %r5, %r6;",
         [[224, 260, 0x7FFFFFFF], [0, 0, 0]],
@@ -64,20 +64,20 @@ REPORTS = {
     ),
     # 0 - (-32768) with signed saturation is 32767 (NVPTX gave -32768).
     "llvm/llvm-project#160482": (SATURATED, [[0, 0, 5, -32768], [-32768, 32767, -3, 1]], [32767, -32767, 8, -32768]),
-    # (a & 0xff) > (b & 0xff) is false for 0x100 and 1, whatever stands above the byte.
+    # (a & 0xff) > (b & 0xff) is false for 0x100 and 1, because only the low byte counts.
     "llvm/llvm-project#79920": (
         "and.b32 %r4, %r0, 255; and.b32 %r5, %r1, 255; cvt.u16.u32 %h0, %r4; cvt.u16.u32 %h1, %r5;\n"
         "setp.gt.u16 %p0, %h0, %h1; selp.b32 %y, 1, 0, %p0;",
         [[0x100, 0x102, 2], [1, 1, 1]],
         [0, 1, 1],
     ),
-    # shf.l: b has the upper bits, a the lower ones; the order was turned round in NVPTX.
+    # shf.l: b has the upper bits, a the lower ones; NVPTX exchanged them.
     "llvm/llvm-project#110025": (
         "shf.l.wrap.b32 %y, %r0, %r1, %r2;",
         [[-0x80000000, 1], [1, 0], [1, 33]],
         [3, 0],
     ),
-    # A rotation by more than the width takes the amount modulo the width.
+    # A rotation by more than the width rotates by the amount modulo the width.
     "llvm/llvm-project#40692": (
         "shf.l.wrap.b32 %y, %r0, %r0, %r1;",
         [[0x01010101] * 3, [1, 33, 64]],
@@ -89,7 +89,7 @@ REPORTS = {
         [[1, -1], [0, -1]],
         [524290, 524286],
     ),
-    # A NaN is not less than one: the negated predicate chooses the first operand.
+    # A NaN is not less than one, so that the negated predicate chooses the first operand.
     "gpgpu-sim/gpgpu-sim_distribution#343 selp": (
         "mov.b32 %f0, %r0; setp.lt.f32 %p0, %f0, 0f3F800000; selp.s32 %y, -2147483648, 7, !%p0;",
         [[0x7FC00000, single(0.5)]],
@@ -100,7 +100,7 @@ REPORTS = {
         [[-1, -1, -1], [31, 32, 200], [8, 8, 8]],
         [1, 0, 0],
     ),
-    # 2^24 + 1 toward zero, and to nearest even.
+    # 2^24 + 1 rounded toward zero, and to nearest even.
     "gpgpu-sim/gpgpu-sim_distribution#343 cvt.rz": (
         "cvt.rz.f32.s32 %f0, %r0; mov.b32 %y, %f0;",
         [[16777217, 16777219, -16777219, 2147483647]],
@@ -121,7 +121,7 @@ REPORTS = {
         [[-1, -1], [-1, 0], [1, 1], [0, -0x80000000]],
         [0, 1 - (1 << 31)],
     ),
-    # A division by zero gives infinity, and the kernel goes on.
+    # A division by zero gives infinity, and the kernel continues.
     "numba/numba#7806": (
         "cvt.rn.f64.s32 %e0, %r0; mov.f64 %e1, 0d3FF0000000000000; div.rn.f64 %e2, %e1, %e0;\n"
         "cvt.rn.f32.f64 %f0, %e2; mov.b32 %y, %f0;",

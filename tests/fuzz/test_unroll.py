@@ -1,4 +1,4 @@
-"""A fault that needs one round of a loop is reduced to PTX without the loop; copies of a body compute the same."""
+"""A fault that needs one iteration of a loop is reduced to PTX without the loop; copies of a body compute the same."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 from harness.fuzz.cut import smaller
 from harness.fuzz.families import FAMILIES
-from harness.fuzz.fromptx import taken_apart
+from harness.fuzz.fromptx import pieces_of
 from harness.fuzz.generate import program
 from harness.fuzz.oracle import emulated, inputs_of, text_of
 from harness.fuzz.program import RandomProgram, Statement, Variable
@@ -38,7 +38,7 @@ AT_ITS_END = f"AGAIN:\n{BODY}\nsetp.ne.u32 %p1, %r2, END;\n@%p1 bra AGAIN;\n"
 AT_ITS_BEGIN = f"AGAIN:\nsetp.eq.u32 %p1, %r2, END;\n@%p1 bra OUT;\n{BODY}\nbra AGAIN;\nOUT:\n"
 TAIL = "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 LOST = 1000
-"""Steps after which a loop counts as endless; no program that ends takes as many."""
+"""Steps after which a loop counts as infinite; no program that ends takes as many."""
 COUNTED = {"begin": 0, "step": 1, "end": 9}, {"begin": 40, "step": -4, "end": 8}
 
 
@@ -59,7 +59,7 @@ def run(text):
 
 
 def wrong_at(count):
-    """A planted ptxas that compiles a multiply-add wrongly if its second factor is a given number."""
+    """A planted ptxas that compiles a multiply-add wrongly if its second factor is `count`."""
 
     def edit(text):
         return re.sub(
@@ -86,12 +86,12 @@ def instructions(text):
 @pytest.mark.parametrize(
     ("loop", "counted"),
     list(zip([AT_ITS_END, AT_ITS_BEGIN], COUNTED, strict=True)),
-    ids=["tested at its end", "at its begin"],
+    ids=["tested at its end", "at its beginning"],
 )
-def test_a_fault_in_the_seventh_round_of_eighteen_instructions(loop, counted):
+def test_a_fault_in_the_seventh_iteration_of_eighteen_instructions(loop, counted):
     edit = wrong_at(counted["begin"] + 6 * counted["step"])
     text = kernel(loop, **counted)
-    apart = taken_apart(text)
+    apart = pieces_of(text)
     assert run(text) != run(edit(text))
 
     def each(programs):
@@ -106,14 +106,14 @@ def test_a_fault_in_the_seventh_round_of_eighteen_instructions(loop, counted):
     assert shows(said, edit)
 
 
-def test_copies_that_threads_may_leave_compute_what_the_loop_does():
+def test_copies_that_threads_may_leave_compute_the_loops_result():
     """For every loop of random programs, with at least as many copies as it has iterations."""
     inputs = inputs_of("1")
     tried = 0
     for seed in map(str, range(40)):
-        apart = taken_apart(text_of([program(seed, 90, dict.fromkeys(FAMILIES, 1.0))], "sm_90a"))
+        apart = pieces_of(text_of([program(seed, 90, dict.fromkeys(FAMILIES, 1.0))], "sm_90a"))
         for ways in unrolled(apart.program):
-            leaving = ways[1 + 2 * ROUNDS.index(8)]()  # at most eight times round
+            leaving = ways[1 + 2 * ROUNDS.index(8)]()  # at most eight iterations
             right = emulated(apart.text(apart.program), "p0", inputs)
             np.testing.assert_array_equal(emulated(apart.text(leaving), "p0", inputs), right)
             tried += 1
@@ -155,17 +155,17 @@ def test_a_random_programs_loop_is_unrolled():
     assert small.size <= 2
 
 
-def test_a_loop_that_is_entered_in_its_middle_is_left():
+def test_a_loop_that_is_entered_in_its_middle_is_not_unrolled():
     body = "setp.eq.u32 %p1, %r1, 5;\n@%p1 bra IN;\nAGAIN:\nadd.u32 %r1, %r1, 2;\nIN:\nadd.u32 %r2, %r2, 1;\n"
     body += "setp.ne.u32 %p2, %r2, END;\n@%p2 bra AGAIN;\n"
-    assert list(unrolled(taken_apart(kernel(body, 0, 1, 9)).program)) == []
+    assert list(unrolled(pieces_of(kernel(body, 0, 1, 9)).program)) == []
 
 
-def test_the_inner_loop_goes_first():
+def test_the_inner_loop_is_unrolled_first():
     inner = "mov.u32 %r5, 0;\nINNER:\nadd.u32 %r1, %r1, %r2;\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 3;\n"
     body = f"AGAIN:\n{inner}@%p2 bra INNER;\nadd.u32 %r2, %r2, 1;\nsetp.ne.u32 %p1, %r2, END;\n@%p1 bra AGAIN;\n"
     text = kernel(body, 0, 1, 9)
-    apart = taken_apart(text)
+    apart = pieces_of(text)
     (ways,) = unrolled(apart.program)
     flat = ways[2 * ROUNDS.index(3)]()
     assert run(apart.text(flat)) == run(text)

@@ -1,6 +1,6 @@
-"""The case file of a finding: green where the fault is known, red where it is gone, another, or elsewhere too.
+"""The case file written for a finding: it passes with the known fault, and fails if the fault is gone or has changed.
 
-There is no GPU: machine code is PTX, as planted assemblers give it, and the process in the GPU's place emulates it.
+There is no GPU: planted assemblers give PTX as machine code, and a process in the GPU's place emulates it.
 """
 
 import json
@@ -78,7 +78,7 @@ def gpu(device, monkeypatch):
 
 @pytest.fixture
 def ran(tmp_path):
-    """The results of a written case, by a backend and an assembler at a level."""
+    """Run a written case with a backend, and an assembler at a level."""
     (place,) = files.write(tmp_path, [finding()], (), TARGET)
 
     def run(backend, program=None, level=3, place=place):
@@ -90,9 +90,9 @@ def ran(tmp_path):
     return run
 
 
-def planted(tmp_path, deed, release="99.9"):
+def planted(tmp_path, action, release="99.9"):
     path = tmp_path / f"ptxas_{release}"
-    path.write_text(FLIPPING.read_text().replace("sed s/xor.b32/or.b32/", deed).replace("99.9", release))
+    path.write_text(FLIPPING.read_text().replace("sed s/xor.b32/or.b32/", action).replace("99.9", release))
     path.chmod(0o755)
     return path
 
@@ -104,26 +104,26 @@ def test_the_emulator_is_right(ran):
     assert {r.key.input_set for r in done.results} == {"generated/1", "edges/1", "random/1"}
 
 
-def test_where_the_fault_is_known_the_file_is_green(gpu, ran):
+def test_the_file_passes_with_the_known_fault(gpu, ran):
     done = ran(gpu, FLIPPING)
     assert all(r.expected_failure or r.verdict == "pass" for r in done.results), done.results[-1].message
     assert any(r.expected_failure and r.diagnosis == "ptxas" for r in done.results)
     assert ran(gpu, FLIPPING, 0).verdict == "pass"
 
 
-def test_where_the_fault_is_gone_it_is_red(gpu, ran, tmp_path):
+def test_the_file_fails_if_the_fault_is_gone(gpu, ran, tmp_path):
     done = ran(gpu, planted(tmp_path, "cat"))
     assert done.verdict == "fail"
     assert "was known as ptxas 99.9 -O3 to be at fault (wrong) and is not" in done.results[-1].words
 
 
-def test_the_same_fault_of_another_assembler_is_red(gpu, ran, tmp_path):
+def test_the_file_fails_if_another_assembler_has_the_fault(gpu, ran, tmp_path):
     done = ran(gpu, planted(tmp_path, "sed s/xor.b32/or.b32/", "98.7"))
     assert done.verdict == "fail"
     assert not any(r.expected_failure for r in done.results)
 
 
-def test_a_crash_in_the_place_of_wrong_bits_is_red(gpu, ran, tmp_path):
+def test_the_file_fails_on_a_crash_instead_of_wrong_bits(gpu, ran, tmp_path):
     done = ran(gpu, planted(tmp_path, "kill -SEGV $$; sed s/a/a/"))
     assert done.verdict == "fail"
 
@@ -142,13 +142,13 @@ def test_a_crash_is_expected_as_a_crash(gpu, ran, tmp_path):
     assert "(crashed) and is not" in gone.results[-1].words
 
 
-def test_a_fault_that_no_assembler_disproves_is_not_excused(tmp_path):
+def test_a_fault_without_a_right_assembler_is_not_excused(tmp_path):
     (place,) = files.write(tmp_path, [finding(right=[])], (), TARGET)
     (loaded,) = load(place / "case.py")
     assert loaded.case.variants["program"].expected_failure is None
 
 
-def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
+def test_a_case_with_other_outputs_than_written_is_an_error(ran, tmp_path):
     (file,) = tmp_path.glob("*/words.json")
     words = json.loads(file.read_text())
     words["expected"][3][0] ^= 1
@@ -172,7 +172,7 @@ def test_a_declared_ptxas_failure_must_be_complete(given, words):
         PtxasFailure(**given)
 
 
-def test_other_expected_failures_are_what_they_were():
+def test_other_expected_failures_are_unchanged():
     assert ExpectedFailure("missing early clobber").contexts == ("straight",)
     made = Case(
         inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x,

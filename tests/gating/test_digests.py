@@ -1,4 +1,4 @@
-"""A baseline of digests refuses every planted change that one of full records refuses, and names no machine."""
+"""A baseline of digests refuses every planted change that a baseline of full records refuses, and names no machine."""
 
 import dataclasses
 import json
@@ -44,13 +44,13 @@ def test_a_baseline_is_read_as_it_was_written(base, folder):
     made = digests.condensed(base)
     kept = {r.key: r for r in digests.load(folder).results}
     for r in made.results:
-        if r.verdict != "not run":  # a target on which nothing ran has its variant's definition all the same
+        if r.verdict != "not run":  # a target on which nothing ran still has its variant's definition
             defined = r.fingerprint or kept[r.key].fingerprint
             assert kept.pop(r.key) == dataclasses.replace(r, words="", fingerprint=defined)
     assert not kept
 
 
-def test_the_run_that_was_accepted_is_accepted(base, folder):
+def test_the_accepted_run_itself_is_accepted(base, folder):
     decision = decided(base, folder)
     assert decision.code == ACCEPTED
     assert decision.checked > 0
@@ -71,7 +71,7 @@ def test_each_planted_change_is_refused_with_its_code(base, folder, planted, cod
     assert any(words in f.text for f in decision.findings if f.code)
 
 
-def test_bits_of_one_result_of_many_are_seen(base, folder):
+def test_changed_bits_of_one_result_of_many_are_detected(base, folder):
     def flipped(r):
         first, *others = r.outputs_digest
         return dataclasses.replace(r, outputs_digest=(Block(first.first, first.count, "0" * 32), *others))
@@ -79,7 +79,7 @@ def test_bits_of_one_result_of_many_are_seen(base, folder):
     assert decided(one(base, flipped), folder).code == CORRECTNESS
 
 
-def test_other_inputs_are_refused_and_not_taken_for_equal_bits(base, folder):
+def test_other_inputs_are_refused_and_do_not_count_as_equal_bits(base, folder):
     run = with_results(base, lambda r: dataclasses.replace(r, inputs_digest=f"{r.inputs_digest}x"))
     decision = decided(run, folder)
     assert decision.code == CORRECTNESS
@@ -92,7 +92,7 @@ def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):
     assert any(f.text.startswith("fail on") for f in decision.findings)
 
 
-def test_another_ptx_body_and_another_definition_are_said(base, folder):
+def test_another_ptx_body_and_another_definition_are_reported(base, folder):
     run = with_results(base, lambda r: dataclasses.replace(r, body="f" * 64) if r.key.backend == "assembler" else r)
     changed = [f for f in decided(run, folder).findings if "compiles to other PTX" in f.text]
     assert bool(changed) == any(r.body for r in base.results if r.key.backend == "assembler")
@@ -100,7 +100,7 @@ def test_another_ptx_body_and_another_definition_are_said(base, folder):
     assert any("definition changed" in f.text for f in decided(run, folder).findings)
 
 
-def test_the_files_say_nothing_of_a_machine_and_are_small(base, folder):
+def test_the_files_name_no_machine_and_are_small(base, folder):
     text = "".join(p.read_text() for p in folder.glob("*.jsonl"))
     for word in ("platform", "host_cpus", "uuid", "revision", "started", base.run.run_id):
         assert word not in text
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_refused(base, tmp_path, damage):
         digests.load(tmp_path)
 
 
-def test_results_of_another_machine_stay(base, tmp_path):
+def test_results_of_another_machine_are_kept(base, tmp_path):
     gpu = with_results(base, lambda r: r if r.key.backend == "gpu" else None)
     others = with_results(base, lambda r: None if r.key.backend == "gpu" else r)
     digests.write(digests.condensed(gpu), tmp_path)
@@ -145,12 +145,12 @@ def test_the_command_accepts_and_gates_with_digests(base, tmp_path, capsys):
     assert main(["gate", run, "--baseline", folder, "--allow-model"]) == 0
     assert main(["gate", run, "--baseline", folder, "--speed"]) == 2
     assert "holds digests" in capsys.readouterr().err
-    # Accepting again keeps the form, without saying so again.
+    # Accepting again keeps the form, and does not print that again.
     assert main(["gate", run, "--baseline", folder, "--accept", "--accept-failures"]) == 0
     assert digests.is_digests(tmp_path / "baseline")
 
 
-def test_full_records_do_not_become_digests_unasked(base, tmp_path, capsys):
+def test_full_records_become_digests_only_if_requested(base, tmp_path, capsys):
     run, folder = stored(base, tmp_path / "run.jsonl"), tmp_path / "baseline"
     baseline.write(base, folder)
     assert main(["gate", run, "--baseline", str(folder), "--accept", "--accept-failures", "--digests"]) == 2
@@ -158,7 +158,7 @@ def test_full_records_do_not_become_digests_unasked(base, tmp_path, capsys):
     assert not digests.is_digests(folder)
 
 
-def test_bits_that_differ_as_declared_are_held_to_those_accepted(base, tmp_path):
+def test_declared_differing_bits_must_equal_the_accepted_ones(base, tmp_path):
     def declared(r, bits=""):
         blocks = tuple(dataclasses.replace(b, digest=bits or b.digest) for b in r.outputs_digest)
         return dataclasses.replace(r, verdict="fail", expected_failure=True, diagnosis=DECLARED, outputs_digest=blocks)

@@ -31,7 +31,7 @@ def against(decision):
     return [f for f in decision.findings if f.code != ACCEPTED]
 
 
-def test_the_run_that_was_accepted_is_accepted(base, accepted):
+def test_the_accepted_run_itself_is_accepted(base, accepted):
     decision = gate(base, accepted, MODELS)
     assert decision.code == ACCEPTED
     assert decision.checked == len(base.results)
@@ -61,7 +61,7 @@ def test_a_quiet_night_is_accepted_with_speed_gated(base, accepted):
     assert gate(last, accepted, dataclasses.replace(MODELS, speed=True)).code == ACCEPTED
 
 
-def test_speed_is_gated_only_if_asked_but_stated_always(base, accepted):
+def test_speed_is_gated_only_if_requested_but_always_stated(base, accepted):
     *_, last = synthetic.nights(base, planted={"speed": synthetic.PLANTED["speed"]})
     decision = gate(last, accepted, MODELS)
     assert decision.code == ACCEPTED
@@ -87,7 +87,7 @@ def test_a_failure_is_refused_with_its_words(base, accepted):
         ({"end": None}, "cut short"),
     ],
 )
-def test_a_run_that_came_to_nothing_is_refused(base, accepted, change, words):
+def test_a_run_without_results_or_end_is_refused(base, accepted, change, words):
     decision = gate(dataclasses.replace(base, **change), accepted, MODELS)
     assert decision.code == CORRECTNESS
     assert any(words in f.text for f in decision.findings)
@@ -104,11 +104,11 @@ def test_a_pass_on_a_model_alone_does_not_satisfy_the_gate(base, accepted):
     decision = gate(base, accepted)
     assert decision.code == CORRECTNESS
     assert {f.subject for f in against(decision)} == {"rcp::asm.approx", "ex2::asm.approx", "tanh::asm.approx"}
-    assert all("sm_90a" not in f.text for f in against(decision))  # there the evidence is the device's
+    assert all("sm_90a" not in f.text for f in against(decision))  # there the evidence comes from the device
     assert any("--allow-model accepts" in f.text for f in gate(base, accepted, MODELS).findings)
 
 
-def test_hardware_in_the_baseline_vouches_for_a_model_until_the_definition_changes(base, accepted):
+def test_evidence_from_hardware_covers_a_model_until_the_definition_changes(base, accepted):
     def emulated(r):
         return r if r.key.target == "sm_90a" and r.key.backend != "gpu" else None
 
@@ -191,7 +191,7 @@ def test_a_baseline_holds_no_texts_and_no_messages(base, tmp_path):
     assert len(text) < 400_000
 
 
-def test_accepting_drops_what_is_gone_unless_it_is_kept(base, tmp_path):
+def test_accepting_removes_missing_results_unless_they_are_kept(base, tmp_path):
     folder = tmp_path / "baseline"
     baseline.write(base, folder)
     emulated = with_results(base, lambda r: r if (r.key.case, r.key.backend) == ("rcp", "emulator") else None)
@@ -202,7 +202,7 @@ def test_accepting_drops_what_is_gone_unless_it_is_kept(base, tmp_path):
     assert [f.name for f in folder.iterdir()] == ["rcp.jsonl"]
 
 
-def test_a_baseline_keeps_what_share_was_judged(base):
+def test_a_baseline_keeps_the_judged_share(base):
     """Otherwise the gate could not detect that the share shrinks, and would object to the accepted run itself."""
 
     def judged(share, unchecked):
@@ -225,8 +225,8 @@ def test_a_missing_or_faulty_baseline_says_what_to_do(tmp_path):
         baseline.load(tmp_path)
 
 
-def test_a_verdict_that_nobody_knows_is_no_pass(base, accepted):
-    """Reading records refuses an unknown verdict, and the gate must, too."""
+def test_an_unknown_verdict_is_no_pass(base, accepted):
+    """Reading records refuses an unknown verdict, and so must the gate."""
     run = with_results(base, lambda r: dataclasses.replace(r, verdict="past") if r.key.variant == "asm.rn" else r)
     decision = gate(run, accepted, MODELS)
     assert decision.code == CORRECTNESS
@@ -243,7 +243,7 @@ def test_many_results_of_one_change_of_verdict_are_one_finding(base, accepted):
 
 
 def recompiled(run, variant, target):
-    """The run with other PTX for a variant on a target, written as before."""
+    """The run with other PTX for a variant on a target, from the same source."""
     here = {"variant": variant, "target": target}
 
     def change(r):
@@ -257,13 +257,13 @@ def with_bodies(run):
     return with_results(run, lambda r: dataclasses.replace(r, body="as accepted"))
 
 
-def test_other_ptx_of_the_same_source_is_told(base):
+def test_other_ptx_of_the_same_source_is_reported(base):
     was = with_bodies(base)
     decision = gate(recompiled(was, "asm.rn", "sm_90a"), baseline.accepted(was), MODELS)
-    told = [f for f in decision.findings if "other PTX" in f.text]
+    findings = [f for f in decision.findings if "other PTX" in f.text]
     assert decision.code == ACCEPTED
-    assert {f.subject for f in told} >= {"rcp::asm.rn"}
-    assert all("sm_90a" in f.text and "verified again" in f.text for f in told)
+    assert {f.subject for f in findings} >= {"rcp::asm.rn"}
+    assert all("sm_90a" in f.text and "verified again" in f.text for f in findings)
 
 
 def test_other_ptx_that_nothing_ran_again_is_refused(base):
@@ -276,7 +276,7 @@ def test_other_ptx_that_nothing_ran_again_is_refused(base):
     assert any("not verified again on sm_90a" in f.text and f.code == CORRECTNESS for f in decision.findings)
 
 
-def test_evidence_for_other_ptx_is_not_borrowed(base):
+def test_evidence_for_other_ptx_does_not_count(base):
     was = with_bodies(base)
     models = with_results(was, lambda r: dataclasses.replace(r, evidence="model") if r.verdict == "pass" else r)
     borrowed = gate(models, baseline.accepted(was))
@@ -293,7 +293,7 @@ def on_node(run, node):
     return dataclasses.replace(run, timings=[dataclasses.replace(t, node=node, device="") for t in run.timings])
 
 
-def test_times_of_another_node_are_not_compared_and_no_gate_on_speed_passes_by_that(base, accepted):
+def test_times_of_another_node_are_not_compared_and_fail_a_gate_on_speed(base, accepted):
     *_, slower = synthetic.nights(base, planted={"speed": synthetic.PLANTED["speed"]})
     policy = dataclasses.replace(MODELS, speed=True)
     assert gate(on_node(slower, "one/1a"), on_node(accepted, "one/2b"), policy).code == REGRESSION

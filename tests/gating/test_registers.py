@@ -1,4 +1,5 @@
-"""A gate on speed with timings in registers refuses missing timings, timings of another loop, and too noisy ones."""
+"""A gate on speed with timings in registers refuses missing timings, timings of another loop, and timings with too much
+noise."""
 
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ OTHER = of_case(loop(clocks=100.0), "asm.approx")
 
 
 def decided(base, before, after, policy=SPEED, accept=baseline.accepted):
-    """The gate's exit code on a run with timings in registers, and its words on them."""
+    """The gate's exit code for a run with timings in registers, and its findings on them."""
     was = accept(replace(base, in_registers=list(before)))
     decision = gate(replace(base, in_registers=list(after)), was, policy)
     words = [f for f in decision.findings if "in registers" in f.text]
@@ -36,7 +37,7 @@ def decided(base, before, after, policy=SPEED, accept=baseline.accepted):
     return decision.code, [f"{f.subject}: {f.text}" for f in words]
 
 
-def test_the_same_again_is_accepted_without_a_word(base):
+def test_the_same_timings_are_accepted_without_a_finding(base):
     assert decided(base, [FIRST, OTHER], [FIRST, OTHER]) == (ACCEPTED, [])
 
 
@@ -59,16 +60,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("after", "words"), WRONG.values(), ids=list(WRONG))
-def test_a_missing_timing_is_refused_with_a_gate_on_speed_and_else_a_remark(base, after, words):
-    code, told = decided(base, [FIRST, OTHER], after)
+def test_a_missing_timing_is_refused_by_a_gate_on_speed_and_otherwise_remarked(base, after, words):
+    code, findings = decided(base, [FIRST, OTHER], after)
     assert code == REGRESSION
-    assert any(words in t for t in told)
-    code, told = decided(base, [FIRST, OTHER], after, STATED)
+    assert any(words in t for t in findings)
+    code, findings = decided(base, [FIRST, OTHER], after, STATED)
     assert code == ACCEPTED
-    assert any(words in t and "speed is not gated" in t for t in told)
+    assert any(words in t and "speed is not gated" in t for t in findings)
 
 
-def test_a_noisy_baseline_vouches_for_nothing(base):
+def test_a_noisy_baseline_is_no_evidence(base):
     assert decided(base, [of_case(loop(spread=0.9, noise=0.5))], [FIRST])[0] == REGRESSION
 
 
@@ -76,29 +77,29 @@ def test_a_little_noise_passes(base):
     assert decided(base, [FIRST], [of_case(loop(clocks=257.0, spread=0.02, noise=0.004))])[0] == ACCEPTED
 
 
-def test_the_loop_alone_is_told_and_not_gated(base):
+def test_the_loop_alone_is_stated_and_not_gated(base):
     before, after = of_case(loop(), ALONE), of_case(loop(clocks=400.0), ALONE)
-    code, told = decided(base, [FIRST, before], [FIRST, after])
+    code, findings = decided(base, [FIRST, before], [FIRST, after])
     assert code == ACCEPTED
-    assert f"{ALONE} is not gated" in told[0]
+    assert f"{ALONE} is not gated" in findings[0]
 
 
 def test_a_new_timing_is_a_remark(base):
-    code, told = decided(base, [FIRST], [FIRST, OTHER])
-    assert (code, len(told)) == (ACCEPTED, 1)
-    assert "new, so not compared" in told[0]
-    code, told = decided(base, [], [FIRST, OTHER])
+    code, findings = decided(base, [FIRST], [FIRST, OTHER])
+    assert (code, len(findings)) == (ACCEPTED, 1)
+    assert "new, so not compared" in findings[0]
+    code, findings = decided(base, [], [FIRST, OTHER])
     assert code == ACCEPTED
-    assert told == ["run: the baseline has no timings in registers; 2 here are not compared"]
+    assert findings == ["run: the baseline has no timings in registers; 2 here are not compared"]
 
 
 def test_a_variant_that_was_never_timed_is_a_remark_with_its_reason(base):
-    code, told = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
+    code, findings = decided(base, [OTHER, of_case(untimed())], [OTHER, of_case(untimed())])
     assert code == ACCEPTED
-    assert told[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")
+    assert findings[0].endswith("throughput: not timed, as in the baseline: the loop holds LDG.E")
 
 
-def test_another_loop_of_a_variant_that_was_changed_is_stated(base):
+def test_another_loop_of_a_changed_variant_is_stated(base):
     def changed(r):
         mine = (r.key.case, r.key.variant) == ("rcp", "asm.rn")
         return replace(r, fingerprint={**r.fingerprint, "asm": "other"}) if mine else r
@@ -108,7 +109,7 @@ def test_another_loop_of_a_variant_that_was_changed_is_stated(base):
     assert [f.code for f in gate(run, was, SPEED).findings if "has fewer" in f.text] == [ACCEPTED]
 
 
-def test_a_baseline_keeps_the_figures_and_drops_the_samples(base, tmp_path):
+def test_a_baseline_keeps_the_figures_without_the_samples(base, tmp_path):
     def through_files(run):
         baseline.write(run, tmp_path)
         return baseline.load(tmp_path)

@@ -33,7 +33,7 @@ MODELS = Policy(allow_model=True)
 
 
 def by(run, label, *, chosen):
-    """The run with its gpu and assembler results attributed to one assembler. chosen: whether the key names it."""
+    """The run whose gpu and assembler results come from one assembler. chosen: whether the key names it."""
 
     def changed(r):
         if r.key.backend == "emulator":
@@ -59,7 +59,7 @@ def objections(decision):
 
 @pytest.mark.parametrize("form", [baseline, digests])
 @pytest.mark.parametrize("now", [LOW, TWIN, ""])
-def test_a_baseline_of_one_assembler_vouches_for_no_other(base, form, now, tmp_path):
+def test_a_baseline_of_one_assembler_covers_no_other(base, form, now, tmp_path):
     """It does not cover another level, another program of the same version, or Triton's own assembler."""
     old, run = by(base, OLD, chosen=True), by(base, now, chosen=True) if now else base
     condensed = digests.condensed if form is digests else lambda r: r
@@ -98,12 +98,12 @@ def test_results_of_two_assemblers_are_not_merged_into_one(base):
 
 def test_a_comparison_says_that_tritons_own_is_another(base):
     found = compare(by(base, OLD, chosen=False), by(base, NEW, chosen=False))
-    told = {(d.key.backend, d.before, d.after) for d in found.of("assembler")}
-    assert told == {("gpu", OLD, NEW), ("assembler", OLD, NEW)}
+    differences = {(d.key.backend, d.before, d.after) for d in found.of("assembler")}
+    assert differences == {("gpu", OLD, NEW), ("assembler", OLD, NEW)}
     assert not compare(by(base, OLD, chosen=False), by(base, OLD, chosen=False)).differences
 
 
-def test_a_comparison_gathers_what_one_assembler_alone_has(base):
+def test_a_comparison_groups_the_results_that_only_one_assembler_has(base):
     found = compare(by(base, OLD, chosen=True), by(base, LOW, chosen=True))
     assert {d.key.assembler for d in found.of("vanished")} == {OLD}
     assert {d.key.assembler for d in found.of("new")} == {LOW}
@@ -125,7 +125,7 @@ def test_a_comparison_gathers_what_one_assembler_alone_has(base):
         (["1"], False),
     ],
 )
-def test_the_gate_takes_results_of_the_assemblers_named(base, names, accepted):
+def test_the_gate_accepts_results_of_the_named_assemblers(base, names, accepted):
     run = by(base, OLD, chosen=False)
     decision = gate(run, baseline.accepted(run), Policy(allow_model=True, assemblers=tuple(names)))
     assert (decision.code == ACCEPTED) == accepted
@@ -133,10 +133,10 @@ def test_the_gate_takes_results_of_the_assemblers_named(base, names, accepted):
         assert any(f"results by {OLD}; accepted are {names[0]}" in text for text in objections(decision))
 
 
-def test_the_gate_holds_a_run_to_the_assemblers_of_its_baseline(base, tmp_path):
+def test_the_gate_requires_the_assemblers_of_the_baseline(base, tmp_path):
     old, new = (by(base, label, chosen=False) for label in (OLD, NEW))
     policy = Policy(allow_model=True, assemblers=("baseline",))
-    assert gate(new, baseline.accepted(old), MODELS).code == ACCEPTED  # not asked: stated only
+    assert gate(new, baseline.accepted(old), MODELS).code == ACCEPTED  # not requested, so only stated
     assert any("by two" in f.text or "two assemblers" in f.text for f in gate(new, baseline.accepted(old)).findings)
     assert gate(new, baseline.accepted(old), policy).code == CORRECTNESS
     digests.write(digests.condensed(old), tmp_path)
@@ -144,7 +144,7 @@ def test_the_gate_holds_a_run_to_the_assemblers_of_its_baseline(base, tmp_path):
     assert gate(digests.condensed(new), digests.load(tmp_path), policy).code == CORRECTNESS
 
 
-def test_results_that_do_not_say_who_assembled_are_not_accepted(base):
+def test_results_without_an_assembler_are_not_accepted(base):
     decision = gate(base, baseline.accepted(base), Policy(allow_model=True, assemblers=("12.9",)))
     assert any("by an assembler that they do not name" in text for text in objections(decision))
 
@@ -161,14 +161,14 @@ def test_a_word_that_names_no_assembler_is_refused(base, tmp_path, capsys):
     assert "'newest' names no assembler" in capsys.readouterr().err
 
 
-def test_a_result_says_one_assembler():
+def test_a_result_names_one_assembler():
     key = Key("c", "v", "sm_90a", "gpu", assembler=OLD)
     check(Result(key, "pass", ptxas=OLD))
     with pytest.raises(ContradictionError, match="the key names"):
         check(Result(key, "pass", ptxas=LOW))
 
 
-def test_levels_that_give_other_bits_are_told(base):
+def test_levels_with_other_bits_are_reported(base):
     both = by(base, OLD, chosen=True).results
     other = [
         other_bits(r)

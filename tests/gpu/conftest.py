@@ -1,4 +1,4 @@
-"""What several GPU tests share."""
+"""Fixtures that several GPU tests share."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def products_device():
 
 @pytest.fixture(scope="module")
 def hopper_products(products_device):
-    """The same, where it is a Hopper GPU: no other one has wgmma."""
+    """The GPU at hand, for products of wgmma, which only Hopper GPUs have."""
     if products_device.identity.target != "sm_90a":
         pytest.skip(f"wgmma is Hopper's; this is {products_device.identity.target}")
     return products_device

@@ -1,10 +1,10 @@
-"""What a sweep's judge costs, as the kernel of `harness.sweep.fused` and by torch.compile, which sweeps do not use.
+"""The cost of a sweep's judge, as the kernel of `harness.sweep.fused` and as torch.compile makes it.
 
-`python tests/gpu/sweep_compilers.py [NAME ...]` prints it.
+`python tests/gpu/sweep_compilers.py [NAME ...]` prints both. Sweeps do not use torch.compile.
 
-For each case of `sweep_speed` the seconds until the tally and the mask have first run, in a process without compiled
-code on disk (cold) and in the next one (warm), and the milliseconds of a tally of 2^32 inputs. Each of the four
-processes compiles something small first, so that starting a compiler counts for no case.
+The figures of each case of `sweep_speed` are the seconds until the tally and the mask have first run, in a process
+without compiled code on disk (cold) and in the next one (warm), and the milliseconds of a tally of 2^32 inputs. Each of
+the four processes first compiles something small, so that no figure contains the start of a compiler.
 """
 
 import os
@@ -41,10 +41,10 @@ def main(words):
     names = words or list(NAMES)
     for compiler in ("ours", "torch.compile"):
         with tempfile.TemporaryDirectory() as folder:
-            kept = {"TRITON_CACHE_DIR": f"{folder}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
+            caches = {"TRITON_CACHE_DIR": f"{folder}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
             for state in ("cold", "warm"):
                 subprocess.run(
-                    [sys.executable, __file__, "--child", compiler, state, *names], env=os.environ | kept, check=True
+                    [sys.executable, __file__, "--child", compiler, state, *names], env=os.environ | caches, check=True
                 )
 
 

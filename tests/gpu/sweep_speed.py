@@ -1,8 +1,8 @@
 """How fast sweeps are on this GPU, against a copy of as many bytes: `python tests/gpu/sweep_speed.py [NAME ...]`.
 
-For each case the whole sweep, the first time and warm, and what its parts take: making inputs, the kernel, the fused
-judge. `--tune` also times the judge with other numbers of warps, and as torch.compile makes it. `--stratified` sweeps
-2^30 random inputs instead.
+It prints the times of each case: of the whole sweep, cold and warm, and of its parts, which are making inputs, the
+kernel and the fused judge. `--tune` also times the judge with other numbers of warps, and as torch.compile makes it.
+`--stratified` sweeps 2^30 random inputs instead.
 """
 
 import sys
@@ -75,19 +75,19 @@ def timed(function, repeat=5):
     return sorted(times)[repeat // 2]
 
 
-kept = []
+sweeps = []
 
 
-class Kept(launched.DeviceSweep):
-    """Stays for its parts to be timed."""
+class StoredSweep(launched.DeviceSweep):
+    """A sweep that is stored in `sweeps`, so that its parts can be timed afterwards."""
 
     def run(self):
-        kept[:] = [self]
+        sweeps[:] = [self]
         return super().run()
 
 
 def judge_times(sweep, first):
-    """Milliseconds of the judge on one chunk, by how it is made."""
+    """Milliseconds of the judge on one chunk, by "block/warps", and as torch.compile makes it."""
     outputs = tuple(sweep.outputs().values())
     found = {}
     for block, warps in ((2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16)):
@@ -102,7 +102,7 @@ def judge_times(sweep, first):
 
 def main(words):
     tune, random = "--tune" in words, "--stratified" in words
-    launched.DeviceSweep = Kept
+    launched.DeviceSweep = StoredSweep
     backend = GpuBackend()
     for name in [w for w in words if not w.startswith("--")] or CASES:
         case = case_of(name)
@@ -117,7 +117,7 @@ def main(words):
         walls = []
         torch.cuda.reset_peak_memory_stats()
         for _ in range(3):
-            kept.clear()
+            sweeps.clear()
             started = time.perf_counter()
             swept = sweep(backend, job, policy, inputs, judge=None)
             walls.append(time.perf_counter() - started)
@@ -125,7 +125,7 @@ def main(words):
         if swept.outcome.status != "ran" or not swept.measured:
             print(name, swept.outcome.status, swept.outcome.words, swept.notes)
             continue
-        s = kept[-1]
+        s = sweeps[-1]
         chunks = inputs.count // s.chunk
         first = s.number(s.chunk)
         parts = {

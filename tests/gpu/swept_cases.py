@@ -1,4 +1,4 @@
-"""Cases with mistakes that only a sweep over everything is sure to meet."""
+"""Cases with mistakes that only a sweep over all inputs is sure to find."""
 
 from harness import Case, Meets, absolute, asm, exact, magnitude, ulp
 from references import arithmetic, dequantise, exponential, faithful, reciprocal
@@ -83,7 +83,7 @@ meeting = Case(
     },
 )  # fmt: skip
 
-# A bound that leaves nearly all results far from the reference in ulp, so that every row has its distances counted.
+# Under this bound nearly all results are many ulp from the reference, so every row has distances to count.
 far = Case(
     inputs={"x": F32},
     outputs={"y": F32},
@@ -109,7 +109,7 @@ products = Case(
     variants={"right": asm("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", pack=2, match=exact())},
 )
 
-# Of 64 bits of inputs, wrong for one product in 2^20.
+# The inputs have 64 bits; "seldom" is wrong for one product in 2^20.
 sampled = Case(
     inputs={"a": F32, "b": F32},
     outputs={"y": F32},

@@ -1,4 +1,4 @@
-"""Kernels and asm blocks with approximate instructions, on a device of the measured generation: the same bits."""
+"""Kernels and asm blocks with approximate instructions: a device of the measured generation and the emulator agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target():
     from harness.ptx.targets import GENERATION, of_generation
 
     if not of_generation(device_target()):
-        pytest.skip(f"{device_target()}: the emulator has {GENERATION}'s unit alone")
+        pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")
     return device_target()
 
 
@@ -38,7 +38,7 @@ def test_approximate_kernels_have_the_same_bits(name, num_warps, target):
 
 @pytest.mark.parametrize("name", approximate_kernels.SNIPPETS)
 def test_approximate_asm_has_the_same_bits(name, target):
-    """The block in a Triton kernel on the device, and by itself on the emulator."""
+    """The device runs the block in a Triton kernel, the emulator runs it alone."""
     import torch
     import triton
 
@@ -46,7 +46,7 @@ def test_approximate_asm_has_the_same_bits(name, target):
 
     text, constraints, kind, pack, count = approximate_kernels.SNIPPETS[name]
     columns = approximate_kernels.operands(kind, count)
-    ours = emulate(text, constraints, columns, columns[0].dtype, pack=pack, target=target)
+    on_cpu = emulate(text, constraints, columns, columns[0].dtype, pack=pack, target=target)
     types = {"f2": torch.float16, "bf16": torch.bfloat16, "f4": torch.float32, "f8": torch.float64}
     signed = torch.int64 if kind == "f8" else torch.int32 if kind == "f4" else torch.int16
     host = {torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16}[signed]
@@ -56,6 +56,6 @@ def test_approximate_asm_has_the_same_bits(name, target):
     block[(triton.cdiv(y.numel(), 1024),)](
         *tensors, y, y.numel(), TEXT=text, CONSTRAINTS=constraints, PACK=pack, B=1024
     )
-    told = y.cpu().view(signed).numpy().view(columns[0].dtype)
-    wrong = np.flatnonzero(told != ours)
-    assert len(wrong) == 0, [hex(c[wrong[0]]) for c in (*columns, told, ours)]
+    on_device = y.cpu().view(signed).numpy().view(columns[0].dtype)
+    wrong = np.flatnonzero(on_device != on_cpu)
+    assert len(wrong) == 0, [hex(c[wrong[0]]) for c in (*columns, on_device, on_cpu)]

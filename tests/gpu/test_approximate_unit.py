@@ -1,4 +1,4 @@
-"""The special function unit on a device: its coefficients fitted anew, and quotients where a last bit decides.
+"""The special function unit on a device: its coefficients are fitted again, and quotients near limits are compared.
 
 The definitions were fitted to Hopper GPUs: on another GPU a difference is a finding, not a mistake of the definition.
 """
@@ -28,8 +28,8 @@ def run(device, form, *columns):
 
 
 @pytest.mark.parametrize("name", sorted(fit.DESIGNS))
-def test_its_coefficients_are_those_of_the_emulator(device, name):
-    """All results of all segments, and no other coefficients give them."""
+def test_fitted_coefficients_equal_those_of_the_emulator(device, name):
+    """The emulator's coefficients give all results of all segments, and no others do."""
     table = fit.on_device(name, device)
     assert table.same_as(name)
     assert table.unique
@@ -37,25 +37,25 @@ def test_its_coefficients_are_those_of_the_emulator(device, name):
 
 @pytest.mark.parametrize("form", ["div.approx.ftz.f32", "div.full.ftz.f32"])
 @pytest.mark.parametrize("exponent", [127, 128, 160, 200, 240, 250, 251, 252, 253, 254])
-def test_quotients_beside_the_least_normal_number(device, form, exponent):
-    """All divisors of an exponent, with the dividends next to 2**-126 times them: the same ones are flushed."""
+def test_quotients_next_to_the_least_normal_number(device, form, exponent):
+    """For all divisors of an exponent and dividends near 2**-126 times them, both flush the same quotients."""
     divisors = FRACTIONS | np.uint32(exponent << 23)
     first = FRACTIONS | np.uint32(exponent - 126 << 23)
-    kept = 0
+    nonzero = 0
     for step in range(-3, 4):
         dividends = (first.astype(np.int64) + step).astype(np.uint32)
-        told = run(device, form, dividends, divisors)
-        ours = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
-        wrong = np.flatnonzero(told != ours)
-        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, told, ours)]
-        kept += int((told != 0).sum())
-    assert 0 < kept < 7 << 23 or (form == "div.approx.ftz.f32" and exponent > 252)
+        got = run(device, form, dividends, divisors)
+        expected = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
+        wrong = np.flatnonzero(got != expected)
+        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, got, expected)]
+        nonzero += int((got != 0).sum())
+    assert 0 < nonzero < 7 << 23 or (form == "div.approx.ftz.f32" and exponent > 252)
 
 
 @pytest.mark.parametrize("form", ["div.approx.f32", "div.approx.ftz.f32", "div.full.f32", "div.full.ftz.f32"])
 @pytest.mark.parametrize("exponent", [0, 1, 2, 60, 125, 126])
-def test_quotients_beside_the_greatest_number(device, form, exponent):
-    """All divisors of an exponent, with the dividends next to 2**128 times them: the same ones overflow."""
+def test_quotients_next_to_the_greatest_number(device, form, exponent):
+    """For all divisors of an exponent and dividends near 2**128 times them, the same quotients overflow on both."""
     divisors = FRACTIONS | np.uint32(exponent << 23)
     if exponent == 0:
         divisors = divisors[1:]
@@ -65,26 +65,26 @@ def test_quotients_beside_the_greatest_number(device, form, exponent):
     over = 0
     for step in range(-5, 2):
         dividends = (first.astype(np.int64) + step).astype(np.uint32)
-        told = run(device, form, dividends, divisors)
-        ours = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
-        wrong = np.flatnonzero(told != ours)
-        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, told, ours)]
-        over += int((told == INFINITY).sum())
+        got = run(device, form, dividends, divisors)
+        expected = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
+        wrong = np.flatnonzero(got != expected)
+        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, got, expected)]
+        over += int((got == INFINITY).sum())
     assert 0 < over < 7 * len(divisors)
 
 
 @pytest.mark.parametrize("form", ["div.approx.f32", "div.full.f32"])
 @pytest.mark.parametrize("exponent", [128, 140, 150, 151, 160, 200, 251, 252, 253, 254])
-def test_quotients_beside_half_of_the_least_number(device, form, exponent):
-    """All divisors of an exponent, with the dividends next to 2**-150 times them: the same ones become zero."""
+def test_quotients_next_to_half_of_the_least_number(device, form, exponent):
+    """For all divisors of an exponent and dividends near 2**-150 times them, the same quotients are zero on both."""
     divisors = FRACTIONS | np.uint32(exponent << 23)
     first = (divisors.view(np.float32).astype(np.float64) * 2.0**-150).astype(np.float32).view(np.uint32)
-    kept = 0
+    nonzero = 0
     for step in range(-3, 4):
         dividends = np.maximum(first.astype(np.int64) + step, 1).astype(np.uint32)
-        told = run(device, form, dividends, divisors)
-        ours = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
-        wrong = np.flatnonzero(told != ours)
-        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, told, ours)]
-        kept += int((told != 0).sum())
-    assert 0 < kept < 7 << 23 or (form == "div.approx.f32" and exponent > 252)
+        got = run(device, form, dividends, divisors)
+        expected = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
+        wrong = np.flatnonzero(got != expected)
+        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, got, expected)]
+        nonzero += int((got != 0).sum())
+    assert 0 < nonzero < 7 << 23 or (form == "div.approx.f32" and exponent > 252)

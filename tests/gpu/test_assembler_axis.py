@@ -1,4 +1,4 @@
-"""Assemblers as an axis on a real device: each level gives the bits of Triton's own, and a planted fault is told."""
+"""Assemblers as an axis on a real device: each level gives the bits of Triton's own, a planted fault is reported."""
 
 import importlib.util
 import sys
@@ -63,15 +63,15 @@ def test_each_level_of_triton_s_ptxas_gives_triton_s_bits(backend, level, varian
     assert outcome.identity != right.identity
 
 
-def test_a_whole_kernel_is_launched_so_too(backend):
+def test_a_whole_kernel_of_another_level_gives_the_right_bits(backend):
     from harness.backends.gpu import device_target
     from harness.running.assemblers import tritons_own
 
-    given = {"x_ptr": np.arange(200, dtype=np.uint16).reshape(5, 40)}
+    inputs = {"x_ptr": np.arange(200, dtype=np.uint16).reshape(5, 40)}
     chosen = tritons_own(device_target(), level=0)
-    outcome = backend.run(job("rows", "copy", given, sizes={"M": 5, "N": 40}, assembler=chosen))
+    outcome = backend.run(job("rows", "copy", inputs, sizes={"M": 5, "N": 40}, assembler=chosen))
     assert (outcome.status, outcome.words, outcome.findings) == ("ran", "", ())
-    np.testing.assert_array_equal(outcome.outputs["y_ptr"].view(np.uint16), given["x_ptr"])
+    np.testing.assert_array_equal(outcome.outputs["y_ptr"].view(np.uint16), inputs["x_ptr"])
 
 
 def test_a_planted_assembler_is_found_at_fault(backend, tmp_path):

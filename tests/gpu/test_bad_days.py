@@ -1,4 +1,4 @@
-"""What kernels can do to a device costs their own item a verdict of `error`, and nobody else anything."""
+"""A kernel that misbehaves on a device gives its own item the verdict `error`, and does not affect other items."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def by_variant(records):
     return found
 
 
-def test_every_bad_day_is_an_error_in_words_and_what_comes_after_runs(tmp_path):
+def test_each_misbehaving_kernel_is_an_error_with_its_reason_and_later_items_run(tmp_path):
     records, _ = run_pytest(tmp_path, "--ptx-limit=6", "-k", "not past and not sanitized")
     found = by_variant(records)
     for name in ("bytes_case", "words"):
@@ -87,7 +87,7 @@ def test_a_process_killed_at_work_is_an_error_and_the_next_job_runs(backend):
 
 
 def leave(fraction):
-    """In the GPU's process: take away all of its memory but this."""
+    """Runs in the GPU's process: leave it only this fraction of the memory."""
     import torch
 
     torch.cuda.empty_cache()
@@ -105,18 +105,18 @@ def test_out_of_memory_is_an_error_and_the_next_job_runs(backend):
     assert backend.run(a_job()).status == "ran"
 
 
-@pytest.mark.parametrize("where", ["there", "here"])
-def test_what_a_job_costs_that_does_next_to_nothing(backend, benchmark, where):
-    """Through the GPU's process, and in this one."""
+@pytest.mark.parametrize("where", ["child", "here"])
+def test_the_cost_of_a_tiny_job(backend, benchmark, where):
+    """The job runs in the GPU's process ("child"), or in this process."""
     from harness.backends.gpu import GpuBackend
 
-    chosen = backend if where == "there" else GpuBackend()
+    chosen = backend if where == "child" else GpuBackend()
     assert chosen.run(a_job()).status == "ran"
     benchmark.pedantic(chosen.run, (a_job(),), rounds=30, warmup_rounds=3)
 
 
-def test_starting_a_process_over(backend, benchmark):
-    """The process with torch and its CUDA context, and the first launch in it."""
+def test_the_cost_of_restarting_the_gpu_process(backend, benchmark):
+    """Starts a process with torch and a CUDA context, and launches one kernel in it."""
 
     def start_over():
         of_target(gpus()[0].target).close()
@@ -132,7 +132,7 @@ needs_sanitizer = pytest.mark.skipif(bool(missing()), reason="needs compute-sani
 
 @needs_sanitizer
 def test_a_read_past_the_end_is_found_and_fails(tmp_path):
-    """It gives the right bits otherwise: what it reads is masked in no output, and lies in the guard zone."""
+    """The kernel reads one element past the end of its input."""
     records, _ = run_pytest(tmp_path, "--ptx-sanitize=memcheck", "-k", "words and not nowhere")
     found = by_variant(records)
     assert {r.verdict for v in ("right before", "right after") for r in found["words", v]} == {"pass"}
@@ -150,8 +150,8 @@ def test_a_read_past_the_end_is_found_and_fails(tmp_path):
 @pytest.mark.parametrize(
     ("tool", "variant", "words"), [("racecheck", "races", "Race"), ("synccheck", "diverges", "Barrier")]
 )
-def test_the_other_tools_find_what_they_are_for(tmp_path, tool, variant, words):
+def test_racecheck_and_synccheck_find_their_faults(tmp_path, tool, variant, words):
     records, _ = run_pytest(tmp_path, f"--ptx-sanitize={tool}", "-k", f"sanitized and {variant}")
-    assert {r.verdict for r in records.results} <= {"pass", "fail"}  # where a block has one thread, it harms nobody
+    assert {r.verdict for r in records.results} <= {"pass", "fail"}  # harmless in a block of one thread
     assert all(r.verdict == "fail" for r in records.results if r.findings)
     assert any(words in f and f.startswith(tool) for r in records.results for f in r.findings)

@@ -36,7 +36,7 @@ def pair():
 
 
 def throughput(chosen, folder, monkeypatch):
-    """Shards a second while all GPUs are busy: behind starting and compiling, and before the last shards."""
+    """Shards a second while all GPUs are busy: without starting and compiling, and without the last shards."""
     from harness.cluster.joining import joined
     from harness.running.shardworker import fingerprint_of, item_of, shard_digests
     from harness.sweep.oncluster import ClusterSweep
@@ -47,16 +47,16 @@ def throughput(chosen, folder, monkeypatch):
     fingerprint = fingerprint_of(item_of(path, ["case", "xor"], "gpu", target))
     task = Task(str(path.resolve()), "case", "xor", "gpu", target, 1, 48, SHARD_BITS, fingerprint)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(g.visible for g in chosen))
-    came = []
+    done = []
     with (
         contextlib.closing(Journal(folder / "journal", task, resume=False)) as journal,
         joined("local", folder) as tasks,
     ):
         assert tasks.nodes.targets == (target,)
-        told = {"root": folder, "given": shard_digests(task), "on_result": lambda r: came.append((time.monotonic(), r))}
-        ClusterSweep(tasks, task, journal, range(SHARDS), **told).run()
-    assert {r.verdict for _, r in came} == {"pass"}
-    busy = came[len(came) // 4 : -2 * len(chosen)]
+        args = {"root": folder, "given": shard_digests(task), "on_result": lambda r: done.append((time.monotonic(), r))}
+        ClusterSweep(tasks, task, journal, range(SHARDS), **args).run()
+    assert {r.verdict for _, r in done} == {"pass"}
+    busy = done[len(done) // 4 : -2 * len(chosen)]
     return (len(busy) - 1) / (busy[-1][0] - busy[0][0])
 
 

@@ -1,4 +1,4 @@
-"""Conformance on a device: right definitions agree with the instruction, a planted wrong one is seen."""
+"""Conformance on a device: right definitions agree with the instruction, a planted wrong one is detected."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ def test_instruction_and_definition_agree(device, form):
         assert (tally.mismatches, tally.failure) == (0, ""), tally.offenders
 
 
-def test_a_wrong_definition_is_seen_by_both_comparisons(device):
+def test_both_comparisons_detect_a_wrong_definition(device):
     snippet = forms.snippets("add.rn.f32")[0]
     wrong = replace(snippet, text=snippet.text.replace("add.rn", "add.rz"), variant="planted")
     wrong.__dict__["step"] = snippet.step
@@ -45,7 +45,7 @@ def test_a_wrong_definition_is_seen_by_both_comparisons(device):
     assert (right[0] != other[0]).all()
 
 
-def test_a_campaign_writes_what_the_ledger_holds(device):
+def test_a_campaign_confirms_its_forms(device):
     plan = campaign.Plan(seconds=5.0, inputs=1 << 22, everything=1 << 16, emulated=1 << 12)
     outcome = campaign.run(FORMS, plan, device=partial(Hardware), workers=2)
     for form in FORMS:

@@ -1,4 +1,4 @@
-"""What a device computes and what the emulator makes of the same compile: identical bits, wherever bits are decided."""
+"""A device and the emulator give identical bits for the same compiled code, wherever the bits are determined."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _job(loaded, name, target, setup, inputs):
     return Job(loaded.case, loaded.name, loaded.path, name, loaded.case.variants[name], target, setup, inputs)
 
 
-def test_every_setup_of_the_sweep(loaded, variant):
-    """Closed code agrees bit for bit; with approximate instructions, on the generation whose unit the emulator has."""
+def test_every_setup_of_the_quick_plan(loaded, variant):
+    """Approximate instructions are compared only on the generation whose special function unit the emulator has."""
     from harness.backends.builds import unavailable
     from harness.backends.compiled import compile_job, run_compiled
     from harness.backends.gpu import GpuBackend, device_target
@@ -57,11 +57,11 @@ def test_every_setup_of_the_sweep(loaded, variant):
         job = _job(loaded, variant, target, item.setup, inputs)
         device = gpu.run(job)
         if device.status == "unsupported":
-            pytest.skip(f"{target} lacks it: {device.words}")
+            pytest.skip(f"{target} cannot run the variant: {device.words}")
         assert device.status == "ran", device.words
         emulated = run_compiled(job, compile_job(job))
         assert emulated.status == "ran", emulated.words
-        # On that generation bits are demanded whatever the ledger says of the forms.
+        # On that generation equal bits are required, whatever the ledger says of the forms.
         if emulated.alternative or (emulated.evidence == "model" and not of_generation(target)):
             continue
         compared += 1
@@ -72,7 +72,7 @@ def test_every_setup_of_the_sweep(loaded, variant):
 
 
 def test_the_documented_maximum_in_its_loop():
-    """The missing early clobber: the compiled kernel gives on the CPU the very bits, wrong ones, of the device."""
+    """An early clobber is missing: the compiled kernel gives the same wrong bits on the CPU and on the device."""
     from harness.backends.compiled import compile_job, run_compiled
     from harness.backends.gpu import GpuBackend, device_target
     from harness.inputs import input_sets
@@ -85,9 +85,9 @@ def test_the_documented_maximum_in_its_loop():
     setup = Setup(pack=4, shape=(1024,), block=512, context="loop", steps=3)
     job = _job(loaded, "documented", device_target(), setup, inputs)
     device, emulated = GpuBackend().run(job), run_compiled(job, compile_job(job))
-    straight = GpuBackend().run(_job(loaded, "early-clobber", device_target(), setup, inputs))
+    right = GpuBackend().run(_job(loaded, "early-clobber", device_target(), setup, inputs))
     assert np.array_equal(device.outputs["d"], emulated.outputs["d"])
-    assert not np.array_equal(device.outputs["d"], straight.outputs["d"])
+    assert not np.array_equal(device.outputs["d"], right.outputs["d"])
 
 
 def _kernels():
@@ -133,7 +133,7 @@ def test_an_atomic_histogram():
 
 @pytest.mark.parametrize("num_warps", [1, 4, 8])
 def test_a_sum_across_warps(num_warps):
-    """Additions in the order that the compile fixes: the same bits."""
+    """The compiled code fixes the order of the additions, so the bits are equal."""
     import torch
 
     from harness import emulated
@@ -151,7 +151,7 @@ def test_a_sum_across_warps(num_warps):
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_kernels_with_approximate_instructions(name):
-    """exp, division and square root, with the bits of the generation's own unit."""
+    """exp, division and square root have the bits of the generation's special function unit."""
     import torch
 
     from harness import emulated
@@ -159,7 +159,7 @@ def test_kernels_with_approximate_instructions(name):
     from harness.ptx.targets import GENERATION, of_generation
 
     if not of_generation(device_target()):
-        pytest.skip(f"{device_target()}: the emulator has {GENERATION}'s unit alone")
+        pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")
     generator = torch.Generator().manual_seed(3)
     x, w, b = torch.randn(8, 1000, generator=generator), torch.ones(1000), torch.zeros(1000)
     results = []

@@ -1,4 +1,4 @@
-"""Assemblers on trial on a real device: a planted fault is found, and the assembler's own code agrees."""
+"""Assemblers on trial on a real device: a planted fault is found, and code of the real assembler agrees."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def runner(target):
     return GpuRunner(of_target(target))
 
 
-def test_an_assembler_that_flips_an_instruction_is_found_and_its_programs_cut_down(tmp_path, runner, target):
+def test_an_assembler_that_changes_an_instruction_is_found_and_the_programs_are_reduced(tmp_path, runner, target):
     wrapper = tmp_path / "ptxas"
     wrapper.write_text(WRAPPER.format(ptxas=bundled(target).path))
     wrapper.chmod(0o755)
@@ -60,7 +60,7 @@ def test_an_assembler_that_flips_an_instruction_is_found_and_its_programs_cut_do
     assert [f.assemblers for f in wrong if not all("-O1" in label.split() for label in f.assemblers)] == []
 
 
-def test_the_case_of_a_finding_is_green_with_the_assembler_at_fault_and_red_with_a_repaired_one(tmp_path, target):
+def test_the_case_of_a_finding_passes_with_the_faulty_assembler_and_fails_with_a_repaired_one(tmp_path, target):
     pytest.importorskip("torch")
     made = tmp_path / "ptxas"
     made.write_text(WRAPPER.format(ptxas=bundled(target).path))

@@ -1,4 +1,4 @@
-"""The gpu backend on a device: bits, faults, and that what was compiled ahead is what runs."""
+"""The gpu backend on a device: bits, faults, and that the kernel compiled ahead is the kernel that runs."""
 
 import importlib.util
 import sys
@@ -57,7 +57,7 @@ SHAPES = [(1,), (255,), (256,), (257,), (1031,), (4096,), (7, 129), (16, 64)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("pack", [1, 2, 4])
 @pytest.mark.parametrize("alignment", [16, 4])
-def test_a_sum_is_the_host_s(backend, shape, pack, alignment):
+def test_a_sum_equals_the_host_s(backend, shape, pack, alignment):
     inputs = {"x": floats(shape, 1), "y": floats(shape, 2)}
     expected = (inputs["x"].view(np.float32) + inputs["y"].view(np.float32)).view(np.uint32)
     for variant in ("asm", "plain"):
@@ -76,7 +76,7 @@ def running_maximum(inputs):
 @pytest.mark.parametrize("num_warps", [1, 4])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("context", "steps"), [("straight", 1), ("loop", 1), ("loop", 5)])
-def test_a_maximum_with_early_clobbers_and_in_triton_is_the_host_s(backend, shape, context, steps, num_warps):
+def test_a_maximum_with_early_clobbers_and_in_triton_equals_the_host_s(backend, shape, context, steps, num_warps):
     inputs = bytes_and_floats(shape)
     converted, maximum = running_maximum(inputs)
     for variant, pack in (("clobbers", 4), ("plain", 1)):
@@ -87,7 +87,7 @@ def test_a_maximum_with_early_clobbers_and_in_triton_is_the_host_s(backend, shap
         np.testing.assert_array_equal(outcome.outputs["d"], maximum)
 
 
-def test_the_documented_maximum_is_right_straight_and_wrong_round_a_loop(backend):
+def test_the_documented_maximum_is_right_in_straight_code_and_wrong_in_a_loop(backend):
     """Without early clobbers the loop shares a register between an output and an input not yet read."""
     inputs = bytes_and_floats((512,))
     _, maximum = running_maximum(inputs)
@@ -100,7 +100,7 @@ def test_the_documented_maximum_is_right_straight_and_wrong_round_a_loop(backend
 
 @pytest.mark.parametrize("shape", [(1000,), (16,), (5, 33)])
 @pytest.mark.parametrize("context", ["straight", "loop"])
-def test_what_was_compiled_ahead_is_what_runs(shape, context):
+def test_the_kernel_compiled_ahead_is_the_kernel_that_runs(shape, context):
     from harness.backends import gpu
     from harness.backends.gpu import device_target
     from harness.triton.launch import launch_of
@@ -142,7 +142,7 @@ def test_refusals_leave_the_device_usable(backend):
 
 
 def test_an_illegal_address_is_an_error_and_the_next_kernel_runs(backend):
-    """The CUDA context does not come back: another process takes its place."""
+    """The fault destroys the CUDA context, so another process takes over."""
     from harness.backends.gpu import device_target
     from harness.jobs import Job, Setup
 
@@ -163,7 +163,7 @@ def test_an_illegal_address_is_an_error_and_the_next_kernel_runs(backend):
 
 
 def test_a_tensor_is_updated_in_place(backend):
-    """Each launch finds the input as it was; what is not written holds the input's bits; guards hold as ever."""
+    """Each launch starts from the original input, unwritten elements keep its bits, and guard zones are checked."""
     rng = np.random.default_rng(6)
     inputs = {n: rng.integers(0, 1 << 32, 200, dtype=np.uint32) for n in ("x_ptr", "d_ptr")}
     before = {n: units.copy() for n, units in inputs.items()}

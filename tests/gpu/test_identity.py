@@ -1,4 +1,4 @@
-"""Verdicts on a device in any company: constants that are equal and not the same, arguments that are in no text."""
+"""The order of items changes no verdict on a device, even if variants differ only in one argument or constant."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Variants timed in registers on the device here."""
+"""Variants timed in registers on a device."""
 
 from pathlib import Path
 

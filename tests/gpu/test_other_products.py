@@ -1,4 +1,4 @@
-"""Sparse and block-scaled products by tensor cores on a device: the emulator has their bits."""
+"""Sparse and block-scaled products by tensor cores on a device: the emulator gives the same bits."""
 
 import pytest
 

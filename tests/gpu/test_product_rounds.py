@@ -1,4 +1,4 @@
-"""wgmma compared on a Hopper GPU by the GPU, and a campaign over a few products with processes of its own."""
+"""wgmma on a Hopper GPU, which compares its own results, and a campaign over a few products in several processes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_every_tile_agrees(hopper: products.ProductDevice, form: str) -> None:
     assert tally.reached >= 1 << 15
 
 
-def test_a_wrong_model_is_seen(hopper: products.ProductDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F one step off in the comparison alone: the device says so, and the definition that it is right."""
+def test_a_wrong_model_is_detected(hopper: products.ProductDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's comparison has one fraction bit too few: it reports mismatches where the definition finds none."""
     right = devicemodel.numbers
     monkeypatch.setattr(devicemodel, "numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
     tally = grouprounds.measured(hopper, FORMS[0], 1 << 12)
@@ -49,7 +49,7 @@ def test_a_wrong_model_is_seen(hopper: products.ProductDevice, monkeypatch: pyte
 
 
 def test_a_campaign_of_processes(hopper: products.ProductDevice) -> None:
-    """With a context of each process's own, on the GPU that it is given."""
+    """Each process has a CUDA context of its own on its GPU."""
     forms = [DENSE, FORMS[0], FORMS[6]]
     found = productcampaign.campaign(forms, 1 << 13, hopper.identity.target, seconds=120, workers=2)
     assert set(found) == set(forms)

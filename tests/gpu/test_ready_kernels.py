@@ -1,4 +1,4 @@
-"""Machine code that a worker made is launched in the place of Triton's, and gives the same bits."""
+"""Machine code that a worker made is launched instead of Triton's, and gives the same bits."""
 
 import importlib.util
 from dataclasses import replace
@@ -26,7 +26,7 @@ def numbers(shape):
 
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
 @pytest.mark.parametrize("variant", ["asm", "plain", "scaled", "product and sum"])
-def test_triton_compiles_nothing_and_the_bits_are_its_own(variant, setup, monkeypatch):
+def test_triton_compiles_nothing_and_the_bits_equal_triton_s(variant, setup, monkeypatch):
     asked = job("addition", variant, numbers(setup["shape"]), **setup)
     right = gpu.launched(asked)
     built = gpu.compiled(asked)
@@ -52,8 +52,8 @@ def test_code_of_another_setup_is_not_launched():
     assert outcome.findings == ()
 
 
-def test_a_whole_kernel():
-    given = {"x_ptr": np.arange(200, dtype=np.uint16).reshape(5, 40)}
-    asked = job("rows", "copy", given, sizes={"M": 5, "N": 40})
+def test_a_whole_kernel_is_launched_from_ready_code():
+    inputs = {"x_ptr": np.arange(200, dtype=np.uint16).reshape(5, 40)}
+    asked = job("rows", "copy", inputs, sizes={"M": 5, "N": 40})
     outcome = gpu.launched(asked, made=gpu.compiled(asked))
-    np.testing.assert_array_equal(outcome.outputs["y_ptr"].view(np.uint16), given["x_ptr"])
+    np.testing.assert_array_equal(outcome.outputs["y_ptr"].view(np.uint16), inputs["x_ptr"])

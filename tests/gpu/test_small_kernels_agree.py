@@ -1,4 +1,4 @@
-"""Small kernels of every kind on a device and on the emulator: exact arithmetic, so the same bits."""
+"""Small kernels of every kind give the same bits on a device and on the emulator, as their arithmetic is exact."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_the_same_bits(name):
+def test_device_and_emulator_give_the_same_bits(name):
     import torch
 
     from harness import emulated

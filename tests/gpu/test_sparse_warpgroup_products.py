@@ -1,7 +1,7 @@
-"""wgmma.sp on a device: the emulator has its bits. These tests were written without one, and have not run yet.
+"""wgmma.sp on a device: the emulator gives the same bits. These tests were written without a device and never ran.
 
-Three things are assumed and may fail here: where metadata lies, that a block has L stored elements, and that no row of
-b outside the metadata counts.
+Three assumptions of the emulator may fail here: the place of the metadata, that a block has L stored elements, and that
+rows of b which the metadata does not select have no effect.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def test_every_layout_has_the_devices_bits(hopper_products, form):
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[3]])
-def test_the_other_selector_takes_the_other_threads(hopper_products, form):
+def test_the_other_selector_reads_the_metadata_of_the_other_threads(hopper_products, form):
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     other = replace(known, text=known.text.replace("%m0, 0,", "%m0, 1,"))
     assert other.text != known.text
     operands = groupproducts.drawn(known, "selector", 7)
-    given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, other, given)
-    assert (groupproducts.emulated(other, given) == got).all()
-    assert (groupproducts.emulated(known, given) != got).any()
+    arrays = groupproducts.arrays(known, operands)
+    got = groupproducts.on_device(hopper_products, other, arrays)
+    assert (groupproducts.emulated(other, arrays) == got).all()
+    assert (groupproducts.emulated(known, arrays) != got).any()
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}, {"terms": 32}])
-def test_a_model_off_by_one_step_is_seen(hopper_products, change):
+def test_a_model_off_by_one_step_is_detected(hopper_products, change):
     form = FORMS[2]
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     how = known.product.arithmetic
@@ -58,5 +58,5 @@ def test_a_model_off_by_one_step_is_seen(hopper_products, change):
     operands = groupproducts.drawn(known, "off by one", 28)
     got = groupproducts.on_device(hopper_products, known, groupproducts.arrays(known, operands))
     assert (groupproducts.computed(known, operands) == got).all()
-    if change != {"terms": 32}:  # 16 stored elements are one block either way
+    if change != {"terms": 32}:  # the 16 stored elements are then one block, as in the right model
         assert (groupproducts.computed(wrong, operands) != got).any()

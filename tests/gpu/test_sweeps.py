@@ -30,7 +30,7 @@ def item(case, variant):
 
 
 def swept(backend, case, variant):
-    """The result of the item's largest set, and all of them."""
+    """The result of the item's largest input set, and all results."""
     found = run_item(item(case, variant), backend, "exhaustive").results
     return max(found, key=lambda r: r.total), found
 
@@ -67,7 +67,7 @@ def test_one_mistake_is_found_among_results_that_are_unchecked_or_far(backend, c
 
 @pytest.mark.parametrize("case", ["domains", "meeting", "far", "words"])
 def test_unchecked_and_far_results_cost_no_second_pass(backend, case):
-    """Examined one by one, two thousand million results take minutes."""
+    """If the judge examined these two thousand million results one by one, it would take minutes."""
     result, every = swept(backend, case, "right")
     assert {r.verdict for r in every} == {"pass"}
     assert not any("no kernel can be made" in note for note in result.notes)
@@ -75,13 +75,13 @@ def test_unchecked_and_far_results_cost_no_second_pass(backend, case):
     assert result.seconds < 30
 
 
-def test_a_dropped_ftz_is_called_one(backend):
+def test_a_dropped_ftz_has_the_class_flush_to_zero(backend):
     result, _ = swept(backend, "reciprocals", "dropped ftz")
     assert result.verdict == "fail"
     assert result.classes["flush to zero"] > 1 << 24
 
 
-def test_what_is_right_passes_whole(backend):
+def test_right_variants_pass_on_all_inputs(backend):
     for case, variant in (("reciprocals", "right"), ("reciprocals", "approximate, ftz"), ("products", "right")):
         result, every = swept(backend, case, variant)
         assert {r.verdict for r in every} == {"pass"}

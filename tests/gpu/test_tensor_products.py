@@ -1,4 +1,4 @@
-"""Products by tensor cores on a device: the emulator has their bits, and a model that is off by one step is seen."""
+"""Products by tensor cores on a device: the emulator gives the same bits, a model off by one step does not."""
 
 from dataclasses import replace
 
@@ -36,8 +36,8 @@ def test_the_emulator_has_the_devices_bits(products_device, form):
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}])
-def test_a_model_off_by_one_step_is_seen(products_device, monkeypatch, change):
-    """On Hopper. The exponent of zero terms is not among them: one step of it shows in no result of these tiles."""
+def test_a_model_off_by_one_step_is_detected(products_device, monkeypatch, change):
+    """On Hopper only. The exponent of zero terms is not changed: one step of it changes no result of these tiles."""
     if not products_device.identity.target.startswith("sm_90"):
         pytest.skip("the figures are Hopper's")
     form = FORMS[2]

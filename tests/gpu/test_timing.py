@@ -1,4 +1,4 @@
-"""Timing sessions on a device: the same kernel is called the same, extra work slower; pytest-benchmark and xdist."""
+"""Timing sessions on a device: equal kernels are "same", a kernel with extra work is "slower"; pytest-benchmark."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def session(path):
     return time_case(str(path), "case", device_target())
 
 
-def test_another_level_is_timed_beside_an_a_a_run_of_its_own(path):
+def test_another_level_is_timed_with_an_a_a_run_of_its_own(path):
     """At -O0 the same PTX is timed by the driver API; the record names program and level."""
     from harness.backends.gpu import device_target
     from harness.running.assemblers import tritons_own
@@ -155,8 +155,8 @@ def test_extra_work_is_called_slower_and_another_copy_the_same(session):
     assert large["plain"].beside(large["two-passes"]).verdict == "faster"
 
 
-def test_a_kernel_in_place_is_timed_on_what_the_tensor_held_at_first(tmp_path):
-    """Once it has run, "many" would loop a million times: milliseconds in the place of microseconds."""
+def test_a_kernel_that_updates_in_place_is_timed_on_the_original_tensor(tmp_path):
+    """On its own output "many" would loop a million times, which takes milliseconds instead of microseconds."""
     from harness.backends.gpu import device_target
     from harness.timing.session import time_case
 
@@ -167,14 +167,14 @@ def test_a_kernel_in_place_is_timed_on_what_the_tensor_held_at_first(tmp_path):
     assert times["many"] < 3 * times["zeros"]
 
 
-def test_the_device_says_its_clocks(session):
+def test_the_clock_rates_of_the_device_are_recorded(session):
     clocks = session.timings[0].clocks
     assert clocks["sm_min"] <= clocks["sm_max"]
     assert clocks["memory"] > 0
 
 
 def test_events_and_cupti_differ_by_a_constant():
-    """What an empty kernel shows by events is what they add."""
+    """Events add the time that they measure for an empty kernel."""
     from harness.timing import timers
 
     flush = timers.Flush(torch.cuda.get_device_properties(0).L2_cache_size)
@@ -201,7 +201,7 @@ def run(folder, *words, timeout=300):
     from harness.cli.run import plugin_words
 
     command += [*words, *plugin_words()]
-    # The inner pytest is nobody's worker.
+    # The inner pytest is not a worker of pytest-xdist.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 

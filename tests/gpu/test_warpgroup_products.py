@@ -1,4 +1,4 @@
-"""wgmma, mbarriers and bulk copies on a device: the emulator has its bits, form by form and in whole kernels."""
+"""wgmma, mbarriers and bulk copies on a device: the emulator gives the same bits, by forms and in whole kernels."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def test_every_layout_has_the_devices_bits(hopper_products, form):
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}])
-def test_a_model_off_by_one_step_is_seen(hopper_products, change):
+def test_a_model_off_by_one_step_is_detected(hopper_products, change):
     form = FORMS[2]
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     how = known.product.arithmetic
     wrong = replace(known, product=replace(known.product, arithmetic=replace(how, model=replace(how.model, **change))))
     operands = groupproducts.drawn(known, "off by one", 28)
-    given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, known, given)
+    arrays = groupproducts.arrays(known, operands)
+    got = groupproducts.on_device(hopper_products, known, arrays)
     assert (groupproducts.computed(known, operands) == got).all()
     assert (groupproducts.computed(wrong, operands) != got).any()
 
 
 @pytest.mark.parametrize("field", ["leading", "stride", "swizzle"])
 def test_another_descriptor_gives_other_bits_on_both(hopper_products, field):
-    """With the same change of the descriptor the emulator still has the device's bits: addresses are the same."""
+    """If a field of the descriptor changes, the emulator still gives the device's bits, and so the same addresses."""
     layout = groupproducts.GroupLayout(16, 64) if field != "leading" else groupproducts.GroupLayout(16, 16)
     form = FORMS[0]
     known = groupproducts.program(form, "sm_90a", layout)
@@ -60,14 +60,14 @@ def test_another_descriptor_gives_other_bits_on_both(hopper_products, field):
     assert text != known.text
     changed = replace(known, text=text)
     operands = groupproducts.drawn(known, "other", 7)
-    given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, changed, given)
-    assert (groupproducts.emulated(changed, given) == got).all()
+    arrays = groupproducts.arrays(known, operands)
+    got = groupproducts.on_device(hopper_products, changed, arrays)
+    assert (groupproducts.emulated(changed, arrays) == got).all()
     assert (groupproducts.computed(known, operands) != got).any()
 
 
-def test_the_shapes_of_the_arithmetic():
-    """So that what is off by one step above is a step of what runs."""
+def test_the_figures_of_the_model():
+    """The wrong models above are one step from these figures."""
     model = warpgroup.arithmetic_of(groupproducts.bounds_of()[FORMS[2]]).model
     assert (model.fraction, model.terms) == (25, 16)
 
@@ -76,7 +76,7 @@ def test_the_shapes_of_the_arithmetic():
 
 
 def _same(kernel, grid, tensors, rest, meta, **options):
-    """The last tensor by the device and by the emulator, as codes."""
+    """Check that the device and the emulator leave the same bits in the last tensor."""
     import torch
     import triton
 
@@ -147,9 +147,9 @@ def test_products_with_descriptors_of_the_host():
     outs = []
     for place in ("cuda", "cpu"):
         x, y, out = a.to(place), b.to(place), torch.zeros(m, n, dtype=torch.float16, device=place)
-        given = [TensorDescriptor.from_tensor(t, s) for t, s in ((x, [128, 64]), (y, [64, 64]), (out, [128, 64]))]
+        tensors = [TensorDescriptor.from_tensor(t, s) for t, s in ((x, [128, 64]), (y, [64, 64]), (out, [128, 64]))]
         run = with_given_descriptors if place == "cuda" else emulated(with_given_descriptors, "sm_90a", limit=None)
-        run[(2, 2)](*given, k, BM=128, BN=64, BK=64, ACC=tl.float32, TO=tl.float16, num_stages=3)
+        run[(2, 2)](*tensors, k, BM=128, BN=64, BK=64, ACC=tl.float32, TO=tl.float16, num_stages=3)
         outs.append(out.cpu().view(torch.int16))
     assert outs[0].any()
     assert int((outs[0] != outs[1]).sum()) == 0

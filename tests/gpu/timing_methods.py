@@ -1,10 +1,11 @@
-"""What each way of timing says of the same kernels on this GPU: `python tests/gpu/timing_methods.py`.
+"""Times of the same kernels on this GPU by each method of timing: `python tests/gpu/timing_methods.py`.
 
-The reasons for how `harness.timing` measures. For an empty kernel, a reciprocal and a copy at several sizes it prints
-the median and the spread (half the interquartile range) by: events around a launch that was queued behind the flush
-(direct, and as the replay of a graph), CUPTI's own record of the same launches through torch.profiler, do_bench, and
-replays of a graph without a flush; with --proton instead, CUPTI's record through Proton. Then what becomes of the
-figures with other ways of flushing the L2. Proton has a run of its own because CUPTI serves one profiler a process.
+These times are the reasons for how `harness.timing` measures. For an empty kernel, a reciprocal and a copy at several
+sizes the script prints the median and the spread (half the interquartile range) by: events around a launch that was
+queued behind the flush (direct, and as the replay of a graph), CUPTI's own record of the same launches through
+torch.profiler, do_bench, and replays of a graph without a flush; with --proton instead, CUPTI's record through Proton.
+Then it prints the times with other ways of flushing the L2. Proton needs a run of its own because CUPTI serves one
+profiler a process.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import triton
 import triton.language as tl
 
 LAUNCHES = 60
-SLEEP = 2_000_000  # cycles, about a millisecond: the host queues what follows meanwhile
+SLEEP = 2_000_000  # cycles, about a millisecond; meanwhile the host queues the launches
 
 
 @triton.jit
@@ -84,7 +85,7 @@ def queued(launch, flush, count=LAUNCHES):
 
 
 def profiled(launch, flush):
-    """The same launches by events and by CUPTI's record."""
+    """Seconds of each launch by events, and seconds of the same launches by CUPTI's record."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as recorded:
@@ -135,7 +136,7 @@ def unflushed(launch):
     return [t / 20 for t in queued(graph.replay, lambda: None, 40)]
 
 
-def told(times):
+def summary(times):
     if len(times) < 4:
         return f"{len(times)} samples"
     low, middle, high = statistics.quantiles(times, n=4)
@@ -176,7 +177,7 @@ def main(words):
               pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))  # fmt: skip
     if "--proton" in words:
         for name, (_, launch) in found.items():
-            print(f"{name:34}", told(protons(launch, flush)), flush=True)
+            print(f"{name:34}", summary(protons(launch, flush)), flush=True)
         return
     print(f"{'microseconds':34} {'event':>16} {'cupti':>16} {'event, graph':>16} "
           f"{'do_bench':>16} {'no flush':>16}  copy-rate by cupti")  # fmt: skip
@@ -187,7 +188,7 @@ def main(words):
         bench = triton.testing.do_bench(launch, warmup=10, rep=40, return_mode="all")
         columns = (by_event, by_cupti, by_graph, [b / 1e3 for b in bench], unflushed(launch))
         rate = moved / statistics.median(by_cupti or by_event) / 1e12
-        print(f"{name:34}", *map(told, columns), f" {rate:.2f} TB/s", flush=True)
+        print(f"{name:34}", *map(summary, columns), f" {rate:.2f} TB/s", flush=True)
     for name in ("empty", f"rcp {1 << 16:,} block 1024", f"rcp {1 << 25:,} block 1024"):
         values = queued(graphed(found[name][1]), flush, 400)
         ticks = sorted({round(v * 1e9) for v in values})
@@ -199,7 +200,7 @@ def main(words):
         print(name, "cupti: distinct values", len(ticks), "of", len(by_cupti), "least gap", min(gaps, default=0), "ns")
     print("by the way of flushing, events around graph replays:")
     for way, function in ways.items():
-        row = [told(queued(graphed(found[n][1]), function)) for n in found if "block 1024" in n or "copy" in n]
+        row = [summary(queued(graphed(found[n][1]), function)) for n in found if "block 1024" in n or "copy" in n]
         print(f"{way:20}", *row, flush=True)
 
 

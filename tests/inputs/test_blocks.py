@@ -1,4 +1,4 @@
-"""`blocks/1`: typical values for kernels with block maxima and scales, from only formats and shapes."""
+"""`blocks/1`: typical values for kernels with block maxima and scales, made only from formats and shapes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def negative_zeros_lose_their_sign(x, q, s):
 
 
 def ties_go_to_odd_unless_the_scale_saturates(x, q, s):
-    """Under the saturated scale, products with its rounded inverse reach a midpoint now and then."""
+    """If the scale is saturated, some products with its rounded inverse reach a midpoint."""
     wide = to_float64(E4M3, s).astype(np.float32)
     with np.errstate(all="ignore"):
         scaled = np.abs(x.astype(np.float32) * np.where(wide == 0, np.float32(0), np.float32(24) / wide)[:, None])
@@ -134,8 +134,8 @@ SURVIVE_EDGES_AND_RANDOM = [
 ]
 
 
-def tells(wrong: Wrong, set_name: str) -> bool:
-    """Whether any size's inputs of a set give the wrong reference another output."""
+def detects(wrong: Wrong, set_name: str) -> bool:
+    """Whether, for any size, the set's inputs give the wrong reference another output."""
     return any(
         not (np.array_equal(q, other[0]) and np.array_equal(s, other[1]))
         for x, q, s in answered(set_name)
@@ -144,8 +144,8 @@ def tells(wrong: Wrong, set_name: str) -> bool:
 
 
 @pytest.mark.parametrize("wrong", SURVIVE_EDGES_AND_RANDOM, ids=lambda f: f.__name__)
-def test_a_wrong_quantisation_that_edges_and_random_bits_pass_dies_on_blocks(wrong):
-    assert [tells(wrong, name) for name in ("edges/1", "random/1", "blocks/1")] == [False, False, True]
+def test_blocks_detect_wrong_quantisations_that_edges_and_random_bits_miss(wrong):
+    assert [detects(wrong, name) for name in ("edges/1", "random/1", "blocks/1")] == [False, False, True]
 
 
 # ---- The set -------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_a_wrong_quantisation_that_edges_and_random_bits_pass_dies_on_blocks(wro
 
 @functools.cache
 def uncut_rows(fmt, width: int) -> Codes:
-    """Every third row of a tensor with many rows is one run."""
+    """Every third row of a tensor with many rows: one run each."""
     case = of_shape("M", "N", sizes=[{"M": 600, "N": width}], fmt=fmt)
     return unpack(fmt, kernel_inputs(case, "c", "blocks/1", case.sizes[0])["x"])[2::3]
 
@@ -164,7 +164,7 @@ def whole_rows(fmt, kind: str, width: int = 40) -> Codes:
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS.values() if f.is_float], ids=lambda f: f.name)
-def test_the_kinds_are_what_they_are_called(fmt):
+def test_the_kinds_have_the_values_of_their_names(fmt):
     single = fmt.single
     kinds = kinds_of(single, "c/x")
     expected = set(KINDS)
@@ -204,7 +204,7 @@ def test_the_kinds_are_what_they_are_called(fmt):
 
 @pytest.mark.parametrize("fmt", [BF16, F16, F32, F64, TF32], ids=lambda f: f.name)
 @pytest.mark.parametrize(("top", "halves"), [(6.0, (0.25, 1.75, 2.5, 5.0)), (7.0, (3.5, 6.5)), (127.0, (63.5, 126.5))])
-def test_ties_lie_between_the_steps_of_a_grid_that_ends_at_the_largest(fmt, top, halves):
+def test_ties_are_midpoints_of_a_grid_that_ends_at_the_largest(fmt, top, halves):
     rows = np.abs(to_float64(fmt, whole_rows(fmt, "ties", 400)))
     relative = rows / rows.max(axis=1, keepdims=True)
     held = [any(half / top in row for row in relative) for half in halves]
@@ -212,7 +212,7 @@ def test_ties_lie_between_the_steps_of_a_grid_that_ends_at_the_largest(fmt, top,
 
 
 def test_tiny_and_large_runs_straddle_the_limits_of_the_declared_formats():
-    """s is e4m3: a scale of x's maximum underflows and overflows there, far from x's own limits."""
+    """s is e4m3: a scale of x's maximum underflows and overflows at e4m3's limits, far from x's own."""
     tiny, large = (np.abs(to_float64(F32, whole_rows(F32, k))).max(axis=1) for k in ("tiny", "large"))
     for limit, found in ((2.0**-9, tiny), (2.0**-6, tiny), (448.0, large)):
         assert ((found >= limit / 16) & (found < limit)).any()
@@ -232,14 +232,14 @@ def test_runs_are_16_32_and_whole_rows():
     assert zeros == wanted
 
 
-def test_each_size_goes_on_where_the_one_before_stopped():
-    """One row of 16 holds one run; twelve such sizes hold every kind of bfloat16, though each holds one."""
+def test_each_size_continues_where_the_previous_one_stopped():
+    """One row of 16 holds one run. Twelve such sizes hold every kind of bfloat16, though each holds only one."""
     sizes = [{"M": 1, "N": 16, "K": k} for k in range(3 * len(KINDS))]
     case = of_shape("M", "N", sizes=sizes)
     runs = [unpack(BF16, kernel_inputs(case, "c", "blocks/1", s)["x"]).reshape(16) for s in case.sizes]
     order = kinds_of(BF16, "c/x")
     for k, kind in enumerate(order):
-        for run in runs[3 * k : 3 * k + 3]:  # of 16, of 32 and of a whole row: all of them the row
+        for run in runs[3 * k : 3 * k + 3]:  # runs of 16, of 32 and of a whole row: here each is the row
             assert is_nan(BF16, run).any() == (kind == "NaN")
             assert is_zero(BF16, run).all() == (kind in ("zeros", "negative zeros"))
 
@@ -266,7 +266,7 @@ def test_every_size_of_a_whole_kernel_is_planned(backend):
 
 
 def test_no_blocks_are_planned_without_a_tensor_of_floats():
-    """They would be random bits again."""
+    """Without floats, blocks would only be random bits."""
     case = of_shape("N", sizes=[{"N": 4}], fmt=I32, eps=F32.scalar)
     sets = {i.input_set for i in plan(case, "c", case.variants["v"], "emulator", "quick", "sm_90a")}
     assert sets - set(few.NAMES) == {"edges/1", "random/1"}

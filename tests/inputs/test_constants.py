@@ -1,4 +1,4 @@
-"""Numbers in code, and the inputs beside them."""
+"""Numbers in a variant's code, and the inputs made of them."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_numbers_of_functions_and_given_ptx():
     assert 0xABCD in constants_of(module)
 
 
-def test_what_is_beside_a_number():
+def test_inputs_beside_a_number():
     units = {int(u) & 0xFFFFFFFF for u in units_beside(U32, [0x12345678, 0x9ABCDEF, 7])}
     n, m = 0x12345678, 0x9ABCDEF
     for value in (
@@ -69,7 +69,7 @@ def test_numbers_as_values_of_floats():
     assert 0x3E003E00 in {int(u) for u in units_beside(F16X2, [1.5])}
 
 
-def test_formats_of_a_byte_have_all_codes_elsewhere():
+def test_formats_of_a_byte_need_no_such_inputs():
     assert not units_beside(U8, [3]).size
     assert not units_beside(E2M1X2, [3]).size
 

@@ -1,4 +1,4 @@
-"""Inputs of whole kernels that hold few numbers: each number that matters has its turn."""
+"""Inputs of whole kernels that hold few numbers: each number of a list is used."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def case(sizes=SIZES, **inputs) -> Case:
     return replace(LOADED.case, inputs={"x": F32["N"], **inputs}, outputs={"y": F32["N"]}, sizes=[sizes])
 
 
-def taken(found: Case, name: str) -> list[int]:
+def numbers_of(found: Case, name: str) -> list[int]:
     return [int(u) for s in NAMES for u in np.ravel(kernel_inputs(found, "c", s, SIZES)[name])]
 
 
-def test_a_scalar_takes_every_number_that_matters_and_random_ones():
+def test_a_scalar_has_every_number_of_the_list_and_random_ones():
     found = case(c=Scalar(F32))
     assert few_sets(found, SIZES) == NAMES
-    values = taken(found, "c")
+    values = numbers_of(found, "c")
     assert set(values[: len(NUMBERS)]) == NUMBERS
     assert len(set(values) - NUMBERS) >= 3
 
 
-def test_two_scalars_take_different_numbers_at_once():
+def test_two_scalars_have_different_numbers_at_once():
     found = case(a=Scalar(F32), b=Scalar(BF16))
-    pairs = list(zip(taken(found, "a"), taken(found, "b"), strict=True))
+    pairs = list(zip(numbers_of(found, "a"), numbers_of(found, "b"), strict=True))
     assert (0, 0) not in pairs
     assert len(set(pairs)) == len(pairs)
 
 
-def test_the_elements_of_a_small_tensor_take_different_numbers():
+def test_the_elements_of_a_small_tensor_have_different_numbers():
     sizes = SIZES | {"K": 8}
     units = kernel_inputs(case(sizes, c=F32["K"]), "c", NAMES[0], sizes)["c"]
     assert set(units.tolist()) == NUMBERS
@@ -56,7 +56,7 @@ def test_the_elements_of_a_small_tensor_take_different_numbers():
     [({"k": Scalar(I32)}, SIZES), ({"s": UE8M0["K"]}, SIZES | {"K": 3}), ({"c": Scalar(F32)}, {"N": 4096})],
     ids=["integers", "8-bit-floats", "large"],
 )
-def test_what_has_no_such_numbers_or_takes_long_has_no_such_sets(inputs, sizes):
+def test_other_formats_and_large_kernels_have_no_such_sets(inputs, sizes):
     assert few_sets(case(sizes, **inputs), sizes) == ()
 
 
@@ -76,8 +76,8 @@ def test_kernels_run_on_them_and_are_not_compiled_for_them():
         ("two", 512, "add.rn.f32 %r2, %r5, 0f00000000; -> sub.rn.f32 %r2, %r5, 0f00000000;"),
     ],
 )
-def test_mistakes_that_only_few_numbers_show_are_found(variant, size, change):
-    """The code for one element rounded towards zero; and a scalar that is -0 was not made +0."""
+def test_mistakes_that_only_few_numbers_show_are_detected(variant, size, change):
+    """The code of one element is rounded towards zero; or the scalar -0 is not changed to +0."""
     subject = Subject(LOADED, "sm_90a", 60.0)
     found = kernels.kernels_of(subject, variant)
     assert not isinstance(found, str)

@@ -1,4 +1,4 @@
-"""Inputs of whole kernels within `where`."""
+"""Inputs of whole kernels that satisfy `where=`."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def values(made, name="x", fmt=F32):
 
 
 @pytest.mark.parametrize("name", ["edges/1", "random/1", "blocks/1"])
-def test_no_element_lies_outside_and_those_inside_stay(name):
+def test_elements_outside_are_replaced_and_those_inside_are_kept(name):
     free = kernel_inputs(case(), "c", name, SIZES)
     bound = kernel_inputs(case({"x": finite("x")}), "c", name, SIZES)
     before, after = values(free), values(bound)
@@ -39,8 +39,8 @@ def test_no_element_lies_outside_and_those_inside_stay(name):
     assert not inside.all(), "there is something to replace"
     assert np.isfinite(after).all()
     assert (bound["x"][inside] == free["x"][inside]).all()
-    assert (bound["other"] == free["other"]).all(), "another input is left alone"
-    assert len(np.unique(bound["x"][~inside])) > 1, "what takes their places is more than one value"
+    assert (bound["other"] == free["other"]).all(), "another input is unchanged"
+    assert len(np.unique(bound["x"][~inside])) > 1, "more than one value replaces them"
     assert (kernel_inputs(case({"x": finite("x")}), "c", name, SIZES)["x"] == bound["x"]).all()
 
 
@@ -62,18 +62,18 @@ def test_the_range_of_an_index_is_filled_though_random_bits_miss_it(fmt, name):
     assert set(np.unique(values(made, "other", fmt))) == set(range(3, 10))
 
 
-def test_negative_integers_are_tried_too():
+def test_negative_integers_are_tried():
     below = Domain("-5 or -4", lambda v: (v["other"] == -5) | (v["other"] == -4))
     made = kernel_inputs(case({"other": below}), "c", "random/1", SIZES)
     assert set(np.unique(values(made, "other", I32))) == {-5, -4}
 
 
 def permutation(sizes, rng):
-    """x in ones, and the other a permutation."""
+    """x is all ones, and the other input is a permutation."""
     return {"x": np.ones((8, 100), np.float32), "other": rng.permutation(8).astype(np.int32)}
 
 
-def test_an_input_that_is_generated_is_so_in_every_set():
+def test_a_generated_input_is_generated_in_every_set():
     free = case(generate=permutation)
     bound = case({"other": generated}, generate=permutation)
     orders = set()
@@ -81,14 +81,14 @@ def test_an_input_that_is_generated_is_so_in_every_set():
         made = kernel_inputs(bound, "c", name, SIZES)
         assert list(made) == ["x", "other"]
         assert sorted(made["other"].view(np.int32)) == list(range(8))
-        assert (made["x"] == kernel_inputs(free, "c", name, SIZES)["x"]).all(), "another input is left alone"
+        assert (made["x"] == kernel_inputs(free, "c", name, SIZES)["x"]).all(), "another input is unchanged"
         assert (kernel_inputs(bound, "c", name, SIZES)["other"] == made["other"]).all()
         orders.add(tuple(made["other"]))
-    assert len(orders) == 4, "each set has one of its own"
+    assert len(orders) == 4, "each set has its own permutation"
     assert sorted(kernel_inputs(free, "c", "random/1", SIZES)["other"].view(np.int32)) != list(range(8))
 
 
-def test_generated_stands_alone_and_takes_generate():
+def test_generated_excludes_other_domains_and_needs_generate():
     with pytest.raises(ValueError, match="stands alone in where="):
         finite("x") & generated
     with pytest.raises(CaseError, match="'other' is generated; give generate="):
@@ -116,12 +116,12 @@ def test_a_domain_that_holds_nothing_is_an_error():
         kernel_inputs(case({"x": Domain("none", lambda v: v["x"] * 0 == 1)}), "c", "random/1", SIZES)
 
 
-def test_a_domain_knows_one_input():
+def test_a_domain_gets_one_input():
     with pytest.raises(DomainError, match="no input is called 'other'; there are x"):
         kernel_inputs(case({"x": Domain("both", lambda v: v["x"] > v["other"])}), "c", "random/1", SIZES)
 
 
-def test_what_generate_makes_has_to_lie_inside():
+def test_inputs_from_generate_must_lie_in_the_domain():
     def generate(sizes, rng):
         return {"x": np.full((8, 100), -1, np.float32).view(np.uint32), "other": np.zeros(8, np.int32)}
 
@@ -139,7 +139,7 @@ def test_packed_units_and_scalars():
     assert made["other"] < 9
 
 
-def test_the_domain_is_part_of_what_a_result_rests_on():
+def test_the_domain_is_part_of_a_cases_definition():
     found = {
         str(definition(made, made.variants["v"])) for made in (case(), case({"x": finite("x")}), case({"x": POSITIVE}))
     }

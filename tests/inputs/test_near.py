@@ -1,4 +1,4 @@
-"""Numbers of one size for whole kernels: each element meets those that a narrow output holds as subnormal."""
+"""Numbers of similar size for whole kernels: each element gets numbers that are subnormal in a narrow output."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_one_element_that_is_wrong_where_it_is_subnormal(place, sets, tmp_path):
 
 
 @pytest.mark.parametrize("fmt", [E5M2, F16], ids=lambda f: f.name)
-def test_every_element_meets_subnormal_and_normal_results(fmt):
+def test_every_element_has_subnormal_and_normal_results(fmt):
     case = case_of({"x_ptr": F32["n"]}, {"y_ptr": fmt["n"]})
     seen = {"subnormal": np.zeros(64, bool), "normal": np.zeros(64, bool)}
     for name in near_sets(case, {"n": 64}):
@@ -53,7 +53,7 @@ def test_every_element_meets_subnormal_and_normal_results(fmt):
     assert {k: int(v.sum()) for k, v in seen.items()} == {"subnormal": 64, "normal": 64}
 
 
-def test_which_kernels_have_them():
+def test_which_kernels_have_the_sets():
     sizes = {"n": 64}
     assert tuple(near_sets(case_of({"x_ptr": F32["n"]}, {"y_ptr": F16["n"]}), sizes)) == NAMES
     alike = case_of({"x_ptr": F32["n"]}, {"y_ptr": BF16["n"]})

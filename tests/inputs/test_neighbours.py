@@ -1,4 +1,4 @@
-"""Equal neighbours: which places of a pack are equal, for one input and for two."""
+"""Equal neighbours: which places of a pack have equal values, for one input and for two."""
 
 import itertools
 
@@ -15,7 +15,7 @@ def groups(*formats, inside=None):
 
 
 @pytest.mark.parametrize("fmt", [U8, F16, U32, F32, E2M1X2], ids=lambda f: f.name)
-def test_every_two_places_are_equal_and_others_are_not(fmt):
+def test_every_two_places_are_equal_in_some_groups_and_differ_in_others(fmt):
     (x,) = groups(fmt)
     assert ((x == x[:, :1]).all(axis=1)).any()
     for i, j in itertools.combinations(range(GROUP), 2):

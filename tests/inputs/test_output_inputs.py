@@ -1,4 +1,4 @@
-"""Inputs chosen by the reference's results and for their rounding: thresholds, binades, cancellation, ties."""
+"""Inputs chosen by the reference's results, and inputs chosen for rounding: thresholds, binades, cancellation, ties."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def answers(case: Case, codes):
 
 @pytest.mark.parametrize("number", [1.2345, 87.33655, -3.0e-39, 448.1, 1e30, -0.7])
 def test_both_sides_of_a_constant_that_no_format_knows(number):
-    """The reference alone knows where it changes: from x to a clamp, or from one constant to another."""
+    """Only the reference determines where it changes: from x to a clamp, or from one constant to another."""
     code = int(np.array([number], dtype=np.float32).view(np.uint32)[0])
 
     def clamped(x):
@@ -90,12 +90,12 @@ def test_every_binade_of_an_approximate_result_and_both_sides_of_each():
     assert {encode(F32, -150.0), encode(F32, -150.0) - 1} <= set(codes["x0"].tolist())  # zero, and the smallest number
     values = to_float64(F32, codes["x0"])
     quarters = np.unique(np.floor(4 * values[np.abs(values) < 150]).astype(int))
-    # Between -1 and 1 places are spread by binades of x.
+    # Between -1 and 1 places are spread over the binades of x.
     assert set(quarters.tolist()) >= {*range(-4 * 126, -4), *range(4, 4 * 128)}
 
 
 @pytest.mark.parametrize("fmt", [F16, BF16, F32, F64], ids=str)
-def test_sums_cancel_to_nothing_and_to_a_last_bit(fmt):
+def test_sums_cancel_to_zero_and_to_a_last_bit(fmt):
     if fmt is F64:
         from references import double
 
@@ -110,7 +110,7 @@ def test_sums_cancel_to_nothing_and_to_a_last_bit(fmt):
     assert np.count_nonzero(ordinary & is_zero(fmt, results)) > 20
     depth = (magnitude(fmt, codes["x2"]) >> fmt.mantissa_bits) - (magnitude(fmt, results) >> fmt.mantissa_bits)
     deepest = depth[ordinary & ~is_zero(fmt, results)]
-    assert np.count_nonzero(deepest > fmt.mantissa_bits) > 20  # what the product has beyond the format's bits
+    assert np.count_nonzero(deepest > fmt.mantissa_bits) > 20  # bits that the product has beyond the format's
     assert {fmt.max_finite, fmt.min_normal} <= set((results & fmt.magnitude_mask).tolist())
 
 
@@ -141,7 +141,7 @@ def test_only_inputs_within_where_and_the_last_of_them():
     assert above - 1 in codes
 
 
-def test_a_reference_that_raises_is_run_on_what_it_raised_for():
+def test_a_reference_that_raises_is_run_on_those_inputs():
     def reference(x):
         if ((x & 0x7FFFFFFF) == 0x00123456 + 0x42000000).any() or (to_float64(F32, x) == 2.0).any():
             raise ValueError("no such number")
@@ -159,7 +159,7 @@ def test_a_reference_of_numpy_is_searched_too():
     assert len(inputs_of(case)["x0"]) > 100
 
 
-def test_slots_of_a_unit_hold_what_is_wanted_of_each():
+def test_slots_of_a_unit_hold_the_wanted_codes():
     case = case_of(lambda a, b: arithmetic.add(a, b, fmt=F16), F16X2, F16X2)
     codes = inputs_of(case)
     results = answers(case, codes).reshape(-1, 2)
@@ -170,7 +170,7 @@ def test_slots_of_a_unit_hold_what_is_wanted_of_each():
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS.values() if f.unit_bits >= 16], ids=str)
 def test_every_format_can_be_searched(fmt):
-    """Two inputs of a format wider than a byte are never all run."""
+    """Formats wider than a byte: all combinations of two inputs are too many to run."""
     case = case_of(lambda a, b: torch.where(a & 1 == 1, a, b), fmt, fmt)
     names = {s.name: s.count for s in input_sets(case, "c", "quick")}
     assert names["outputs/1"] > 50

@@ -55,14 +55,14 @@ def test_an_integer_has_every_length_from_either_end(fmt):
 
 @pytest.mark.parametrize("fmt", [F16X2, BF16X2], ids=str)
 def test_every_edge_code_is_in_every_slot(fmt):
-    """The edges of a packed format have a choice of them: of bfloat16 no -0."""
+    """The edges of a packed format are a selection of the single format's; bfloat16's lack -0."""
     slots = unpack(fmt, pattern_units(fmt).astype(fmt.numpy_dtype())).reshape(-1, fmt.codes_per_unit)
     for slot in slots.T:
         assert set(slot.tolist()) == set(edge_codes(fmt.single))
 
 
 @pytest.mark.parametrize("fmts", [(F32,), (F32, F32), (U8, U8, U8), (E4M3X2, E4M3X2)], ids=str)
-def test_no_patterns_where_edges_or_random_bits_have_them(fmts):
+def test_no_patterns_if_edges_or_random_bits_contain_them(fmts):
     assert "patterns/1" not in {s.name for s in input_sets(case_of(*fmts), "c", "quick")}
 
 
@@ -77,7 +77,7 @@ def test_three_floats_share_each_binade_of_each_sign(fmt):
     assert shared >= {(b, s) for b in range((1 << single.exponent_bits) - 1) for s in (0, 1)}
 
 
-def test_each_input_in_turn_has_the_patterns():
+def test_each_input_has_the_patterns():
     wanted = {c & U32.code_mask for c in pattern_units(U32).tolist()}
     for column in codes_of_set(case_of(U32, U32)).values():
         assert wanted <= set(column.tolist())
@@ -90,8 +90,8 @@ def test_patterns_stay_within_where_and_few():
     assert len(codes_of_set(case_of(F32, F32, F32))["x0"]) < 2_000
 
 
-def test_results_of_64_bits_are_told_apart_by_length():
-    """As float64, 2^63 - 1 is 2^63: the largest results of 63 bits had the label of 64."""
+def test_results_of_64_bits_are_distinguished_by_length():
+    """As float64, 2^63 - 1 is 2^63: the largest results of 63 bits once had the label of 64 bits."""
     for bits in range(2, 63):
         below, above = label(I64, np.array([(1 << bits) - 1, 1 << bits])).tolist()
         assert below != above

@@ -1,4 +1,5 @@
-"""Inputs of quick effort tell wrong answers from right ones: a table of mutants of references that must die."""
+"""Inputs of quick effort distinguish wrong answers from right ones: a table of mutants of references that must be
+killed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from references.formats import F32, Class, classify, to_float64
-from tests.reference_mutants import Mutant, Subject, changed_answer, judged, tells, verdict
+from tests.reference_mutants import Mutant, Subject, changed_answer, detects, judged, verdict
 from tests.reference_mutations import mutants
 from tests.reference_subjects import subjects
 
@@ -26,10 +27,10 @@ def mutants_of(name: str) -> dict[str, Mutant]:
 
 def dies(name: str, mutant: Mutant) -> bool:
     subject = subject_of(name)
-    return tells(subject, mutant, subject.quick)
+    return detects(subject, mutant, subject.quick)
 
 
-# Subject and mutant. Edges, ties and random inputs alone let a third of them pass.
+# Subject and mutant. A third of them survive edges, ties and random inputs alone.
 KILLED = [
     # Between two integers.
     ("exp2[ex2.approx]", "y: x in [86, 87)"),
@@ -60,7 +61,7 @@ KILLED = [
     ("rcp[rcp.rn]", "y: x = 0x200000 as 0x200001"),
     ("rcp[rcp.rn]", "y: x = 0x200001 as 0x200000"),
     ("rsqrt", "y: a = 0x80 as 0x81"),
-    # Ties, the end of the range, and what is rounded twice.
+    # Ties, the end of the range, and double rounding.
     ("mul float16", "y: overflow as soon as the largest number is exceeded"),
     ("mul float32", "y: overflow as soon as the largest number is exceeded"),
     ("mul float32", "y: subnormal ties away"),
@@ -84,7 +85,7 @@ KILLED = [
     ("f32 to e2m1", "y: a a signalling NaN"),
     ("f32 to i32", "y: 0x80000000 off by one"),
     ("u8_to_i32_max[documented]", "d: b = 0x80000000"),
-    # Bits that move: results of one length, or of few bits, come from operands of few bits.
+    # Moved bits: results of one length, or of few bits, come from operands of few bits.
     ("bit_reverse[brev]", "y: results of 15 bits off by one"),
     ("byte_permute[prmt]", "y: 0x7fffffff off by one"),
     ("morton_apart[masks]", "y: 0x8001 off by one"),
@@ -98,8 +99,8 @@ KILLED = [
     ("nf4_to_f16[prmt]", "y: q = 0x10 as 0xf"),
 ]
 
-# Survivors that no bounded run is sure to kill. By subject: which mutants, and why. A mutant
-# that changes more than `RARE` of random inputs is excused by none of them.
+# Mutants that no bounded run is sure to kill, by subject: which mutants, and why. A mutant that changes more than
+# `RARE` of random inputs is never excused.
 HASH = "a hash spreads its results evenly: one in 2^k begins with k zeros, and no bits of the operand tell which"
 INHERENT = {
     "hash_rounds.murmur[asm]": (r"y: results of ([1-9]|1[0-8]) bits off by one", HASH),
@@ -110,7 +111,7 @@ RARE = 2.0**-14
 
 
 def excused(subject: Subject, mutant: Mutant) -> bool:
-    """Whether `INHERENT` names the mutant, and it is as rare as it has to be."""
+    """Whether `INHERENT` names the mutant, and the mutant is rare enough."""
     pattern, _ = INHERENT.get(subject.name, (r"(?!)", ""))
     if not re.fullmatch(pattern, mutant.name):
         return False
@@ -125,7 +126,7 @@ def test_a_wrong_answer_fails_at_quick_effort(subject, mutant):
 
 
 @pytest.mark.parametrize("variant", ["ex2.approx", "ex2.approx.ftz", "triton"])
-def test_exp2_is_judged_between_any_two_integers_and_in_every_binade(variant):
+def test_exp2_has_inputs_between_any_two_integers_and_in_every_binade(variant):
     name = f"exp2[{variant}]"
     flushed = "ftz" in variant or variant == "triton"
     missed = [
@@ -133,8 +134,8 @@ def test_exp2_is_judged_between_any_two_integers_and_in_every_binade(variant):
         for m in mutants_of(name).values()
         if ("x in [" in m.name or m.name.startswith("y: results of exponent field")) and not dies(name, m)
     ]
-    # Beyond -150 and 128 results are zero and infinite, and field 255 is no number; where results may be flushed,
-    # subnormal ones that are a few steps wrong must differ in class.
+    # Beyond -150 and 128 results are zero and infinite, and exponent field 255 has no numbers. If results may be
+    # flushed, a wrong subnormal result a few steps away must differ in class.
     none = [f"y: x in [{k}, {k + 1})" for k in (*range(-152, -126 if flushed else -150), 128, 129)]
     none += [f"y: results of exponent field {k} wrong by 3" for k in ((0, 255) if flushed else (255,))]
     none += [m for m in missed if m.startswith("y: -results")]
@@ -142,7 +143,7 @@ def test_exp2_is_judged_between_any_two_integers_and_in_every_binade(variant):
 
 
 def test_exp2_wrong_above_86_2_fails():
-    """Of 16,516 inputs at quick effort one lay between 86 and 87, at 86.185."""
+    """Of 16,516 inputs at quick effort only one, 86.185, was between 86 and 87."""
 
     def wrong(codes, right):
         x = to_float64(F32, codes["x"])
@@ -153,7 +154,7 @@ def test_exp2_wrong_above_86_2_fails():
 
 
 def test_a_mutant_that_changes_nothing_survives():
-    """The other side: a mutant dies for its bits, and a bound lets pass what it allows."""
+    """In contrast, a mutant is killed only for its bits, and a bound accepts the distances that it allows."""
     name = "exp2[ex2.approx]"
     assert not dies(name, Mutant("the right answer", lambda codes, right: right))
     normal = Mutant("a step", lambda codes, right: {"y": np.where(is_normal(right["y"]), right["y"] ^ 1, right["y"])})
@@ -166,7 +167,7 @@ def is_normal(codes):
 
 
 @pytest.mark.parametrize("name", ["exp2[triton]", "rcp.quotient[triton]", "f16x2_fma_clamp[triton-fusion-on]"])
-def test_the_judge_says_the_same(name):
+def test_the_judge_agrees(name):
     subject, found = subject_of(name), set()
     for mutant in list(mutants_of(name).values())[::40]:
         assert judged(subject, mutant, subject.quick) == dies(name, mutant), mutant.name
@@ -176,7 +177,8 @@ def test_the_judge_says_the_same(name):
 
 @pytest.mark.parametrize("name", INHERENT)
 def test_what_is_excused_is_rare(name):
-    """The name alone excuses nothing: the same mutant, wrong on all that it can be, is a survivor."""
+    """The name alone does not excuse a mutant: with the same name and wrong bits everywhere, it counts as a
+    survivor."""
     subject = subject_of(name)
     named = [m for m in mutants_of(name).values() if re.fullmatch(INHERENT[name][0], m.name)]
     assert named
@@ -186,15 +188,15 @@ def test_what_is_excused_is_rare(name):
     assert not excused(subject_of("byte_permute[prmt]"), named[0])
 
 
-def test_what_lies_outside_where_is_no_witness():
-    """clamp_f32 takes no bound that is NaN: a kernel may do there as it likes."""
+def test_inputs_outside_where_are_no_witnesses():
+    """clamp_f32 excludes bounds that are NaN: for these a kernel may return anything."""
     subject = subject_of("clamp_f32[setp-selp]")
     assert verdict(subject, mutants_of(subject.name)["y: lo a quiet NaN"]) == "equivalent"
     assert verdict(subject, mutants_of(subject.name)["y: x a quiet NaN"]) == "killed"
 
 
 def test_a_mutant_of_a_byte_with_two_numbers_changes_both():
-    """One mask of 256 operands, for 512 results: as many as the byte has, and no others."""
+    """One mask of 256 operands applies to the 512 results of these bytes, and to no others."""
     subject = subject_of("nf4_to_f16[prmt]")
     wrong = changed_answer(mutants_of(subject.name)["y: q = 0x10 as 0xf"], subject.quick)["y"].reshape(-1, 2)
     right = subject.quick.right["y"].reshape(-1, 2)
@@ -204,7 +206,7 @@ def test_a_mutant_of_a_byte_with_two_numbers_changes_both():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [s.name for s in subjects()])
-def test_no_mutant_survives_that_has_a_witness(name):
+def test_no_mutant_with_a_witness_survives(name):
     """Slow: thousands of mutants, each with a search for inputs on which it differs."""
     subject = subject_of(name)
     found = [m for m in mutants(subject, thin=4) if verdict(subject, m) == "survives"]

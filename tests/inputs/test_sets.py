@@ -1,4 +1,4 @@
-"""Input sets contain the inputs that expose mistakes, and are the same everywhere."""
+"""Input sets contain the inputs that show mistakes, and are the same on every machine."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CONVERSIONS = [(F32, E2M1), (F32, E4M3), (F32, F16), (F32, BF16), (F64, F32), (F
 
 @pytest.mark.parametrize(("source", "result"), CONVERSIONS)
 def test_ties_are_the_midpoints_and_their_neighbours(source, result):
-    """Found here the slow way, from exact values: the midpoints beside the ends of binades, both signs."""
+    """The expected midpoints, beside the ends of binades and of both signs, are computed slowly from exact values."""
     found = {c & source.code_mask for c in tie_codes(source, result, 6000).tolist()}
     step = result.min_positive
     for low in (result.min_normal, encode(result, 1.0), encode(result, 1.0) - step, result.max_finite - step):
@@ -94,7 +94,7 @@ def test_ties_are_the_midpoints_and_their_neighbours(source, result):
             assert near | 1 << source.sign_shift in found
 
 
-def test_all_seven_ties_of_e2m1_and_where_it_overflows():
+def test_ties_of_e2m1_and_its_overflow():
     values = {fraction(F32, c) for c in tie_codes(F32, E2M1, 6000).tolist() if c < 0x7F800000}
     assert {Fraction(n, 100) for n in (25, 75, 125, 175, 250, 350, 500, 700)} <= values
 
@@ -118,7 +118,7 @@ def test_many_inputs_are_sampled():
     assert {n: u.tolist() for n, u in sets[0].all().items()} == {"x0": [1], "x1": [2]}
 
 
-def test_a_name_means_the_same_inputs_at_every_effort():
+def test_a_set_has_the_same_inputs_at_every_effort():
     case = case_of(F32, F32, output=E4M3)
     quick = {s.name: s.count for s in input_sets(case, "c", "quick")}
     full = {s.name: s.count for s in input_sets(case, "c", "full")}
@@ -148,14 +148,14 @@ def test_where_keeps_inputs_within_it():
     assert edges.count == 14 * 14
 
 
-def test_no_set_and_no_effort_of_that_name():
+def test_unknown_sets_and_efforts_are_refused():
     with pytest.raises(KeyError, match="has no input set 'ties/1' at effort quick; it has exhaustive/1"):
         named_set(case_of(U8), "c", "quick", "ties/1")
     with pytest.raises(ValueError, match="no effort is called 'fast'; one of quick, full, exhaustive"):
         input_sets(case_of(U8), "c", "fast")
 
 
-def test_a_large_product_keeps_every_value_and_every_pair_it_can():
+def test_a_sample_of_a_large_product_has_every_value_and_as_many_pairs_as_possible():
     columns = [np.arange(100) + 1000 * k for k in range(3)]
     rows = product(columns, 6000, np.random.default_rng(0))
     for column, values in zip(columns, rows, strict=True):
@@ -176,13 +176,15 @@ def test_a_shape_is_filled_with_inputs_of_the_set(shape):
 
 
 def _scaled(exact: Fraction, digits: int, lowest: int) -> tuple[Fraction, Fraction]:
-    """A number in units of its last place, of so many binary digits and not below 2^lowest; and that unit."""
+    """A number in units of its last place, for a significand of `digits` bits and units of at least 2^lowest; and the
+    unit."""
     unit = Fraction(2) ** max(floor_log2(abs(exact)) - digits + 1, lowest)
     return exact / unit, unit
 
 
 def _stepped(exact: Fraction, digits: int) -> Fraction:
-    """A number whose nearest one of so many digits is odd, one last place too far towards it; others as they are."""
+    """The number that rounds to the odd value next to it, moved to one unit beyond that value; other numbers
+    unchanged."""
     scaled, unit = _scaled(exact, digits, -4000)
     near = round(scaled)
     return (near + (1 if scaled > near else -1)) * unit if near % 2 and near != scaled else exact
@@ -192,11 +194,11 @@ def _stepped(exact: Fraction, digits: int) -> Fraction:
     ("fmt", "wide"), [(F16, 24), (BF16, 24), (BF16, 53), (F32, 53)], ids=lambda value: getattr(value, "name", value)
 )
 @pytest.mark.parametrize("case_name", ["one", "another", "third"])
-def test_products_and_sums_that_are_wrong_in_the_last_place_of_a_wider_format_are_told(fmt, wide, case_name):
-    """Who computes in float32 or float64 loses what lies just there; only beside a tie does the result show it."""
+def test_products_and_sums_wrong_in_the_last_place_of_a_wider_format_are_detected(fmt, wide, case_name):
+    """A computation in float32 or float64 loses lower bits, which only results next to a tie show."""
     operands = {"a": fmt, "b": fmt, "c": fmt}
     case = replace(case_of(fmt, fmt, fmt, output=fmt), inputs=operands)
-    told = 0
+    detected = 0
     for made in input_sets(case, case_name, "quick"):
         if made.name.partition("/")[0] in ("rounding", "sticky"):  # others need no rational arithmetic of 50,000 rows
             values = [to_float64(fmt, u.astype(np.int64)) for u in made.all().values()]
@@ -204,5 +206,5 @@ def test_products_and_sums_that_are_wrong_in_the_last_place_of_a_wider_format_ar
             for a, b, c in zip(*(v[finite].tolist() for v in values), strict=True):
                 if exact := Fraction(a) * Fraction(b) + Fraction(c):
                     right, unit = _scaled(exact, fmt.precision, fmt.min_exponent - fmt.mantissa_bits)
-                    told += round(right) != round(_stepped(exact, wide) / unit)
-    assert told >= 3
+                    detected += round(right) != round(_stepped(exact, wide) / unit)
+    assert detected >= 3

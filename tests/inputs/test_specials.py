@@ -1,4 +1,4 @@
-"""The set `specials/1`: pairs of zeros, infinities and NaN that a sample of the edges leaves out."""
+"""The set `specials/1`: pairs of zeros, infinities and NaN that a sample of the edges may lack."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def verdict_of(case: Case, name: str) -> str:
     ],
 )
 def test_asm_that_is_wrong_for_one_pair_of_special_values_fails(case: Case) -> None:
-    """Each passed on the other sets: the name decides which pairs a sample of the edges has."""
+    """Each passed with the other sets: the case's name decides which pairs are in the sample of the edges."""
     assert verdict_of(case, "three.clamp" if "lo" in case.inputs else "three.argmax") == "fail"
 
 
@@ -79,20 +79,20 @@ def test_right_asm_passes() -> None:
 
 
 @pytest.mark.parametrize("fmt", list(FORMATS.values()), ids=str)
-def test_there_are_few_of_every_format(fmt: Format) -> None:
+def test_every_format_has_few_specials(fmt: Format) -> None:
     units = special_units(fmt)
     assert 0 < len(units) == len(set(units.tolist())) <= 18
     assert (units.astype(fmt.numpy_dtype()).astype(np.int64) & 0xFF == units & 0xFF).all()
 
 
 @pytest.mark.parametrize("fmt", [F16, F32], ids=str)
-def test_they_have_what_has_rules_of_its_own_with_both_signs(fmt: Format) -> None:
+def test_specials_are_values_with_their_own_rules_in_both_signs(fmt: Format) -> None:
     codes = torch.from_numpy(special_units(fmt)) & fmt.code_mask
     assert [int(kind(fmt, codes).sum()) for kind in (is_zero, is_infinity, is_nan)] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("lengths", [(16, 16), (16, 16, 16), (16, 17, 16, 17), (3, 18, 5, 18, 16, 2, 9), (2,) * 12])
-def test_every_pair_of_every_two_columns_is_there(lengths: tuple[int, ...]) -> None:
+def test_every_two_columns_have_every_pair(lengths: tuple[int, ...]) -> None:
     columns = [np.arange(n) + 100 * k for k, n in enumerate(lengths)]
     rows = combinations(columns, np.random.default_rng(0))
     for i, j in itertools.combinations(range(len(lengths)), 2):
@@ -101,12 +101,12 @@ def test_every_pair_of_every_two_columns_is_there(lengths: tuple[int, ...]) -> N
     assert len(rows[0]) <= 16_000
 
 
-def test_three_inputs_have_all_threes() -> None:
+def test_three_inputs_have_all_combinations() -> None:
     rows = combinations([np.arange(16)] * 3, np.random.default_rng(0))
     assert len(set(zip(*(r.tolist() for r in rows), strict=True))) == len(rows[0]) == 16**3
 
 
-def test_there_are_none_where_the_edges_have_every_pair() -> None:
+def test_there_are_no_specials_if_the_edges_have_every_pair() -> None:
     one = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": asm("mov.b32 $0, $1;")})
     assert "specials/1" not in [s.name for s in input_sets(one, "c", "quick")]
     case = argmax(ARGMAX.format(wrong=""))

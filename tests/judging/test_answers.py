@@ -1,4 +1,4 @@
-"""Answers of references that are kept: found again for the same reference on the same inputs, and for nothing else."""
+"""Cached answers of references: they are found for the same reference and inputs, and for nothing else."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ X = np.arange(8, dtype=np.int64)
 
 @pytest.fixture
 def made(monkeypatch):
-    """How often a reference was evaluated."""
+    """Counts the evaluations of a reference."""
     apply, found = keeping.apply_reference, []
 
     def counted(*given):
@@ -60,7 +60,7 @@ def judged(case, outputs, variant="one"):
     return judge(case, policies(case, case.variants[variant]), units, {"y": np.array(outputs, np.uint8)})
 
 
-def test_a_reference_is_evaluated_once_for_all_variants_and_whatever_they_gave(made, monkeypatch):
+def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made, monkeypatch):
     monkeypatch.setattr("harness.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
@@ -71,8 +71,8 @@ def test_a_reference_is_evaluated_once_for_all_variants_and_whatever_they_gave(m
 
 
 @pytest.mark.parametrize("function", [reference, stepped, moved])
-def test_a_reference_that_was_changed_in_place_is_judged_by_what_it_is_now(function, monkeypatch):
-    """So mistakes are planted: with the answers of before, a wrong variant would pass."""
+def test_a_reference_changed_in_place_is_evaluated_again(function, monkeypatch):
+    """Mistakes are planted in this way: with the old answers, a wrong variant would pass."""
     monkeypatch.setattr("harness.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
@@ -80,8 +80,9 @@ def test_a_reference_that_was_changed_in_place_is_judged_by_what_it_is_now(funct
     assert not judged(case, X + 1).passed
 
 
-def test_code_that_stands_on_the_lines_of_another_is_told_apart(monkeypatch):
-    """A planted mistake has the file and the lines of what it replaces, so that the text says nothing of it."""
+def test_code_on_the_lines_of_another_is_distinguished(monkeypatch):
+    """A planted mistake has the file and lines of the code that it replaces, so that their text does not distinguish
+    it."""
     monkeypatch.setattr("harness.judging.judge.answers", Answers())
     case, code = case_of(), stepped.__code__
     assert judged(case, X + 1).passed
@@ -90,8 +91,8 @@ def test_code_that_stands_on_the_lines_of_another_is_told_apart(monkeypatch):
     assert not judged(case, X + 1).passed
 
 
-def test_a_reference_that_was_changed_in_place_between_items_is_judged_by_what_it_is_now(monkeypatch):
-    """Within an item it is digested once."""
+def test_a_reference_changed_in_place_between_items_is_evaluated_again(monkeypatch):
+    """Within one item a reference is digested once."""
     monkeypatch.setattr("harness.judging.judge.answers", Answers())
     real, digested = keeping.digest_with_code, []
 
@@ -112,16 +113,16 @@ def test_a_reference_that_was_changed_in_place_between_items_is_judged_by_what_i
     assert digested == [reference] * 2
 
 
-def test_two_references_in_one_item_are_told_apart():
+def test_two_references_in_one_item_are_distinguished():
     kept, case = Answers(), case_of()
     with references_digested_once():
         assert np.array_equal(kept(case, reference, {"x": X})["y"], X + 1)
         assert np.array_equal(kept(case, another, {"x": X})["y"], X + 2)
-        for step in (3, 4):  # a lambda may get the id of one that is gone
+        for step in (3, 4):  # a lambda may get the id of a deleted one
             assert np.array_equal(kept(case, lambda x, step=step: x + step, {"x": X})["y"], X + step)
 
 
-def test_a_value_that_a_reference_uses_counts(monkeypatch):
+def test_a_value_that_a_reference_uses_is_part_of_the_key(monkeypatch):
     monkeypatch.setattr("harness.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
@@ -155,7 +156,7 @@ def test_other_references_cases_and_flushes_are_evaluated(made):
 
 
 def test_inputs_of_other_names_are_evaluated(made):
-    """The order decides which argument a column is."""
+    """The order of inputs decides which argument a column is."""
     kept = Answers()
     case = Case(
         inputs={"x": U8, "y": U8}, outputs={"z": U8}, reference=lambda x, y: (x - y) & 255,
@@ -168,7 +169,7 @@ def test_inputs_of_other_names_are_evaluated(made):
     assert np.array_equal(two, (X[::-1] - X) & 255)
 
 
-def test_what_is_kept_cannot_be_changed(made):
+def test_cached_answers_cannot_be_changed(made):
     kept, case = Answers(), case_of()
     for _ in range(2):
         found = kept(case, reference, {"x": X})
@@ -178,7 +179,7 @@ def test_what_is_kept_cannot_be_changed(made):
     assert len(made) == 1
 
 
-def test_the_oldest_answers_go(made):
+def test_the_oldest_answers_are_removed(made):
     kept, case = Answers(most=20), case_of()
     for first in (0, 8, 16, 0):
         kept(case, reference, {"x": X + first})
@@ -187,7 +188,7 @@ def test_the_oldest_answers_go(made):
     assert len(made) == 4
 
 
-def test_a_large_set_is_not_kept(made, monkeypatch):
+def test_answers_for_a_large_set_are_not_cached(made, monkeypatch):
     monkeypatch.setattr(keeping, "ASKED_AGAIN", 7)
     kept, case = Answers(), case_of()
     kept(case, reference, {"x": X})

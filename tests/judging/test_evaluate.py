@@ -1,4 +1,4 @@
-"""A case's functions: one that changes its arguments does not change those of another."""
+"""A case's functions get inputs of their own: one that changes its arguments changes no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = np.arange(200, dtype=np.uint8)
 
 
 def adds_in_place(x):
-    """x + 1, and the caller's array is another one afterwards."""
+    """x + 1, which also overwrites the caller's array."""
     x += 1
     return x
 
@@ -45,7 +45,7 @@ def judged(got: Any, reference: Any, inputs: Any = NUMBERS, **options: Any) -> J
 
 
 @pytest.mark.parametrize("inputs", [NUMBERS, NUMBERS.astype(np.int64)], ids=["uint8", "int64"])
-def test_a_reference_that_adds_in_place_is_asked_twice_about_the_same_inputs(inputs):
+def test_a_reference_that_adds_in_place_gets_the_same_inputs_twice(inputs):
     several = either(adds_in_place, adds_in_place)
     before = inputs.copy()
     assert judged(inputs + 1, several, inputs).passed
@@ -53,7 +53,7 @@ def test_a_reference_that_adds_in_place_is_asked_twice_about_the_same_inputs(inp
     np.testing.assert_array_equal(inputs, before)
 
 
-def test_flushes_that_are_allowed_ask_it_four_times():
+def test_allowed_flushes_call_it_four_times():
     ones = np.linspace(1.0, 1.5, 100, dtype=np.float32)
     codes = ones.view(np.int32)
     assert judged((codes + 1).view(np.float32), adds_in_place, ones, ftz="allowed").passed
@@ -61,7 +61,7 @@ def test_flushes_that_are_allowed_ask_it_four_times():
         assert not judged((codes + steps).view(np.float32), adds_in_place, ones, ftz="allowed").passed
 
 
-def test_what_a_variant_meets_is_asked_about_the_same_inputs():
+def test_a_variants_own_reference_gets_the_same_inputs():
     meets = Meets(Domain("all", lambda v: v["x"] >= 0), exact())
 
     def passes(own: Any, of_the_case: Any, steps: int) -> bool:
@@ -81,7 +81,7 @@ def test_what_a_variant_meets_is_asked_about_the_same_inputs():
     assert not passes(either(adds_in_place, lambda x: x + 2), adds_in_place, 2)
 
 
-def test_a_numpy_reference_is_told_that_its_inputs_are_read_only():
+def test_a_numpy_reference_gets_read_only_inputs():
     with pytest.raises(ReferenceFault, match=r"adds raised ValueError: .*read-only.*copy"):
         judged(NUMBERS + 1, numpy_reference(adds))
 
@@ -100,7 +100,7 @@ def test_a_reference_may_return_one_buffer_again_and_again():
     assert not judged(NUMBERS + 3, either(one, two)).passed
 
 
-def test_predicates_get_what_they_cannot_change():
+def test_predicates_get_read_only_values():
     def shrinks(values):
         values["x"][...] = 0
         return values["x"] >= 0
@@ -130,14 +130,14 @@ def test_where_cannot_change_the_inputs_that_it_chooses_from():
         input_sets(case, "c", "quick")
 
 
-def test_the_inputs_of_a_set_are_nobody_s_to_change():
+def test_the_inputs_of_a_set_are_read_only():
     case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": asm("mov.b32 $0, $1;")})
     for found in input_sets(case, "c", "quick"):
         with pytest.raises(ValueError, match="read-only"):
             found.take(0, 4)["x"][0] = 1
 
 
-def test_on_a_device_too_every_evaluation_has_inputs_of_its_own():
+def test_on_a_device_every_evaluation_has_inputs_of_its_own():
     case = Case(
         inputs={"x": U8},
         outputs={"y": U8},

@@ -1,4 +1,4 @@
-"""The map of failing inputs: cells, areas and size; and a planted mistake that it shows in a whole run."""
+"""The map of failing inputs: cells, areas and size; and the map of a planted mistake in a whole run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cells(grid: Grid) -> np.ndarray:
 
 
 def mapped(case: Case, wrong: Any) -> Grid | None:
-    """The map of a run over all pairs of bytes, in which the pairs of `wrong` get one bit too many."""
+    """The map of a run over all pairs of bytes, in which the results for the pairs of `wrong` have one wrong bit."""
     a, b = (m.reshape(-1).astype(np.uint8) for m in np.meshgrid(np.arange(256), np.arange(256), indexing="ij"))
     right = a ^ b
     outputs = {"y": np.where(wrong(a.astype(int), b.astype(int)), right ^ 1, right).astype(np.uint8)}
@@ -71,7 +71,7 @@ def test_a_diagonal_is_one_area() -> None:
     assert [(w.row[1].bits, w.column[1].bits, w.failing) for w in grid.areas] == [("0xff", "0xff", 256)]
 
 
-def test_signed_bytes_lie_by_their_bits() -> None:
+def test_signed_bytes_are_placed_by_their_bits() -> None:
     grid = mapped(pair(I8, U8), lambda a, b: a == 0xFF)
     assert grid is not None
     assert np.flatnonzero(cells(grid).any(1)).tolist() == [255]

@@ -1,4 +1,4 @@
-"""`.ftz` and the smallest normal value: hardware flushes tiny results that round up to it only in the format."""
+"""`.ftz` and the smallest normal value: hardware flushes a tiny result that rounds up to it only in the format."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_a_correct_product_passes_an_exact_policy(form: str, reference: Any, fmt
 
 @pytest.mark.parametrize("factors", FACTORS)
 def test_both_readings_of_allowed(factors: tuple[int, int]) -> None:
-    """Code that keeps subnormals gives the smallest normal value, code that flushes gives zero; nothing else passes."""
+    """Code that keeps subnormals gives the smallest normal value, code that flushes gives zero; no other result
+    passes."""
     a, b = factors
     for got, right in ((LEAST, True), (0, True), (LEAST - 1, False), (LEAST | 1 << 31, False)):
         case = case_of(arithmetic.mul, "mul.rn.f32", F32, "ab", "allowed")
@@ -128,7 +129,7 @@ def test_the_other_operations(form: str, r: Any) -> None:
 
 
 @pytest.mark.parametrize("ftz", ["required", "allowed", {"y": "required"}, {"a": "required"}, {"y": "allowed"}])
-def test_the_sweep_s_oracle_accepts_what_the_plain_judge_does(ftz: Any) -> None:
+def test_the_sweeps_oracle_accepts_what_the_plain_judge_accepts(ftz: Any) -> None:
     case = case_of(arithmetic.mul, "mul.rn.f32", F32, "ab", ftz)
     policy = policies(case, case.variants["v"])
     oracle = Oracle(case, policy, Stratified(case.inputs, 1))
@@ -140,7 +141,7 @@ def test_the_sweep_s_oracle_accepts_what_the_plain_judge_does(ftz: Any) -> None:
 
 
 def test_a_reference_without_the_argument_is_flushed_afterwards() -> None:
-    """Plain functions of codes stay what they were: the result that rounds up to the smallest normal value is kept."""
+    """A plain function of codes is called as before: its result that rounds up to the smallest normal value is kept."""
     assert flushes_itself(arithmetic.mul)
     assert flushes_itself(MUL16)
     assert flushes_itself(lambda a, b, *, ftz=False: arithmetic.mul(a, b, ftz=ftz))

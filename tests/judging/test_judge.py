@@ -37,7 +37,7 @@ ONE, INF, NAN, TOP, TINY, LEAST_NORMAL, MINUS = (
 def verdict_on(
     expected: int, got: int, *, fmt: Format = F32, nan: Any = "any", ftz: Any = "never", **options: Any
 ) -> str:
-    """What the judge calls one pair of codes: a class, "unchecked" or "same"."""
+    """The judge's name for one pair of codes: a class, "unchecked" or "same"."""
     kind = options.pop("kind", exact)
     bound = options.pop("bound", ())
     match = kind(*([bound] if bound != () else []), **options)
@@ -58,7 +58,7 @@ def units(fmt: Format, *codes: int) -> np.ndarray:
     return np.array(codes, dtype=f"uint{fmt.unit_bits}").view(fmt.numpy_dtype())
 
 
-# expected, got, options, what the judge says
+# expected, got, options, the judge's result
 TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (ONE, ONE, {}, "same"),
     (ONE, ONE + 1, {}, "1 ulp"),
@@ -67,7 +67,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (0, MINUS, {}, "sign of zero"),
     (0, MINUS, {"zero_sign": "any"}, "same"),
     (0, MINUS, {"kind": ulp, "bound": 5}, "sign of zero"),
-    # NaN never passes by a bound, and is compared as the policy says.
+    # A bound never covers NaN, which is compared as the policy says.
     (NAN, NAN + 1, {}, "same"),
     (NAN, NAN + 1, {"nan": "payload"}, "NaN payload"),
     (NAN, NAN, {"nan": "payload"}, "same"),
@@ -76,7 +76,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (NAN, INF, {"kind": ulp, "bound": (1 << 30) - 1}, "NaN"),
     (INF, NAN, {}, "NaN"),
     (ONE, NAN, {"kind": absolute, "bound": 1e30}, "NaN"),
-    # Infinity: only where the policy allows overflow, and then within the bound.
+    # Infinity passes only if the policy allows overflow, and then within the bound.
     (INF, TOP, {"kind": ulp, "bound": 1}, "infinity"),
     (INF, TOP, {"kind": ulp, "bound": 1, "overflow": True}, "same"),
     (TOP, INF, {"kind": ulp, "bound": 1, "overflow": True}, "same"),
@@ -87,7 +87,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (INF, TOP - 1, {"kind": relative, "bound": 2.0**-24, "overflow": True}, "infinity"),
     (TOP, INF, {"kind": absolute, "bound": 2.0**104, "overflow": True}, "same"),
     (TOP, INF, {"kind": absolute, "bound": 2.0**103, "overflow": True}, "infinity"),
-    # Zero: a flush is a class of its own, and a bound reaches across only where underflow is allowed.
+    # Zero: a flush is a class of its own, and a bound reaches zero only if underflow is allowed.
     (TINY, 0, {"kind": ulp, "bound": 4}, "flush to zero"),
     (0, TINY, {"kind": ulp, "bound": 4}, "flush to zero"),
     (TINY, 0, {"kind": ulp, "bound": 4, "underflow": True}, "same"),
@@ -98,7 +98,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (TINY | MINUS, 0, {"kind": ulp, "bound": 4, "underflow": True, "zero_sign": "any"}, "same"),
     (LEAST_NORMAL, 0, {"kind": ulp, "bound": 4}, "larger than 1 ulp"),
     (TINY, TINY | MINUS, {"kind": ulp, "bound": 4}, "sign"),
-    # An absolute bound covers every finite pair; the sign of a zero beside a zero stays a class.
+    # An absolute bound covers every finite pair; two zeros with different signs are still a class.
     (TINY, TINY | MINUS, {"kind": absolute, "bound": 1.0}, "same"),
     (ONE, ONE | MINUS, {"kind": absolute, "bound": 1.0}, "sign"),
     (ONE, ONE | MINUS, {"kind": absolute, "bound": 2.0}, "same"),
@@ -113,7 +113,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (NAN, 0, {"kind": absolute, "bound": 1e38}, "NaN"),
     (NAN + 1, NAN + 1, {"nan": "canonical"}, "NaN payload"),
     (NAN + 1, 0x7FFFFFFF, {"nan": "canonical"}, "same"),
-    # Bounds hold exactly at their limit and not beyond.
+    # A distance equal to the bound passes, a larger one does not.
     (ONE, ONE + 3, {"kind": ulp, "bound": 3}, "same"),
     (ONE, ONE + 4, {"kind": ulp, "bound": 3}, "larger than 1 ulp"),
     (ONE, ONE + 1, {"kind": absolute, "bound": Fraction(1, 1 << 23)}, "same"),
@@ -130,8 +130,8 @@ def test_one_pair_of_codes(expected, got, options, said):
 
 @pytest.mark.parametrize("word", ["allowed", "required"])
 @pytest.mark.parametrize(("fmt", "lost", "least"), [(E2M1X2, 0x11, 0), (E4M3, 3, 0), (F64, 3, 0), (TF32, 3 << 13, 0)])
-def test_ftz_as_a_word_excuses_no_loss_in_a_format_without_it(fmt, lost, least, word):
-    """Every +-0.5 of an e2m1 output is subnormal."""
+def test_ftz_excuses_no_flush_in_a_format_without_it(fmt, lost, least, word):
+    """Each +-0.5 in an e2m1 output is subnormal."""
     case = Case(
         inputs={"x": fmt},
         outputs={"y": fmt},
@@ -180,7 +180,7 @@ def test_flushing_is_required_allowed_or_forbidden(ftz, got, said):
 
 
 def doubled() -> Case:
-    """y = 2x with flushed inputs changes by a lot what a subnormal input gives."""
+    """For y = 2x with flushed inputs, a flush changes the result of a subnormal input by a large amount."""
 
     def reference(x: torch.Tensor) -> torch.Tensor:
         floats = x.to(torch.int32).view(torch.float32) * 2.0**100
@@ -212,8 +212,8 @@ def scaled(code: int) -> int:
         ("allowed", "same", "same"),
     ],
 )
-def test_a_flush_of_inputs_is_recognised_by_what_it_does_to_the_result(variant, keeps, flushes):
-    """2^100 times a subnormal is a large number: only the opposite flush explains the difference."""
+def test_a_flush_of_inputs_is_recognised_by_its_effect_on_the_result(variant, keeps, flushes):
+    """2^100 times a subnormal is a large number, so that only the opposite flush explains the difference."""
     case = doubled()
     for got, said in ((scaled(SUBNORMAL), keeps), (0, flushes)):
         policy = policies(case, case.variants[variant])
@@ -228,7 +228,7 @@ def judged(got: list[int], expected: list[int], pack: int = 1, **fields: Any) ->
     return judge(case, policies(case, variant), {"x": units(fmt, *expected)}, {"y": units(fmt, *got)}, pack)
 
 
-def test_beyond_the_domain_a_difference_is_counted_and_neither_passed_nor_failed():
+def test_a_difference_outside_the_domain_is_only_counted():
     on = Domain("x >= 1", lambda v: v["x"] >= 1)
     found = judged([ONE + 1, TINY + 7], [ONE, TINY], match=ulp(1, on=on))
     assert (found.total, found.different, found.unchecked, found.judged["y"].judged) == (2, 0, 1, 1)
@@ -236,13 +236,13 @@ def test_beyond_the_domain_a_difference_is_counted_and_neither_passed_nor_failed
     assert (found.different, found.unchecked, found.judged["y"].judged) == (1, 0, 2)
 
 
-def test_specials_lie_in_every_magnitude():
-    """A range is about sizes: what zero, infinities and NaN give is checked all the same."""
+def test_specials_belong_to_every_magnitude():
+    """A magnitude is a range of sizes; zero, infinities and NaN are always checked."""
     found = judged([0, INF, ONE], [MINUS, INF | MINUS, NAN], match=ulp(1, on=magnitude("x", 1e10, 1e20)))
     assert found.classes == {"sign of zero": 1, "infinity": 1, "NaN": 1}
 
 
-def test_meets_holds_the_variant_to_the_cases_reference_too():
+def test_meets_compares_the_variant_with_the_cases_reference_too():
     variant = asm(
         "mov.b32 $0, $1;", constraints="=r,r", reference=lambda x: x + 1, meets=Meets(magnitude("x", 1, 2), exact())
     )
@@ -254,7 +254,7 @@ def test_meets_holds_the_variant_to_the_cases_reference_too():
     assert found.offenders[0].output == "y (the case's reference)"
 
 
-def test_the_loop_is_held_to_equal_bits():
+def test_the_loop_must_give_equal_bits():
     case = Case(
         inputs={"x": F32},
         outputs={"y": F32},
@@ -272,7 +272,7 @@ RANDOM = np.random.default_rng(1).integers(0x3F000000, 0x42000000, 64).tolist()
 
 @pytest.mark.parametrize("error", [0, 1])
 def test_exchanged_places_are_called_positional(error):
-    """Also where the variant is only within a bound of the reference."""
+    """Exchanged places are recognised even if the variant has only a bound."""
     got = [x + error for k in range(0, 64, 4) for x in (RANDOM[k], RANDOM[k + 2], RANDOM[k + 1], RANDOM[k + 3])]
     found = judged(got, RANDOM, 4, match=ulp(1))
     assert found.classes == {"positional": 32}
@@ -283,12 +283,13 @@ def test_exchanged_places_are_called_positional(error):
     assert [o.place for o in found.offenders[:2]] == [1, 2]
 
 
-def test_a_constant_is_no_exchanged_place():
+def test_constant_results_show_no_exchanged_places():
     assert judged([RANDOM[0]] * 64, RANDOM, 4).classes == {"larger than 1 ulp": 63}
 
 
-def test_counted_inputs_tell_no_places():
-    """Byte xor 2 looks like two places on; only other inputs can tell."""
+def test_counted_inputs_show_no_places():
+    """With ascending inputs, byte xor 2 looks like a result from two places further on; only other inputs show which it
+    is."""
     counted = list(range(256))
     assert judged([x ^ 2 if x % 4 == 0 else x for x in counted], counted, 4, fmt=U8).classes == {"value": 64}
 
@@ -305,7 +306,7 @@ def test_the_offender_and_the_histogram_say_how_much():
     assert found.ulps == {"1": 1, "-17..32": 1}
     assert [o.ulp for o in found.offenders[:2]] == [1, -20]
     assert found.worst is not None
-    assert found.worst.ulp == -20, "the envelope is about finite results"
+    assert found.worst.ulp == -20, "the envelope covers finite results only"
     assert found.offenders[0].inputs["x"].value == "1.0"
 
 
@@ -323,13 +324,13 @@ def test_half_precision_by_the_same_rules():
         (lambda x: -x, r"returned -0x3f800000 to -0x1 for y; codes of float32 are 0 to 0xffffffff"),
     ],
 )
-def test_a_reference_at_fault_says_how(reference, words):
+def test_a_fault_of_a_reference_is_described(reference, words):
     case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=reference, variants={"v": asm("mov.b32 $0, $1;")})
     with pytest.raises(ReferenceFault, match=words):
         judge(case, policies(case, case.variants["v"]), {"x": units(F32, ONE, 1)}, {"y": units(F32, 0, 0)})
 
 
-def test_a_domain_at_fault_says_how():
+def test_a_fault_of_a_domain_is_described():
     with pytest.raises(
         DomainError, match=r"domain '0 <= \|z\| <= 1 and specials': no input is called 'z'; there are x"
     ):
@@ -344,7 +345,7 @@ MATCHES = [exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000)
     codes(F16), codes(F16), st.sampled_from([exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))])
 )
 def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match):
-    """Every pair of codes, decided a second time by the words of harness.model.match."""
+    """Every pair of codes, decided a second time by the definitions in harness.model.match."""
 
     def passes() -> bool:
         if is_nan(F16, expected) or is_nan(F16, got):
@@ -361,7 +362,7 @@ def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match)
             return False
         limit = {"exact": 0, "relative": match.bound * abs(a)}
         if match.kind == "ulp":
-            return abs(expected - got) <= match.bound  # of one sign, neighbours' codes differ by one
+            return abs(expected - got) <= match.bound  # codes of the same sign differ by one if they are neighbours
         return abs(a - b) <= limit[match.kind]
 
     found = judged([got], [expected], fmt=F16, match=match)
@@ -369,8 +370,8 @@ def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match)
     assert found.different + int(found.passed) == 1
 
 
-def test_one_reference_of_several_answers_for_all_outputs_of_an_element():
-    """Smaller and larger in either order: twice the smaller is neither's answer."""
+def test_all_outputs_of_an_element_must_match_one_reference():
+    """Smaller and larger, in either order: no reference gives the smaller one twice."""
     case = Case(
         inputs={"a": U8, "b": U8},
         outputs={"y": U8, "z": U8},
@@ -388,7 +389,8 @@ def test_one_reference_of_several_answers_for_all_outputs_of_an_element():
 
 
 def test_every_distance_is_counted_in_its_bin():
-    """One by one against the table: singly up to 16, then by powers of two, on both sides, to the ends of 64 bits."""
+    """One by one against the table: single distances up to 16, then powers of two, on both sides, to the ends of 64
+    bits."""
     ends = [s * (1 << k) + d for k in range(63) for s in (1, -1) for d in (-1, 0, 1)]
     distances = sorted({*ends, *range(-70, 71), (1 << 63) - 1, -(1 << 63) + 1, -(1 << 63)})
     expected: dict[str, int] = {}

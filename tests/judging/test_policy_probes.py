@@ -1,4 +1,4 @@
-"""Probes of policies: under each, a planted wrong result does not pass, and a right one does."""
+"""Probes of policies: under each policy, planted wrong results fail and right ones pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def signed(code: int) -> int:
 
 
 class Probe:
-    """A right variant of the identity, and mistakes of it, on codes as int64."""
+    """A right variant of the identity, and wrong variants of it, on codes as int64."""
 
     def __init__(self, fmt: Format, ftz: str) -> None:
         self.fmt, self.ftz = fmt, ftz
@@ -52,7 +52,7 @@ class Probe:
         return is_finite(self.fmt, x) & ~is_zero(self.fmt, x) & ~is_subnormal(self.fmt, x)
 
     def far(self, x: Any) -> Any:
-        """Four steps off, at numbers from a half to eight."""
+        """Results four steps off, for numbers from a half to eight."""
         one = np.int64(self.fmt.bias << (self.fmt.mantissa_bits + self.fmt.ignored_bits))
         return np.where(x == one, self.right(x) ^ 4, self.right(x))
 
@@ -69,7 +69,8 @@ class Probe:
         return np.where(self.ordinary(x), self.canonical, self.right(x))
 
     def kept_subnormal(self, x: Any) -> Any:
-        """What a policy of flushing refuses, and the others demand or let pass."""
+        """Results that keep subnormals: a policy that requires flushes refuses them, and others require or allow
+        them."""
         return np.where(is_nan(self.fmt, x), self.canonical, x)
 
     def flushed(self, x: Any) -> Any:
@@ -82,7 +83,7 @@ class Probe:
 MISTAKES = ("far", "other_sign", "zero_sign", "nan_lost", "made_nan")
 
 
-@lru_cache(maxsize=1)  # making a case's inputs takes longer than judging a mistake on them
+@lru_cache(maxsize=1)  # making a case's inputs takes longer than judging a variant on them
 def loaded(fmt: Format, match: Any, ftz: Any, nan: Any) -> LoadedCase:
     canonical = int(Probe(fmt, ftz).canonical)
 
@@ -114,7 +115,7 @@ def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
 
 @pytest.fixture(autouse=True)
 def _few_setups(monkeypatch):
-    """The plan's first setup has every input; the others would repeat it."""
+    """Run only the plan's first setup, which has every input; the other setups would repeat it."""
     from harness.running import plan
 
     whole = plan.plan
@@ -126,7 +127,7 @@ def _first_of_each_set(work: Any) -> Any:
 
 
 def probes() -> list[Any]:
-    """float32 under every policy; the quick run has of the other formats every two of format, match and ftz once."""
+    """All policies for float32. For other formats the quick run has every pair of two of format, match and ftz once."""
     found = []
     for (i, fmt), (j, match) in itertools.product(enumerate(FORMATS), enumerate(MATCHES)):
         policies = FTZ if fmt in (F32, F16, BF16) else FTZ[:2]
@@ -162,7 +163,7 @@ def test_flushes_pass_by_the_policy_on_flushes_alone(fmt, ftz, match):
     assert verdict(fmt, match, ftz, "any", lambda p: p.flushed) == lost
 
 
-def test_what_holds_outside_a_range_has_no_range_of_its_own():
-    """It would judge nothing outside its own, though outside= reads as if all the rest were judged."""
+def test_a_policy_for_outside_a_range_has_no_range_of_its_own():
+    """It would judge nothing outside its own range, though outside= reads as if all other inputs were judged."""
     with pytest.raises(ValueError, match=r"outside= holds wherever .* does not, so it has no on= of its own"):
         exact(on=between("x", 0.5, 8), outside=ulp(2, on=between("x", 8, 16)))

@@ -1,4 +1,4 @@
-"""What share of codes a policy judges is part of a result, and below a least share nothing passes."""
+"""A result states the share of codes that its policy judges, and below a least share nothing passes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def right(x):
 
 
 def wrong(x):
-    """One step from what it should be, unless x is zero, +-1, infinite or NaN."""
+    """One step from the right result, unless x is zero, +-1, infinite or NaN."""
     special = np.isin(x & 0x7FFFFFFF, [0, 0x3F800000]) | ((x & 0x7F800000) == 0x7F800000)
     return np.where(special, x, x ^ 1)
 
@@ -73,7 +73,7 @@ EMPTY = Domain("beyond infinity", lambda v: v["x"] > np.inf)
 
 
 @pytest.mark.parametrize("domain", [NOTHING, ONE_NUMBER, EMPTY, magnitude("x", 1, 1)], ids=lambda d: d.text)
-def test_a_domain_of_next_to_no_ordinary_numbers_passes_nothing(domain):
+def test_a_domain_with_almost_no_ordinary_numbers_passes_nothing(domain):
     found = run(Scripted(y=wrong), match=exact(on=domain))
     assert found.verdict == "error"
     words = found.results[-1].words
@@ -84,7 +84,7 @@ def test_a_domain_of_next_to_no_ordinary_numbers_passes_nothing(domain):
 
 
 @pytest.mark.parametrize("domain", [magnitude("x", 1, 4), magnitude("x", 2.0**-126, 2.0**126), between("x", 1, 2)])
-def test_honest_domains_pass_what_is_right_and_fail_what_is_wrong(domain):
+def test_large_enough_domains_pass_right_and_fail_wrong_results(domain):
     found = run(Scripted(y=right), match=exact(on=domain))
     assert found.verdict == "pass"
     assert run(Scripted(y=wrong), match=exact(on=domain)).verdict == "fail"
@@ -108,12 +108,12 @@ def test_each_of_several_outputs_counts_by_itself():
     assert run(Scripted(y=right, z=right), match={"y": exact(), "z": exact(on=magnitude("x", 1, 4))}).verdict == "pass"
 
 
-def test_what_holds_outside_a_domain_judges_all():
+def test_a_policy_for_outside_the_domain_makes_all_codes_judged():
     assert run(Scripted(y=right), match=exact(on=NOTHING, outside=ulp(1))).verdict == "pass"
     assert run(Scripted(y=wrong), match=exact(on=NOTHING, outside=exact())).verdict == "fail"
 
 
-def test_meets_is_held_to_the_same_share():
+def test_meets_needs_the_same_share():
     own = {"reference": lambda x: x, "meets": Meets(EMPTY, exact())}
     found = run(Scripted(y=right), own, reference=lambda x: x ^ 1)
     assert found.verdict == "error"
@@ -122,7 +122,7 @@ def test_meets_is_held_to_the_same_share():
     assert run(Scripted(y=right), own, reference=lambda x: x ^ 1).verdict == "pass"
 
 
-def test_an_expected_failure_does_not_excuse_an_empty_promise(monkeypatch):
+def test_an_expected_failure_does_not_excuse_a_policy_that_judges_nothing(monkeypatch):
     monkeypatch.setattr(runner, "diagnose", lambda job, outcome: "missing early clobber")
     monkeypatch.setattr(contexts, "judge_same", lambda *a: runner.Judgement(total=1, different=1))
     expected = ExpectedFailure("missing early clobber", context=("shared", "loop"))
@@ -131,7 +131,7 @@ def test_an_expected_failure_does_not_excuse_an_empty_promise(monkeypatch):
     assert found.verdict == "error"
 
 
-def test_where_makes_a_narrow_operation_a_whole_one():
+def test_where_makes_a_narrow_domain_the_whole_domain():
     narrow = Domain("1.2 <= x < 1.2001", lambda v: (v["x"] >= 1.2) & (v["x"] < 1.2001))
     given = {"match": exact(on=narrow), "hard_cases": [(0x3F99999B,), (0x3F99999C,)]}
     assert run(Scripted(y=right), **given).verdict == "error"
@@ -153,7 +153,7 @@ def test_where_makes_a_narrow_operation_a_whole_one():
         (10**400, 10**401),
     ],
 )
-def test_bounds_that_hold_nothing_are_refused_when_written(make, low, high):
+def test_empty_ranges_are_refused_when_declared(make, low, high):
     with pytest.raises(ValueError, match=f"{make.__name__}.*'x'"):
         make("x", low, high)
 
@@ -169,7 +169,7 @@ def records(*results: Result) -> RunRecords:
     return RunRecords(run=head, results=list(results), end=End("", 1.0, {}))
 
 
-def test_the_gate_sees_that_less_was_judged():
+def test_the_gate_reports_that_less_was_judged():
     wide = run(Scripted(y=right), match=exact(on=magnitude("x", 2.0**-100, 2.0**100))).results
     narrow = run(Scripted(y=right), match=exact(on=magnitude("x", 1, 4))).results
     assert gate(records(*wide), records(*wide)).code == 0
@@ -181,7 +181,7 @@ def test_the_gate_sees_that_less_was_judged():
     assert finding.code == CORRECTNESS
 
 
-def test_the_gate_sees_that_more_differs_where_nothing_is_promised():
+def test_the_gate_reports_more_differences_outside_the_domain():
     (first, *_) = run(Scripted(y=right), match=exact(on=magnitude("x", 1, 4))).results
     more = dataclasses.replace(first, unchecked=first.total // 2, outputs_digest=())
     decision = gate(records(more), records(first))
@@ -189,7 +189,7 @@ def test_the_gate_sees_that_more_differs_where_nothing_is_promised():
     assert any("unchecked" in f.text for f in decision.findings)
 
 
-def test_a_baseline_keeps_what_was_judged_of_a_run(tmp_path):
+def test_a_baseline_keeps_the_judged_share_of_a_run(tmp_path):
     def gated(run, accepted):
         baseline.write(accepted, tmp_path)
         return gate(run, baseline.load(tmp_path))

@@ -1,4 +1,4 @@
-"""Triton's documented example: its mistake is named and demonstrated, and the repair makes its case pass."""
+"""Triton's documented example: the linter names its mistake and demonstrates it, and the repair makes its case pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def findings(text: str):
     return report.findings
 
 
-def test_the_missing_early_clobber_is_the_one_finding(example):
+def test_the_missing_early_clobber_is_the_only_finding(example):
     (finding,) = findings(example)
     assert finding.rule == "missing-early-clobber"
     assert "`cvt.u32.u8 $0, tmp0;` writes $0 before `max.f32 $4, $4, $9;` reads $9" in finding.message
@@ -42,7 +42,7 @@ def test_the_missing_early_clobber_is_the_one_finding(example):
     assert finding.instead == "make the constraints of $0, $1, $2, $3, $4, $5, $6, $7 '=&r'"
 
 
-def test_the_inputs_that_are_shown_break_it(example):
+def test_the_shown_inputs_give_a_wrong_result(example):
     (finding,) = findings(example)
     output, source = map(int, re.search(r"with \$(\d+) and \$(\d+) in one register", finding.message).groups())
     shown = {int(n): int(bits, 16) for n, bits in re.findall(r"\$(\d+) = (0x[0-9a-f]+)", finding.message)}
@@ -59,7 +59,7 @@ def test_the_inputs_that_are_shown_break_it(example):
     assert plain != shared
 
 
-def test_repaired_nothing_is_found(example):
+def test_the_repaired_example_has_no_finding(example):
     result = repaired("example.py", example)
     assert [f.rule for f in result.applied] == ["missing-early-clobber"]
     assert result.refused == []
@@ -70,7 +70,7 @@ def test_repaired_nothing_is_found(example):
 
 
 def test_from_the_command_line(example, tmp_path, capsys):
-    """Named, shown as a diff, repaired when asked, and then gone."""
+    """The mistake is named, shown as a diff, repaired with --fix, and then gone."""
     file = tmp_path / "example.py"
     file.write_text(example)
     assert main(["lint", "--fix", str(file)]) == 1
@@ -102,7 +102,7 @@ case = Case(
 
 
 def test_the_case_of_the_repaired_example_passes(example, run_cases):
-    """As documented it is an expected failure: cases/u8_to_i32_max.py has it."""
+    """As documented, the example is an expected failure: cases/u8_to_i32_max.py has it."""
     (fixed,) = lint_text("example.py", repaired("example.py", example).after.encode()).texts
     source = CASE.replace("ASM", repr(fixed.asm)).replace("AFTER", repr(fixed.constraints))
     run_cases("--ptx-records=run.jsonl", example=source)

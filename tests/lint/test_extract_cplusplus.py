@@ -1,4 +1,4 @@
-"""What is found in C++ and CUDA files: asm statements and nothing else."""
+"""Extraction from C++ and CUDA files: asm statements and nothing else."""
 
 import pytest
 
@@ -76,13 +76,13 @@ def test_text(source, asm):
         ("a.cu", '#define asm_volatile(x) x\nint asm_ = 1;'),
     ],
 )  # fmt: skip
-def test_what_is_no_ptx_is_left_alone(path, source):
+def test_asm_that_is_no_ptx_is_ignored(path, source):
     extracted = found(source, path)
     assert extracted is None or (extracted.snippets, extracted.notes) == ([], [])
 
 
 @pytest.mark.parametrize("piece", ["ELSEWHERE", "#type", "STR(f16)"])
-def test_a_piece_that_is_not_known_is_said(piece):
+def test_an_unknown_piece_is_noted(piece):
     extracted = found(f'asm("mov." {piece} " %0, %1;" : "=r"(x) : "r"(y));')
     assert extracted.snippets == []
     assert "not resolved" in extracted.notes[0].words
@@ -91,5 +91,5 @@ def test_a_piece_that_is_not_known_is_said(piece):
 @pytest.mark.parametrize(
     "source", ['asm("mov.b32 %0, 1;" : "=r"(x)', 'asm("mov.b32', "asm volatile(", "/* asm(", "asm"]
 )
-def test_a_file_that_breaks_off_does_no_harm(source):
+def test_an_incomplete_file_is_extracted(source):
     found(source)

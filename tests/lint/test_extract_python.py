@@ -20,7 +20,7 @@ def texts(source):
 
 
 def places_agree(extracted):
-    """Every character that has a place stands there, or an escape that stands for it does."""
+    """Assert that each character with a place is in the file at that place, or that its escape is."""
     text = extracted.file.text
     return all(
         at < 0 or text[at] == char or text[at] == "\\"
@@ -56,7 +56,7 @@ ASM = '"mov.b32 $0, $1;", "=r,r"'
     ],
     ids=["triton", "keywords", "alias", "gluon", "helion", "torch", "assigned", "partial"],
 )  # fmt: skip
-def test_a_call_under_any_name(imports, call):
+def test_a_call_by_any_name(imports, call):
     (snippet,) = found(f"{imports}\ny = {call}").snippets
     assert (snippet.asm, snippet.constraints) == ("mov.b32 $0, $1;", "=r,r")
     assert (snippet.convention, snippet.pure, snippet.pack) == ("triton", True, 1)
@@ -139,7 +139,7 @@ def test_a_closure_is_resolved():
     assert sorted(texts(source)) == ["abs.s32 $0, $1;", "neg.s32 $0, $1;"]
 
 
-def test_texts_and_constraints_of_different_branches_never_meet():
+def test_texts_and_constraints_of_different_branches_are_not_combined():
     source = """
         def run(x, y, wide: tl.constexpr):
             if wide:
@@ -165,7 +165,7 @@ def test_a_table_is_read_by_one_key_for_text_and_constraints():
     assert pairs == {("mov.b32 $0, $1;", "=r,r"), ("mov.b64 $0, $1;", "=l,l")}
 
 
-def test_what_is_known_of_arguments():
+def test_known_types_of_arguments():
     source = """
         def run(x, y):
             a = x.to(tl.float16)
@@ -187,7 +187,7 @@ def test_what_is_known_of_arguments():
         (f"def f(x):\n    t = ''\n    while x:\n        t += 'a'\n    return {CALL.format(asm='t')}", "number of runs"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_resolved_is_said(source, words):
+def test_an_unresolved_call_is_noted(source, words):
     extracted = found(source)
     assert extracted.snippets == []
     (note,) = extracted.notes
@@ -195,21 +195,21 @@ def test_what_cannot_be_resolved_is_said(source, words):
     assert note.line >= 1
 
 
-def test_nothing_of_the_file_is_run(tmp_path):
+def test_no_code_of_the_file_is_run(tmp_path):
     witness = tmp_path / "ran"
     assert texts(f"open({str(witness)!r}, 'w')\ny = {CALL.format(asm='`mov.b32 $0, $1;`'.replace('`', chr(34)))}")
     assert not witness.exists()
 
 
 @pytest.mark.parametrize("constraints", ["=v,v", "=&v,s", "=r,~{dirflag}"])
-def test_asm_of_other_machines_is_left_alone_and_said(constraints):
+def test_asm_of_other_machines_is_ignored_and_noted(constraints):
     extracted = found(f'y = tl.inline_asm_elementwise("mov $0, $1", "{constraints}", [x], tl.int32, True, 1)')
     assert extracted.snippets == []
     assert "asm of a" in extracted.notes[0].words
 
 
 @pytest.mark.parametrize("source", ["def f(:\n inline_asm", "\0 inline_asm", "inline_asm = " + "(" * 500])
-def test_a_file_that_is_not_python_is_said(source):
+def test_a_file_that_is_not_python_is_noted(source):
     (note,) = found(source).notes
     assert "not Python" in note.words
 
@@ -232,7 +232,7 @@ def test_places_behind_escapes_other_letters_and_formatted_values():
     assert snippet.origin.position(snippet.asm.index("neg"))[0] == 2
 
 
-def test_a_thousand_branches_end():
+def test_extraction_of_a_thousand_branches_ends():
     body = "\n".join(f"    if flag{i}:\n        asm = asm + 'neg.s32 $0, $1;'" for i in range(1000))
     extracted = found(f"def run(x):\n    asm = ''\n{body}\n    return {CALL.format(asm='asm')}")
     assert "paths" in extracted.notes[-1].words or "too long" in extracted.notes[-1].words

@@ -1,4 +1,4 @@
-"""Files and folders: which are opened, which findings are silenced, which modules are loaded."""
+"""Files and folders: which are opened, which findings a comment silences, which modules are loaded."""
 
 import itertools
 import subprocess
@@ -70,11 +70,11 @@ def test_a_comment_silences(text):
         f"{WRONG}  # ptxdiff: ignore[operand-unused]",
     ],
 )
-def test_a_comment_elsewhere_or_of_another_rule_does_not(text):
+def test_a_comment_elsewhere_or_of_another_rule_does_not_silence(text):
     assert "syntax" in names(lint(text))
 
 
-def test_a_comment_is_no_use_to_a_rule_that_did_not_run():
+def test_a_comment_for_a_rule_that_did_not_run_is_not_reported():
     assert names(lint(f"{RIGHT}  # ptxdiff: ignore[syntax]")) == ["unused-ignore"]
     assert names(lint(f"{RIGHT}  # ptxdiff: ignore[syntax]", chosen=["operand-unused"])) == []
 

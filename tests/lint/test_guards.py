@@ -1,4 +1,4 @@
-"""Conditions on the target round a call: a stated target that lacks an instruction is a finding only without one."""
+"""Conditions on the target around a call: a stated target that lacks the instruction is a finding only without one."""
 
 import pytest
 
@@ -44,7 +44,7 @@ UNGUARDED = {
 
 
 @pytest.mark.parametrize("text", UNGUARDED.values(), ids=UNGUARDED)
-def test_a_call_that_nothing_guards_is_one(text):
+def test_an_unguarded_call_is_a_finding(text):
     (message,) = lacking(text.format(CALL))
     assert message.endswith("the target is sm_80, and nothing guards it")
 

@@ -82,11 +82,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("asm", "constraints", "rule"), WRONG.values(), ids=WRONG)
-def test_its_wrong_twin_is_found(asm, constraints, rule):
+def test_the_same_idiom_with_a_mistake_is_found(asm, constraints, rule):
     assert [f.rule for f in lint(Snippet(asm, constraints, pure=True))] == [rule]
 
 
-def test_what_leaves_an_output_unwritten_is_shown():
+def test_an_input_that_leaves_an_output_unwritten_is_shown():
     asm = "{ .reg .pred p; setp.gt.s32 p, $1, 2; @p mov.b32 $0, 1; }"
     (finding,) = lint(Snippet(asm, "=r,r", pure=True))
     assert "With $1 = 0x0 nothing writes it." in finding.message

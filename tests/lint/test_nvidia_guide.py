@@ -1,10 +1,11 @@
-"""Each mistake that NVIDIA's guide to inline PTX in CUDA warns of, written anew, and its right twin."""
+"""Each mistake that NVIDIA's guide to inline PTX in CUDA warns of, newly written, and the same code without the
+mistake."""
 
 import pytest
 
 from harness.lint.files import lint_text
 
-# The section of the guide, the rule, the mistake, and the same put right.
+# The section of the guide, the rule, the mistake, and the repaired text.
 MISTAKES = [
     (
         "namespace conflicts", "declaration-outside-braces",

@@ -1,4 +1,4 @@
-"""Deliberate idioms of public code, and former false findings there; each with a wrong version."""
+"""Deliberate idioms of public code, and former false findings in it; each with a wrong version."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def load(address, offset=0):
 """
 
 
-def test_a_name_that_is_supposed_true_is_not_the_word_true():
+def test_a_name_assumed_true_is_not_the_constant_true():
     extracted = extract("file.py", OFFSET.replace("=0", "").encode())
     assert [s.asm for s in extracted.snippets] == ["ld.shared.u32 $0, [$1];"]
     assert rules(OFFSET) == []
 
 
-def test_a_flag_that_is_supposed_true_decides_the_purity():
+def test_a_flag_assumed_true_decides_the_purity():
     text = """
 def run(a, pure):
     if pure:
@@ -57,7 +57,7 @@ def convert(a, kind):
 """
 
 
-def test_a_way_that_leaves_out_an_opcode_is_not_looked_at_and_that_is_said():
+def test_a_path_without_an_opcode_is_skipped_and_noted():
     extracted = extract("file.py", OPCODE.encode())
     assert len(extracted.snippets) == 2
     assert any("leaves out an opcode" in note.words for note in extracted.notes)
@@ -72,11 +72,11 @@ def test_a_way_that_leaves_out_an_opcode_is_not_looked_at_and_that_is_said():
         ('"{opcode} $0, $2, $1;"', '"{opcode} $0 $2, $1;"'),
     ],
 )
-def test_a_mistake_on_one_way_is_found(before, after):
+def test_a_mistake_on_one_path_is_found(before, after):
     assert rules(OPCODE.replace(before, after))
 
 
-def test_a_missing_semicolon_on_one_way_is_found():
+def test_a_missing_semicolon_on_one_path_is_found():
     text = """
 def run(a, flag):
     text = "neg.s32 $0, $1;"
@@ -90,7 +90,7 @@ def run(a, flag):
 LONG = "def run(a):\n" + "    a = a + 1\n" * 5500
 
 
-def test_a_call_in_a_function_too_long_to_follow_is_read_by_itself():
+def test_a_call_in_a_function_too_long_to_follow_is_read_alone():
     text = f"W = 'neg.s32 $0, $1;'\n{LONG}    C = '=r,r'\n    y = llvm.inline_asm(T.i32(), [a], W, C)\n"
     (snippet,) = extract("file.py", text.encode()).snippets
     assert (snippet.asm, snippet.constraints, snippet.function) == ("neg.s32 $0, $1;", "=r,r", "run")
@@ -99,7 +99,7 @@ def test_a_call_in_a_function_too_long_to_follow_is_read_by_itself():
 @pytest.mark.parametrize(
     "local", ["    W = W + ';'\n    W = 'x'\n", "    for W in a:\n        pass\n", "    W = a.text()\n"]
 )
-def test_a_local_name_is_not_taken_for_the_modules(local):
+def test_a_local_name_is_not_confused_with_the_modules(local):
     text = f"W = 'neg.s32 $0, $1;'\n{LONG}{local}    y = llvm.inline_asm(T.i32(), [a], W, '=r,r')\n"
     extracted = extract("file.py", text.encode())
     assert extracted.snippets == []
@@ -176,7 +176,7 @@ __device__ float cvt_bf16x2_e4m3x2(unsigned short x) {{
 """
 
 
-def test_a_function_that_converts_by_way_of_another_format_is_named_rightly():
+def test_a_function_that_converts_through_another_format_is_named_rightly():
     assert rules(NAMES.format('asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(y) : "f"(f));'), "file.cu") == []
     assert set(rules(NAMES.format(""), "file.cu")) == {"name-mismatch"}
 
@@ -222,7 +222,7 @@ def test_a_tied_output_shares_no_register_of_another_kind():
     assert rules(mlir(words, "=r,=r,0,1,r", "[a, b, c]", "struct")) == ["missing-early-clobber"]
 
 
-def test_asm_of_an_amd_gpu_without_operands_is_left_alone():
+def test_asm_of_an_amd_gpu_without_operands_is_ignored():
     extracted = extract("file.py", mlir("s_barrier", "~{memory}", "[]", "None").encode())
     assert (extracted.snippets, [n.words for n in extracted.notes]) == ([], ["not looked at: asm of an AMD GPU"])
 

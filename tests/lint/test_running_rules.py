@@ -1,4 +1,4 @@
-"""Rules that run the block: they demonstrate their findings, report nothing if no result changes, and end in time."""
+"""Rules that run the block: they demonstrate findings, report nothing if no result changes, and end in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clobber(asm, constraints, **options):
     [
         ("neg.f32 $0, $1; add.f32 $0, $0, $2;", "=f,f,f"),
         ("add.f32 $0, $1, $2; mul.f32 $0, $0, $3;", "=f,0,f,f"),  # a tied output holds another input's value
-        ("shl.b32 $0, $1, $3; add.u32 $0, $0, $2;", "=r,r,r,n"),  # for some constant
+        ("shl.b32 $0, $1, $3; add.u32 $0, $0, $2;", "=r,r,r,n"),  # for some constants
         # Only infinity takes the branch that reads the other input.
         ("{ .reg .pred p; setp.eq.f32 p, $1, 0f7f800000; mov.f32 $0, $1; @p mov.f32 $0, $2; }", "=f,f,f"),
         ("{ .reg .u32 t; mov.u32 t, %laneid; add.u32 $0, t, $1; add.u32 $0, $0, $2; }", "=r,r,r"),
@@ -91,14 +91,14 @@ def test_a_cuda_statement_is_repaired_in_place():
 
 def test_a_block_that_never_ends_costs_its_time_and_no_more():
     asm = "{ .reg .pred p; mov.u32 $0, $1; L: setp.ne.u32 p, $2, 0; @p bra L; add.u32 $0, $0, $2; }"
-    clobber("add.u32 $0, $1, $2;", "=r,r,r")  # what is loaded first is not counted
+    clobber("add.u32 $0, $1, $2;", "=r,r,r")  # modules loaded here are not counted
     started = time.monotonic()
     found = clobber(asm, "=r,r,r", pure=True)
     assert found is None or (found.severity == "note" and "were not tried" in found.message)
-    assert time.monotonic() - started < 10 * trial.SECONDS  # a busy machine may take longer than a quiet one
+    assert time.monotonic() - started < 10 * trial.SECONDS  # a busy machine may take longer than an idle one
 
 
-def test_outputs_that_no_time_is_left_for_are_said(monkeypatch):
+def test_outputs_without_remaining_time_are_noted(monkeypatch):
     monkeypatch.setattr(trial, "SECONDS", 0.0)
     (finding,) = lint(Snippet("neg.f32 $0, $1; mul.f32 $0, $0, $2;", "=f,f,f", pure=True))
     assert (finding.rule, finding.severity) == ("missing-early-clobber", "note")
@@ -152,9 +152,9 @@ def test_elements_that_leave_their_places(asm, constraints, pack, outputs, input
         ("prmt.b32 $0, $1, 0, 0x3210;", "=r,r", 4, ("int8",), (None,)),
         ("and.b32 $0, $1, 0x0f0f0f0f; shr.u32 $1, $1, 4;", "=&r,=r,r", 4, ("uint8", "uint8"), ("uint8",)),
         ("mov.b32 $0, 0; mov.b32 $1, 0;", "=r,=r,r,r", 2, ("float32",), ("float32",)),
-        # Nobody knows whether the register holds two halves or two bytes, and two bytes it cannot hold.
+        # It is unknown whether the register holds two halves or two bytes, and it cannot hold two bytes.
         ("add.f16x2 $0, $1, $1;", "=r,r", 2, ("float16",), (None,)),
-        # One word of random bits for all elements is how the instruction is used.
+        # Intended use of the instruction: one word of random bits for all elements.
         ("cvt.rs.satfinite.e4m3x4.f32 $0, {$4, $3, $2, $1}, $5;", "=r,r,r,r,r,r,r,r,r", 4, ("float8_e4m3fn",),
          ("float32", "uint32")),
     ],
@@ -205,18 +205,18 @@ def test_what_a_block_declared_pure_must_not_do(asm, constraints, options, rule)
     [
         ("ld.global.nc.u32 $0, [$1];", "=r,l", "triton"),
         ("ld.const.u32 $0, [$1];", "=r,l", "triton"),
-        ("mov.u32 $0, %tid.x;", "=r", "triton"),  # the same for a thread, as often as it is read
+        ("mov.u32 $0, %tid.x;", "=r", "triton"),  # constant within a thread
         ("mov.u32 $0, %smid;", "=r", "triton"),
-        ("mbarrier.pending_count.b64 $0, $1;", "=r,l", "llvm"),  # computes with a state that it is given
+        ("mbarrier.pending_count.b64 $0, $1;", "=r,l", "llvm"),  # computes only with its operand
         ("createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l", "llvm"),
-        ("ld.global.u32 %0, [%1];", "=r,l,~{memory}", "cuda"),  # the clobber keeps it in its place
+        ("ld.global.u32 %0, [%1];", "=r,l,~{memory}", "cuda"),  # the clobber orders it
     ],
 )
 def test_what_a_block_declared_pure_may_do(asm, constraints, convention):
     assert not {n for n in found(asm, constraints, pure=True, convention=convention) if n.startswith("pure")}
 
 
-def test_moves_alone_may_be_declared_impure():
+def test_a_block_of_moves_may_be_declared_impure():
     assert "impure-arithmetic" not in found("mov.b32 $0, $1;", "=r,r", pure=False)
     assert "impure-arithmetic" in found("add.u32 $0, $1, 1;", "=r,r", pure=False)
     assert "impure-arithmetic" not in found("mov.u32 $0, %clock; add.u32 $0, $0, $1;", "=&r,r", pure=False)
@@ -241,7 +241,7 @@ def test_a_target_without_the_instruction(asm, constraints, targets, lacking, fi
 def test_targets_that_have_it_or_were_not_stated():
     assert "target-lacks" not in found("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "=h,f,f", targets=("sm_90",))
     assert "target-lacks" not in found("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "=h,f,f")
-    # Triton compiles for sm_90a where sm_90 is asked for; nvcc does not.
+    # For sm_90 Triton compiles for sm_90a, but nvcc does not.
     wgmma = {"targets": ("sm_90",), "pack": 1}
     assert "target-lacks" not in found("wgmma.fence.sync.aligned;", "", **wgmma)
     assert "target-lacks" in found("wgmma.fence.sync.aligned;", "", convention="cuda", **wgmma)
@@ -296,7 +296,7 @@ def test_inputs_that_are_only_read(asm, constraints, convention):
         ),
     ],
 )
-def test_a_bug_of_nvidias_guide_and_its_right_twin(wrong, right, rule):
+def test_a_bug_of_nvidias_guide_and_its_repair(wrong, right, rule):
     assert {f.rule for f in lint_text("x.cu", wrong.encode()).findings} == {rule}
     assert lint_text("x.cu", right.encode()).findings == []
 

@@ -30,7 +30,7 @@ VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
 
 
 class Jit:
-    """What a @triton.jit function looks like from outside."""
+    """A stand-in for a @triton.jit function, with the attributes that the model reads."""
 
     def __init__(self) -> None:
         self.fn = lambda x: x
@@ -120,12 +120,12 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "words"), [row for row in CONTRADICTIONS if row[1]])
-def test_a_contradiction_is_told_where_it_is_written(fields, words):
+def test_a_contradiction_is_reported_where_it_is_declared(fields, words):
     with pytest.raises(CaseError, match=words):
         case(**fields)
 
 
-def test_a_diagnosis_that_nobody_makes():
+def test_an_unknown_diagnosis_is_refused():
     with pytest.raises(CaseError, match="no diagnosis is called 'bad luck'; known: missing early clobber"):
         ExpectedFailure("bad luck")
 
@@ -133,7 +133,7 @@ def test_a_diagnosis_that_nobody_makes():
 @pytest.mark.parametrize(
     ("arguments", "options"), [(({1: "x;"},), {"pack": 2}), (("x;",), {"packs": (1,), "constraints": "=r"})]
 )
-def test_packs_are_said_once(arguments, options):
+def test_packs_are_stated_once(arguments, options):
     with pytest.raises(CaseError, match="pack"):
         asm(*arguments, **options)
 
@@ -156,18 +156,18 @@ def test_a_variant_overrides_the_case():
         ({}, {"refused": only("sm_75")}, ALL - only("sm_75"), only("sm_75")),
     ],
 )
-def test_what_the_variant_says_counts_over_the_case(of_case, of_variant, targets, refused):
+def test_a_variants_targets_replace_the_cases(of_case, of_variant, targets, refused):
     made = case(**of_case, variants=variant(**of_variant))
     policy = policies(made, made.variants["v"])
     assert (set(policy.targets), set(policy.refused)) == (set(targets), set(refused))
 
 
 @pytest.mark.parametrize("word", ["allowed", "required"])
-def test_ftz_as_a_word_speaks_of_formats_that_have_it(word):
+def test_ftz_as_a_word_applies_to_formats_that_have_it(word):
     formats = {"a": F32, "b": F16, "c": BF16X2, "d": F64, "e": E4M3, "f": E2M1X2, "g": TF32, "h": U8}
     found = policies(case(inputs=formats, ftz=word), case(inputs=formats, ftz=word).variants["v"]).ftz
     assert found == {**dict.fromkeys("abcy", word), **dict.fromkeys("defgh", "never")}
 
 
-def test_never_may_be_said_of_every_format():
+def test_never_is_allowed_for_every_format():
     assert case(inputs={"x": F64}, ftz={"x": "never", "y": "required"})

@@ -1,4 +1,4 @@
-"""Derived packed forms: the glue around one instruction moves every element to its place and back."""
+"""Derived packed forms: the code around one instruction moves every element to its place and back."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ FORMATS = (U8, I8, E2M1X2, U16, I16, F16, BF16, E4M3X2, E5M2X2, UE8M0X2, U32, I3
 
 @pytest.mark.parametrize("pack", [1, 2, 4, 8])
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
-def test_a_copy_brings_every_element_to_its_own_place(fmt, pack):
-    """37 elements: the last pack is partial, and its padding poisoned."""
+def test_a_copy_puts_every_element_in_its_own_place(fmt, pack):
+    """With 37 elements the last pack is partial, and its padding is poisoned."""
     rng = np.random.default_rng(pack)
     units = rng.integers(0, 1 << min(fmt.unit_bits, 63), 37, dtype=np.int64).astype(fmt.numpy_dtype())
     case = case_of(f"{WIDTHS[fmt.unit_bits]} $0, $1;", (fmt,), fmt, (pack,))
@@ -98,15 +98,16 @@ def test_operands_of_different_widths(text, inputs, output, expected, pack):
 
 
 @pytest.mark.parametrize("pack", [1, 2, 4])
-def test_two_halves_an_instruction(pack):
-    """f16x2 works on two elements at a time; an element alone has an undefined neighbour and is right all the same."""
+def test_an_instruction_on_two_halves(pack):
+    """f16x2 works on two elements at a time. A single element has an undefined neighbour, and its result is still
+    right."""
     x = np.arange(1, 22, dtype=np.float16)
     case = case_of("add.rn.f16x2 $0, $1, $1;", (F16,), F16)
     np.testing.assert_array_equal(run(case, pack, x.view(np.uint16)).view(np.float16), x + x)
 
 
-def test_four_narrow_values_an_instruction():
-    """mul.e4m3x4 of e2m1, a byte each, and e4m3: three types, of one width."""
+def test_an_instruction_on_four_narrow_values():
+    """mul.e4m3x4 of e2m1, each in a byte, and e4m3: three types of the same width."""
     case = case_of("mul.satfinite.e4m3x4.e2m1p4x4.e4m3x4 $0, $1, $2;", (E2M1, E4M3), E4M3)
     small, scale = np.arange(22, dtype=np.uint8) % 16, np.full(22, 0x40, np.uint8)
     twice = [0x00, 0x38, 0x40, 0x44, 0x48, 0x4C, 0x50, 0x54]
@@ -163,7 +164,7 @@ def test_what_cannot_be_derived_is_refused_with_the_reason(text, inputs, words):
         ("", None),
     ],
 )
-def test_what_one_instruction_is(text, opcode):
+def test_what_counts_as_one_instruction(text, opcode):
     found = single_instruction(text)
     assert (found.opcode if found else None) == opcode
 
@@ -205,13 +206,13 @@ def test_a_conversion_of_two_elements_leaves_out_odd_packs():
 
 
 def test_sources_in_the_other_order_exchange_neighbours():
-    """The order is the author's: the first source goes to the upper half."""
+    """The author chooses the order of operands: the first source goes to the upper half."""
     case = case_of("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", (F32,), E4M3, (4,))
     result = run(case, 4, np.array([1, 2, 3, 4], np.float32))
     assert [float(value(E4M3, int(code))) for code in result] == [2, 1, 4, 3]
 
 
-def test_a_pair_of_codes_that_a_byte_does_not_hold_is_refused():
+def test_a_pair_of_codes_too_wide_for_a_byte_is_refused():
     case = case_of("cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;", (F32,), E2M1, (2,))
     with pytest.raises(DerivationError, match="makes 8 bits of two sources of 32 bits"):
         asm_form(case, case.variants["v"], 2)

@@ -1,4 +1,4 @@
-"""`ptxdiff list` shows exactly the cases that `pytest cases` runs, and a file in `cases` without a case is reported."""
+"""`ptxdiff list` shows exactly the cases that `pytest cases` runs, and both report a file in `cases` without a case."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TESTED = RIGHT + "\ndef test_of_mine():\n    assert flipped(2) == 3\n"
 
 
 def write(root: Path, **sources: str) -> None:
-    """`sub__x="..."` is cases/sub/x.py."""
+    """Write files below `root`: `sub__x="..."` is cases/sub/x.py."""
     for name, source in sources.items():
         parts = [name] if name.startswith("__") else name.split("__")
         path = root.joinpath("cases", *parts).with_suffix(".py")
@@ -40,7 +40,7 @@ def write(root: Path, **sources: str) -> None:
 
 @pytest.fixture
 def both(run_cases, pytester, capsys, monkeypatch):
-    """Names of cases: as `ptxdiff list` shows them, and as pytest runs them."""
+    """A function that returns the names of cases that `ptxdiff list` shows, and of those that pytest runs."""
     monkeypatch.syspath_prepend(pytester.path)
     (pytester.path / "kernels_of_mine.py").write_text(MAKER)
 
@@ -95,7 +95,7 @@ def test_cases_in_a_container_are_chosen_by_address(run_cases, pytester):
 
 
 @pytest.mark.parametrize("helper", ["x = 1\n", "from harness import Case\n", "from harness import Case\n_case = 1\n"])
-def test_a_file_without_a_case_is_said(run_cases, pytester, capsys, helper):
+def test_a_file_without_a_case_is_reported(run_cases, pytester, capsys, helper):
     write(pytester.path, right=RIGHT, sub__helper=helper)
     result = run_cases("cases")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -106,7 +106,7 @@ def test_a_file_without_a_case_is_said(run_cases, pytester, capsys, helper):
     run_cases("cases").assert_outcomes(passed=1)
 
 
-def test_a_test_module_with_neither_is_said(run_cases, pytester):
+def test_a_test_module_with_neither_is_reported(run_cases, pytester):
     write(pytester.path, right=RIGHT, test_nothing="from harness import Case\n")
     result = run_cases("cases")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -114,7 +114,7 @@ def test_a_test_module_with_neither_is_said(run_cases, pytester):
 
 
 @pytest.mark.parametrize("other", ["sub__x", "x__x"])
-def test_two_cases_of_one_name_are_refused_by_both(run_cases, pytester, capsys, other):
+def test_two_cases_with_the_same_name_are_refused_by_both(run_cases, pytester, capsys, other):
     write(pytester.path, x=RIGHT, **{other: RIGHT})
     result = run_cases("cases")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -125,7 +125,7 @@ def test_two_cases_of_one_name_are_refused_by_both(run_cases, pytester, capsys, 
 
 
 def test_names_across_files_are_compared_whole(run_cases, pytester):
-    """`a.py` with a case called `b`, and `a.b.py`."""
+    """`a.py` with a case called `b`, and `a.b.py`, make the same name."""
     write(pytester.path, a=RIGHT + "b = Case(inputs=case.inputs, outputs=case.outputs, reference=flipped,"
           " variants=case.variants)\n")  # fmt: skip
     (pytester.path / "cases" / "a.b.py").write_text(RIGHT)
@@ -153,8 +153,8 @@ def test_keys_that_make_no_distinct_names_are_refused():
     assert cases_in({"r": ring, "s": (one,)}) == {"r.0": one}
 
 
-def test_run_takes_a_folder_of_another_name_as_list_does(pytester, capsys):
-    """In a process of its own: it runs pytest."""
+def test_run_accepts_a_folder_of_another_name_as_list_does(pytester, capsys):
+    """`ptxdiff run` runs pytest, so this uses a process of its own."""
     (pytester.path / "kernels").mkdir()
     (pytester.path / "kernels" / "flip.py").write_text(FLIP)
     (pytester.path / "kernels" / "test_flop.py").write_text(RIGHT)
@@ -167,8 +167,8 @@ def test_run_takes_a_folder_of_another_name_as_list_does(pytester, capsys):
         assert f"kernels/{item}[sm_90a-emulator]" in done.stdout, done.stdout
 
 
-def test_links_and_imports_that_lead_back_are_followed_once(tmp_path):
-    """Of each folder the path without links counts; two modules that import each other are read once each."""
+def test_circular_links_and_imports_are_followed_once(tmp_path):
+    """Each folder is listed by its path without links, and two modules that import each other are read once each."""
     (tmp_path / "deeper").mkdir()
     for name, text in (("one", "import two"), ("two", "import one"), ("deeper/three", "import one")):
         (tmp_path / f"{name}.py").write_text(f"{text}\n")
@@ -214,10 +214,10 @@ def project(root: Path, amount: int) -> Path:
     return folder
 
 
-def test_a_case_file_imports_what_is_beside_it(tmp_path):
-    """In a process each, also in the worker that compiles. The edit keeps the size and the time of the file."""
+def test_a_case_file_imports_modules_beside_it(tmp_path):
+    """Each run is a process of its own, and so is the worker that compiles. The edit keeps the file's size and time."""
     (tmp_path / "cache").mkdir()
-    if (shared := cache_folder()) is not None:  # what numba compiled is no part of the test, and takes seconds
+    if (shared := cache_folder()) is not None:  # numba's code takes seconds to compile
         (shared / "compiled").mkdir(parents=True, exist_ok=True)
         (tmp_path / "cache" / "compiled").symlink_to((shared / "compiled").resolve())
     environment = {**os.environ, "PTXDIFF_REUSE": "1", "PTXDIFF_CACHE_DIR": str(tmp_path / "cache")}
@@ -235,7 +235,7 @@ def test_a_case_file_imports_what_is_beside_it(tmp_path):
     assert "using::moved" in ended[1][1]
 
 
-def test_folders_of_one_name_do_not_meet(tmp_path):
+def test_folders_with_the_same_name_are_separate(tmp_path):
     for name, amount in (("one", 1), ("two", 2)):
         project(tmp_path / name, amount)
     values = [

@@ -47,7 +47,7 @@ def test_equal_bits_are_encoded_alike(value):
     assert encode(copy.deepcopy(value)) == encode(value)
 
 
-def test_what_cannot_be_encoded_is_like_nothing_else():
+def test_a_value_that_cannot_be_encoded_equals_no_other():
     class Opaque:
         __slots__ = ()
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_encoded_is_like_nothing_else():
     assert encode(one) == encode(one) != encode(other)
 
 
-# Of functions ---------------------------------------------------------------------------------------------------
+# Functions -------------------------------------------------------------------------------------------------------
 
 LIBRARY = """
 TABLE = (1, 2, 3)
@@ -96,7 +96,7 @@ def other(x):
 
 
 class Made:
-    """A module, which itself stays as it was written, and the digests of what it has."""
+    """A module's attributes, and digests of them. The module itself is not changed."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -115,7 +115,7 @@ class Modules:
         self.folder, self.count = folder, 0
 
     def __call__(self, library: str = LIBRARY, user: str = USER) -> Any:
-        """Import both again under the same names, from a folder of their own: nothing but the texts differs."""
+        """Import both again under the same names, from a new folder, so that only the texts differ."""
         self.count += 1
         names = [f"ptxdiff_test_{what}_{id(self)}" for what in ("lib", "user")]
         folder = self.folder / str(self.count)
@@ -166,7 +166,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("name", "where", "old", "new"), CHANGES, ids=lambda v: str(v).strip())
-def test_whatever_a_function_calls_or_names_counts(modules, name, where, old, new):
+def test_everything_that_a_function_calls_or_names_counts(modules, name, where, old, new):
     texts = {"library": LIBRARY, "user": USER}
     assert old in texts[where]
     changed = {**texts, where: texts[where].replace(old, new)}
@@ -182,7 +182,7 @@ def test_whatever_a_function_calls_or_names_counts(modules, name, where, old, ne
         ("user", "import functools\n", "import functools\n\n\n"),
     ],
 )
-def test_comments_layout_and_what_is_not_named_do_not_count(modules, where, old, new):
+def test_comments_layout_and_unused_names_do_not_count(modules, where, old, new):
     texts = {"library": LIBRARY, "user": USER}
     changed = {**texts, where: texts[where].replace(old, new)}
     one, other = modules(**texts), modules(**changed)
@@ -195,13 +195,14 @@ def test_a_digest_is_the_same_in_another_process(modules):
     code = f"import sys; sys.path.insert(0, {str(modules.folder / '1')!r}); import {made.__name__} as m\n"
     code += "from harness.model.identity import digest_with_code\n"
     code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
-    assert told.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_case_here_has_the_same_definition_in_another_process(step, monkeypatch):
-    """The process that owns a GPU compares its own with that of the one that sends the job. Quick: every third file."""
+    """A process that owns a GPU compares its definition with that of the process that sends a job. Quick: every third
+    file."""
     code = (
         "from pathlib import Path\n"
         "from harness.model.identity.definition import definition\n"
@@ -211,7 +212,7 @@ def test_every_case_here_has_the_same_definition_in_another_process(step, monkey
         "        for v in c.case.variants.values():\n"
         "            print(c.name, sorted(definition(c.case, v, exact=True).items()))\n"
     )
-    # Strings hash otherwise there: this process drew its seed, or was given another one.
+    # Strings have other hashes in that process, because this one drew its seed, or got another one.
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     monkeypatch.chdir(Path(__file__).parents[2])
     other = subprocess.run(
@@ -220,9 +221,9 @@ def test_every_case_here_has_the_same_definition_in_another_process(step, monkey
     ).stdout  # fmt: skip
     with contextlib.redirect_stdout(io.StringIO()) as here:
         exec(code, {})
-    told = [here.getvalue(), other]
-    assert told[0].count("\n") > 20
-    assert told[0] == told[1]
+    digests = [here.getvalue(), other]
+    assert digests[0].count("\n") > 20
+    assert digests[0] == digests[1]
 
 
 HIDDEN = {
@@ -259,7 +260,7 @@ from typing import NamedTuple
 
 
 @pytest.mark.parametrize(("text", "old", "new"), HIDDEN.values(), ids=HIDDEN)
-def test_code_counts_wherever_it_hides(modules, text, old, new):
+def test_code_counts_in_every_kind_of_value(modules, text, old, new):
     assert old in text
     one, same, other = (modules(user=HEAD + t) for t in (text, text, text.replace(old, new)))
     assert one.digest_of("ref") == same.digest_of("ref") != other.digest_of("ref")
@@ -283,7 +284,7 @@ def test_what_a_function_imports_when_it_runs_counts(tmp_path, monkeypatch, line
     assert found[0] == found[1] != found[2] == found[3]
 
 
-def test_what_functools_wraps_counts():
+def test_a_function_wrapped_by_functools_counts():
     @functools.cache
     def one(x):
         return x + 1
@@ -296,7 +297,7 @@ def test_what_functools_wraps_counts():
     assert digest_with_code(one) == digest_with_code(one)
 
 
-# Of cases -------------------------------------------------------------------------------------------------------
+# Cases -----------------------------------------------------------------------------------------------------------
 
 CASE = """
 import triton
@@ -356,14 +357,14 @@ def test_every_part_of_a_case_counts(modules, part, where, old, new):
     assert definition(before, before.variants["v"]) == definition(before, before.variants["v"])
 
 
-def test_domains_that_read_alike_are_told_apart_by_their_functions():
+def test_domains_with_equal_texts_differ_by_their_functions():
     alike = [ulp(1, on=between("x", 0, limit)) for limit in (1.0000001, 1.0000002)]
     assert alike[0].describe() == alike[1].describe()
     assert digest_with_code(alike[0]) != digest_with_code(alike[1])
     assert digest_with_code(exact()) == digest_with_code(exact())
 
 
-# Of experiments: verdicts in any company ------------------------------------------------------------------------
+# Experiments: verdicts after other items -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -383,15 +384,15 @@ def catalogue(tmp_path_factory):
 
 
 def ran(item: Item, backend: EmulatorBackend) -> tuple[str, Any]:
-    """An item's verdict, and all that its results say, texts included."""
+    """An item's verdict, and the contents of its results, with all texts."""
     found = run_item(item, backend, "quick")
-    told = [(r.key, r.verdict, r.words, r.outputs_digest, r.findings, r.ptx, r.body, r.identity) for r in found.results]
-    return found.verdict, (told, sorted(t.text for t in found.texts.values()))
+    rows = [(r.key, r.verdict, r.words, r.outputs_digest, r.findings, r.ptx, r.body, r.identity) for r in found.results]
+    return found.verdict, (rows, sorted(t.text for t in found.texts.values()))
 
 
 @pytest.fixture(scope="module")
 def alone(catalogue):
-    """What each item gives with a backend of its own."""
+    """The results of each item from a backend of its own."""
     return {name: ran(item, EmulatorBackend()) for name, item in catalogue.items()}
 
 
@@ -409,8 +410,9 @@ BESIDE = [pair for pair in itertools.permutations(sorted(VERDICTS), 2) if pair[0
 
 
 @pytest.mark.parametrize("pair", BESIDE, ids=lambda pair: f"{pair[0][1:]} then {pair[1][1:]}")
-def test_an_item_after_one_that_is_alike_keeps_its_verdict(catalogue, alone, pair):
-    """At once after it: a memo that forgets what tells the two apart still holds the other's outcomes."""
+def test_an_item_after_a_similar_one_keeps_its_verdict(catalogue, alone, pair):
+    """The items run directly after each other: a memo whose key lacks the difference would still hold the first's
+    outcomes."""
     backend = EmulatorBackend()
     for name in pair:
         assert ran(catalogue[name], backend) == alone[name], name
@@ -418,7 +420,7 @@ def test_an_item_after_one_that_is_alike_keeps_its_verdict(catalogue, alone, pai
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 200))])
 def test_no_order_and_no_subset_changes_a_verdict_a_bit_or_a_text(catalogue, alone, seed):
-    """200 random orders of random subsets; most are slow, as each runs a dozen items."""
+    """200 random orders of random subsets. Each runs a dozen items, so most are slow tests."""
     order = random.Random(seed)
     chosen = order.sample(sorted(catalogue), order.randint(2, len(catalogue)))
     backend = EmulatorBackend()

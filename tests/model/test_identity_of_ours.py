@@ -1,4 +1,4 @@
-"""Identities contain the text of our own modules, wherever the modules that compute them lie."""
+"""Identities contain the text of our own modules, in whichever folder the modules that compute them are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.ours import ROOT
 
 
 def copied(folder: Path) -> Path:
-    """The harness and the references in a folder of their own."""
+    """A copy of the harness and the references in a new folder."""
     for name in ("harness", "references"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jsonl"))
     return folder
@@ -32,7 +32,7 @@ def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
         ("references/arithmetic.py", False),
     ],
 )
-def test_a_change_of_our_text_changes_what_results_are_known_by(tmp_path, monkeypatch, file, machine):
+def test_a_change_of_our_text_changes_the_digests_of_results(tmp_path, monkeypatch, file, machine):
     root = copied(tmp_path)
     before = digests(monkeypatch, root)
     assert before == digests(monkeypatch, ROOT)

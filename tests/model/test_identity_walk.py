@@ -1,4 +1,5 @@
-"""The walk from a function to all that it calls: an edit of any of it changes the digest, in every process alike."""
+"""The walk from a function to everything that it calls: an edit of any of it changes the digest, equally in every
+process."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def helper(x):
     return x + 1
 """
 
-# What stands before a reference, the reference, and an edit of either or of the library.
+# The text before a reference, the reference, and an edit of either or of the library.
 EDITS = {
     "a method of a dataclass": (
         "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    by: int\n"
@@ -87,7 +88,7 @@ IMPORTING = "from {library} import helper as h\n    return h(x)"
 
 
 class Written:
-    """Modules written to a folder and imported under names of their own."""
+    """Modules written to a folder and imported under unique names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.count = folder, 0
@@ -105,7 +106,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def digests(tmp_path_factory) -> dict[str, tuple[str, str, str]]:
-    """Of each edit: the reference's digest here, in another process, and in a third one after the edit."""
+    """For each edit: the reference's digest here, in another process, and in a third process after the edit."""
     folder = tmp_path_factory.mktemp("walk")
     written = Written(folder)
     names = {what: written(LIBRARY, before, body) for what, (before, body, _, _) in EDITS.items()}
@@ -114,7 +115,7 @@ def digests(tmp_path_factory) -> dict[str, tuple[str, str, str]]:
         here = [digest_with_code(importlib.import_module(user).reference) for user, _ in names.values()]
     same = _elsewhere(folder, [user for user, _ in names.values()])
     for what, (before, _, old, new) in EDITS.items():
-        # The name of the library is in the text: the module is written again under the same one.
+        # The text contains the library's name, so the module is written again under the same name.
         for name, text in zip(names[what], (before, LIBRARY), strict=True):
             path = folder / f"{name}.py"
             path.write_text(path.read_text().replace(old, new) if old in text else path.read_text())
@@ -137,7 +138,7 @@ def test_without_an_edit_another_process_finds_the_same_digest(digests, edit):
 
 
 def _elsewhere(folder: Path, modules: list[str]) -> list[str]:
-    """The digests of modules' references in a process of its own, whose byte code is not cached."""
+    """The digests of modules' references, computed in a new process without cached byte code."""
     code = (
         f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r})\n"
         "from importlib import import_module\nfrom harness.model.identity import digest_with_code\n"
@@ -151,14 +152,14 @@ def _elsewhere(folder: Path, modules: list[str]) -> list[str]:
 
 
 def test_two_functions_of_arrays_made_of_python_functions_differ():
-    """numpy tells no more of them than a name, so that no other process has the same."""
+    """numpy gives only a name for such functions, so that no other process has the same digest."""
     one, two = (np.frompyfunc(lambda x, by=by: x + by, 1, 1) for by in (1, 2))
     assert digest_with_code(one) != digest_with_code(two)
     assert digest_with_code(np.add) == digest_with_code(np.add) != digest_with_code(np.subtract)
 
 
 def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
-    """It may be all that makes a parameter a compile-time constant, by a name of the user's."""
+    """Only the annotation, which uses a name of the user's, may make a parameter a compile-time constant."""
     pytest.importorskip("triton")
     from harness.model.identity.modules import execute_file
 
@@ -173,8 +174,9 @@ def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
     assert digests[0] != digests[1]
 
 
-def test_a_value_that_cannot_be_compared_is_named_and_not_called_changed():
-    """A lock is like no other object: the part that uses it equals that of no other process, and says why."""
+def test_a_value_that_cannot_be_compared_is_reported_as_such():
+    """A lock equals no other object, so the part that uses it equals that of no other process, and the message says
+    why."""
     guard = threading.Lock()
 
     def reference(x):
@@ -189,5 +191,5 @@ def test_a_value_that_cannot_be_compared_is_named_and_not_called_changed():
     assert what_changed(elsewhere, here) == words
     assert what_changed({**elsewhere, "asm": ""}, here) == f"asm changed; {words}"
     assert what_changed(here, here) == ""
-    told = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
-    assert told == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)
+    found = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
+    assert found == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)

@@ -1,4 +1,4 @@
-"""Kernels in PTX as variants: how they are declared, compiled, emulated, and told apart."""
+"""Kernels in PTX as variants: how they are declared, compiled, emulated and identified."""
 
 import dataclasses
 import re
@@ -58,7 +58,7 @@ def test_it_runs_and_the_wrong_instruction_gives_other_bits():
         (TEXT.replace("st.global.f32 	[%rd13]", "st.global.f32 	[%rd7]"), "x"),
     ],
 )
-def test_a_kernel_that_leaves_its_tensors_is_a_finding(text, words):
+def test_an_access_outside_the_tensors_is_a_finding(text, words):
     found = outcome(text)
     assert words in " ".join(found.findings)
 
@@ -83,7 +83,7 @@ def test_it_is_assembled_for_later_targets_and_not_for_earlier_ones():
     ],
 )
 @pytest.mark.parametrize("backend", [EmulatorBackend(), AssemblerBackend("never")], ids=["emulator", "assembler"])
-def test_what_cannot_be_launched_is_an_error_of_every_backend(change, words, backend):
+def test_a_variant_that_cannot_be_launched_is_an_error_of_every_backend(change, words, backend):
     change = dict(change)
     found = outcome(change.pop("text", TEXT), backend, **change)
     assert found.status == "error"
@@ -107,7 +107,7 @@ def test_a_declaration_that_contradicts_itself_is_refused(change, words):
         case(change.pop("text", TEXT), **change)
 
 
-def test_a_relative_path_lies_beside_the_file_that_names_it(tmp_path):
+def test_a_relative_path_starts_at_the_file_that_names_it(tmp_path):
     (tmp_path / "k.ptx").write_text(TEXT)
     source = "from harness import ptx\nv = ptx('k.ptx', grid=1, block=32, parameters=['x'])\n"
     (tmp_path / "k.py").write_text(source)
@@ -133,7 +133,7 @@ def test_its_instructions_are_found_by_name():
     assert {"fma.rn.f32", "setp.ge.s32"} <= instructions(made, made.variants["cuda"])
 
 
-def test_parameters_are_packed_as_the_driver_takes_them():
+def test_parameters_are_packed_as_the_driver_expects_them():
     module = ".entry k(.param .u64 .ptr .global .align 1 a, .param .f32 b, .param .align 8 .b8 c[3], .param .u8 d) {}"
     assert packed(module, "k", [2**40, 1.5, b"abc", -1]) == (
         (2**40).to_bytes(8, "little"), b"\0\0\xc0\x3f", b"abc", b"\xff",
@@ -150,5 +150,5 @@ def test_a_status_of_the_driver_is_an_error_in_words():
 
 
 def test_a_variant_has_no_field_that_its_definition_leaves_out():
-    told = {"text", "entry", "block", "shared", "parameters", "grid", "meta", "num_warps"}
-    assert {f.name for f in dataclasses.fields(PtxVariant)} - {f.name for f in dataclasses.fields(Variant)} == told
+    covered = {"text", "entry", "block", "shared", "parameters", "grid", "meta", "num_warps"}
+    assert {f.name for f in dataclasses.fields(PtxVariant)} - {f.name for f in dataclasses.fields(Variant)} == covered

@@ -6,17 +6,17 @@ from harness.model.targets import ALL, KNOWN, NONE, capability, normal, only, si
 
 
 @pytest.mark.parametrize("spelling", ["sm_90a", "sm_90", "sm90", "90", "90a", " SM_90A "])
-def test_a_target_may_be_spelt_as_people_do(spelling):
+def test_common_spellings_of_a_target(spelling):
     assert normal(spelling) == "sm_90a"
 
 
 @pytest.mark.parametrize("word", ["", "sm_", "sm_91", "hopper", "sm_90b"])
-def test_what_is_no_target_lists_those_there_are(word):
+def test_the_error_for_an_unknown_target_lists_the_targets(word):
     with pytest.raises(ValueError, match=r"known: sm_75, .*sm_121a"):
         normal(word)
 
 
-def test_sets_say_what_they_hold():
+def test_the_text_of_a_set_names_its_targets():
     blackwell = only("100", "120")
     assert list(blackwell) == ["sm_100a", "sm_120a"]
     assert "sm_90a" in ALL - blackwell

@@ -1,4 +1,5 @@
-"""Mutants of asm within Triton functions: found however the text is made, compiled in its place, and settled."""
+"""Mutants of asm within Triton functions: the asm is found, the mutant compiled in its place, and survivors are
+settled."""
 
 from __future__ import annotations
 
@@ -141,7 +142,7 @@ def cases(tmp_path: Path):
         ("kernels", "kernel", "shl.b32 $0, $1, 1;"),
     ],
 )
-def test_asm_is_found_however_the_function_comes_by_it_and_its_mistakes_are_killed(cases, case, variant, text):
+def test_asm_is_found_in_every_way_of_writing_it_and_its_mistakes_are_killed(cases, case, variant, text):
     loaded = cases[case]
     assert inline.blocks_of(Subject(loaded, "sm_90a", 60.0), variant) == ((text, "=r,r"),)
     (found,) = mutate(loaded, [variant], "sm_90a", FEW, ["asm"])
@@ -163,8 +164,8 @@ def test_a_function_without_asm_says_so(cases):
     assert found.words == "it has no asm of its own"
 
 
-def test_a_mutant_leaves_nothing_behind(cases):
-    """The variant, compiled before and after its mutants, has its own asm."""
+def test_a_mutant_does_not_change_its_variant(cases):
+    """The variant has its own asm, both when compiled before its mutants and after them."""
     subject = Subject(cases["case"], "sm_90a", 60.0)
     assert subject.baseline("constant") == ""
     with swapping(AsmSwap("shl.b32 $0, $1, 1;", "=r,r", "shl.b32 $0, $1, 2;", "=r,r")):
@@ -181,7 +182,7 @@ def test_a_mutant_that_is_in_no_kernel_is_no_survivor(cases):
     assert "the kernel has no inline asm 'shl.b32 $0, $1, 7;', which was to be replaced" in found.results[0].words
 
 
-def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge(tmp_path):
+def test_the_input_that_detects_a_missed_mutant_is_offered_as_an_edge(tmp_path):
     (tmp_path / "cases").mkdir()
     path = tmp_path / "cases" / "weak.py"
     path.write_text(WEAK)

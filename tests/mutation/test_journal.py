@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def asked(path: Path, **changed) -> MutationRequest:
+def request(path: Path, **changed) -> MutationRequest:
     (loaded,) = load(path)
     given = {"loaded": loaded, "subject": "asm", "names": ("asm",), "target": "sm_90a", "budget": Budget()}
     return MutationRequest(**given | changed)
@@ -54,7 +54,7 @@ def asked(path: Path, **changed) -> MutationRequest:
 MADE = Mutation("kept", "asm", "asm", "sm_90a", {"opcode": 1})
 
 
-def test_the_command_goes_on_where_it_was_stopped(path, tmp_path, capsys, monkeypatch):
+def test_the_command_continues_where_it_was_stopped(path, tmp_path, capsys, monkeypatch):
     words = ["mutate", str(path), *FEW, "--json", "--journal", str(tmp_path / "j.jsonl")]
     main(words)
     first = capsys.readouterr().out
@@ -74,24 +74,24 @@ def test_the_command_goes_on_where_it_was_stopped(path, tmp_path, capsys, monkey
     assert ran == []
 
 
-def test_a_journal_is_believed_only_where_nothing_changed(path, tmp_path, monkeypatch):
+def test_a_journal_is_used_only_if_nothing_changed(path, tmp_path, monkeypatch):
     journal = MutationJournal(tmp_path / "j.jsonl")
-    journal.keep(asked(path), MADE)
+    journal.keep(request(path), MADE)
     journal = MutationJournal(tmp_path / "j.jsonl")
-    assert journal.find(asked(path)) == MADE
-    assert journal.find(asked(path, names=("other",))) is None
-    assert journal.find(asked(path, subject="reference")) is None
-    assert journal.find(asked(path, target="sm_100a")) is None
-    assert journal.find(asked(path, budget=Budget(most=3))) is None
-    assert journal.find(asked(path, budget=Budget(seed=3))) is None
+    assert journal.find(request(path)) == MADE
+    assert journal.find(request(path, names=("other",))) is None
+    assert journal.find(request(path, subject="reference")) is None
+    assert journal.find(request(path, target="sm_100a")) is None
+    assert journal.find(request(path, budget=Budget(most=3))) is None
+    assert journal.find(request(path, budget=Budget(seed=3))) is None
     (loaded,) = load(path)
     edge = replace(loaded, case=replace(loaded.case, hard_cases=[(5,)]))
-    assert journal.find(asked(path, loaded=edge)) is None
+    assert journal.find(request(path, loaded=edge)) is None
     judged = replace(loaded, case=replace(loaded.case, reference=lambda x: x ^ 0xFFFFFFFE))
-    assert journal.find(asked(path, loaded=judged)) is None
-    assert journal.find(asked(path)) == MADE
+    assert journal.find(request(path, loaded=judged)) is None
+    assert journal.find(request(path)) == MADE
     monkeypatch.setattr(reuse, "_edited_meanwhile", lambda: True)
-    assert journal.find(asked(path)) is None
+    assert journal.find(request(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_a_journal_is_believed_only_where_nothing_changed(path, tmp_path, monkey
 )
 def test_undecided_mutants_are_not_stored(path, tmp_path, made):
     journal = MutationJournal(tmp_path / "j.jsonl")
-    journal.keep(asked(path), made)
-    assert journal.find(asked(path)) is None
+    journal.keep(request(path), made)
+    assert journal.find(request(path)) is None
     assert not (tmp_path / "j.jsonl").exists()
 
 
-def test_a_line_that_was_cut_off_is_done_again_and_a_foreign_one_refused(path, tmp_path, capsys):
+def test_an_incomplete_line_is_computed_again_and_an_unknown_one_refused(path, tmp_path, capsys):
     kept = tmp_path / "j.jsonl"
-    MutationJournal(kept).keep(asked(path), MADE)
+    MutationJournal(kept).keep(request(path), MADE)
     whole = kept.read_text()
     kept.write_text(whole + whole[:40])
-    assert MutationJournal(kept).find(asked(path)) == MADE
+    assert MutationJournal(kept).find(request(path)) == MADE
     assert kept.read_text() == whole
     kept.write_text(whole + json.dumps({"plan": 1}) + "\n")
     assert main(["mutate", str(path), "--journal", str(kept)]) == 2

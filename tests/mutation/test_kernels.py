@@ -1,4 +1,5 @@
-"""Mutants of whole kernels' PTX: each instruction can be changed, runs in its place, and leaves nothing behind."""
+"""Mutants of whole kernels' PTX: each instruction can be changed, runs in its place, and the kernel itself stays
+unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ PTX = """.version 8.0
     ret;
 }
 """
-# A thread's partner for the shared sum is 16 threads away, so with one warp or two its word belongs to another thread.
+# A thread's partner for the shared sum is 16 threads away; with one or two warps its word belongs to another thread.
 SOURCE = '''
 """Each element and the one 16 places away."""
 
@@ -139,7 +140,7 @@ def mutant(subject: Subject, change: str) -> kernels.PlacedMutant:
         ("constant off by one", "mul.wide.u32 %rd2, %r1, 4; -> mul.wide.u32 %rd2, %r1, 5;"),
     ],
 )
-def test_each_instruction_of_a_kernel_is_changed_where_it_stands(operator, change):
+def test_each_instruction_of_a_kernel_is_changed_in_its_place(operator, change):
     found = {m.change: m for m in kernel_mutants(PTX)}
     assert found[change].operator == operator
     before, after = (PTX.splitlines(), replaced(PTX, found[change].changes).splitlines())
@@ -152,7 +153,7 @@ def test_no_two_mutants_of_a_kernel_are_the_same_text():
     assert PTX not in texts
 
 
-def test_asm_that_was_given_as_ptx_is_mutated_and_none_passes_that_is_wrong(given):
+def test_given_ptx_is_mutated_and_no_wrong_mutant_passes(given):
     (found,) = mutate(given, ["given"], "sm_90a", FEW, ["asm"])
     assert found.words == ""
     assert found.count("killed") > 40
@@ -160,7 +161,7 @@ def test_asm_that_was_given_as_ptx_is_mutated_and_none_passes_that_is_wrong(give
     assert not found.count("undecided"), [s for s in found.survivors if s.fate == "undecided"]
 
 
-def test_a_dropped_barrier_does_not_pass_where_the_bits_are_right_by_luck(given):
+def test_a_dropped_barrier_does_not_pass_with_right_bits(given):
     """One warp in lockstep gives the right bits without the barrier, so only the race makes the mutant fail."""
     subject = Subject(given, "sm_90a", 60.0)
     assert subject.baseline("given") == ""
@@ -169,7 +170,7 @@ def test_a_dropped_barrier_does_not_pass_where_the_bits_are_right_by_luck(given)
     assert "race" in trial.words or "barrier" in trial.words
 
 
-def test_a_mutant_leaves_nothing_behind(given):
+def test_a_mutant_does_not_change_its_variant(given):
     subject = Subject(given, "sm_90a", 60.0)
     assert subject.baseline("given") == ""
     wrong = mutant(subject, "add.u32 %r3, %r3, %r2; -> sub.u32 %r3, %r3, %r2;")
@@ -178,7 +179,7 @@ def test_a_mutant_leaves_nothing_behind(given):
 
 
 def test_a_mutant_whose_place_is_in_no_kernel_is_no_survivor(given):
-    """If it were accepted, the original would run, and the mutant would count as equivalent."""
+    """If the mutant were accepted, the original would run, and the mutant would count as equivalent."""
     subject = Subject(given, "sm_90a", 60.0)
     found = mutant(subject, "shl.b32 %r5, %r1, 2; -> shl.b32 %r5, %r1, 3;")
     text = found.kernel.compilation.ptx.replace("tripled", "another")
@@ -192,7 +193,7 @@ def test_a_mutant_whose_place_is_in_no_kernel_is_no_survivor(given):
     assert settled.fate == "undecided"
 
 
-def test_a_kernel_that_does_not_end_is_no_pass(given):
+def test_a_kernel_that_does_not_end_does_not_pass(given):
     subject = Subject(given, "sm_90a", 60.0).limited(0.5)
     found = mutant(subject, "bar.sync 0; -> ")
     endless = "bar.sync 0; AGAIN: bra AGAIN;"
@@ -202,7 +203,7 @@ def test_a_kernel_that_does_not_end_is_no_pass(given):
     assert (trial.fate, "still running" in trial.words) == ("killed", True)
 
 
-def test_what_triton_makes_of_a_kernel_is_mutated_on_demand(compiled):
+def test_tritons_ptx_of_a_kernel_is_mutated_on_demand(compiled):
     few = Budget(most=30, search=FEW.search)
     (found,) = mutate(compiled["kernels"], ["kernel"], "sm_90a", few, ["ptx"])
     assert (found.subject, found.words) == ("ptx", "")

@@ -1,4 +1,4 @@
-"""Planted mistakes: which are killed, which survive, and the input that would have detected them."""
+"""Planted mistakes: which are killed, which survive, and which inputs would have detected the survivors."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_outputs_are_exchanged_and_early_clobbers_dropped():
     assert found["early clobber dropped"] == ["=r,=r,r,r"]
 
 
-def test_words_are_found_where_they_stand_with_escapes_braces_and_comments():
+def test_words_are_found_in_their_places_with_escapes_braces_and_comments():
     text = "{ .reg .b32 t; // and.b32 here is none\n @!p mov.b32 t, ${1}; add.u32 $0, {t, $2}, $$4; }"
     found, types = instructions(text)
     assert [w.whole.text for w in found] == ["@!p mov.b32 t, ${1};", "add.u32 $0, {t, $2}, $$4;"]
@@ -129,7 +129,7 @@ def test_words_are_found_where_they_stand_with_escapes_braces_and_comments():
     assert types == {"t": "b32"}
 
 
-def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge_which_then_catches_it(weak):
+def test_the_edge_offered_for_a_missed_mutant_kills_it(weak):
     (loaded,) = load(weak)
     found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["asm"])
     missed = [s for s in found.survivors if s.fate == "missed" and "0x5a5a6" in s.change]
@@ -143,7 +143,7 @@ def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge_which_then_catches_
     assert not [s for s in found.survivors if s.change == missed[0].change]
 
 
-def test_the_reference_is_mutated_and_is_itself_again_afterwards(weak):
+def test_the_reference_is_mutated_and_then_restored(weak):
     (loaded,) = load(weak)
     before = loaded.case.reference.__code__
     (found,) = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["reference"])
@@ -152,7 +152,7 @@ def test_the_reference_is_mutated_and_is_itself_again_afterwards(weak):
     assert [s for s in found.survivors if s.fate == "missed" and s.edge]
 
 
-def test_a_variant_that_fails_as_it_is_is_refused(weak):
+def test_a_variant_that_fails_unchanged_is_refused(weak):
     (loaded,) = load(weak)
     asm_of, reference = mutate(loaded, ["wrong"], "sm_90a", Budget())
     assert "does not pass unchanged" in asm_of.words
@@ -180,7 +180,7 @@ def test_refused_mutants_are_counted_separately(weak):
     (loaded,) = load(weak)
     found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=Search(16, 1 << 16, 1.0)), ["asm"])
     every = sum(1 for _ in asm.mutants(loaded.case.variants["asm"].texts[1].text, "=&r,r", 1))
-    assert found.refused > 0  # and.b16 of a 32-bit register, say
+    assert found.refused > 0  # for example and.b16 of a 32-bit register
     assert found.count("killed") + found.refused + len(found.survivors) == every
 
 
@@ -223,7 +223,7 @@ def test_the_target_is_one_that_the_variants_work_on(weak):
     assert target_of(loaded, ["asm"]) == "sm_90a"
 
 
-def test_source_mutants_leave_the_judges_own_functions_alone():
+def test_source_mutants_do_not_change_the_judges_functions():
     from references import conversion
 
     names = {f.__module__ for f in source.functions(conversion.convert)}
@@ -231,7 +231,7 @@ def test_source_mutants_leave_the_judges_own_functions_alone():
     assert not names & {"references.formats", "references.codes"}
 
 
-def test_mutants_of_references_come_in_one_order_in_every_process():
+def test_mutants_of_references_have_the_same_order_in_every_process():
     code = (
         "from references import conversion\nfrom harness.mutation import source\n"
         "print([f.__qualname__ for f in source.functions(conversion.convert)])"
@@ -264,7 +264,7 @@ def test_only_mutants_of_the_lines_that_run_are_made():
 
 
 def test_a_reference_that_is_a_lambda_within_a_call_is_mutated(tmp_path):
-    """Two lambdas on one line are told apart, and one lambda spans several lines."""
+    """Two lambdas on one line are distinguished, and one lambda spans several lines."""
     path = tmp_path / "lambdas.py"
     path.write_text("both = dict(one=lambda x: x + 1, two=lambda x: x * 3)\nlong = [\n    lambda x:\n    x - 7,\n]\n")
     names: dict[str, object] = {"__name__": "lambdas"}

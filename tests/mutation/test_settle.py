@@ -1,4 +1,4 @@
-"""Survivors: which the shortcuts may settle, and which need a search."""
+"""Survivors: which of them machine code settles, and which need a search."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def test_code_that_does_not_assemble_is_not_equal_machine_code(subjects, monkeyp
     assert found.fate == "missed"
 
 
-def test_code_that_ptxas_may_fuse_is_not_the_code_that_it_may_not(subjects):
+def test_fusible_code_is_not_equal_to_code_that_may_not_be_fused(subjects):
     (found,) = settled_asm(subjects["fused"], "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $2; }")
     assert found.fate not in ("equivalent", "sampled")
 
 
-def test_bits_that_nobody_defined_are_missed_though_the_outputs_are_equal(subjects, monkeypatch):
+def test_undefined_bits_count_as_missed_though_the_outputs_are_equal(subjects, monkeypatch):
     subject, plain = subjects["plain"], EmulatorBackend.run
 
     def run(self, job):
@@ -106,7 +106,7 @@ def test_bits_that_nobody_defined_are_missed_though_the_outputs_are_equal(subjec
     assert (found.fate, found.words) == ("missed", "stores undefined bits")
 
 
-def test_a_reference_is_compared_as_it_flushes_too(subjects):
+def test_a_reference_is_also_compared_with_flushes(subjects):
     subject = subjects["flushed"]
     reference = subject.case.reference
     mutant = next(m for m in source.mutants(reference) if m.operator == "operand dropped" and "2147483648" in m.change)
@@ -116,7 +116,7 @@ def test_a_reference_is_compared_as_it_flushes_too(subjects):
     assert found.fate == "sampled"  # no variant of this case flushes, so the change never shows
 
 
-def test_inputs_and_what_is_right_are_computed_once_for_all(subjects):
+def test_inputs_and_right_outputs_are_computed_once_for_all(subjects):
     subject, calls = subjects["plain"], []
 
     def right(inputs):
@@ -129,21 +129,21 @@ def test_inputs_and_what_is_right_are_computed_once_for_all(subjects):
     assert [f.fate for f in found] == ["sampled"] * 3
 
 
-def test_a_search_that_time_ends_claims_no_more_than_it_tried(subjects):
+def test_a_search_ended_by_time_claims_only_what_it_tried(subjects):
     search = Search(16, 1 << 20, 0.0)
     same = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
     (found,) = settled(subjects["plain"], search, same, [same])
     assert (found.fate, found.words) == ("sampled", f"the same bits on {1 << 18} inputs that were tried")
 
 
-def test_a_mutant_that_dies_in_the_search_is_undecided(subjects):
+def test_a_mutant_whose_run_fails_in_the_search_is_undecided(subjects):
     dead = Candidate(lambda inputs: Outcome("error", "planted"))
     same = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
     first, second = settled(subjects["plain"], FEW, same, [dead, same])
     assert (first.fate, first.words, second.fate) == ("undecided", "error: planted", "sampled")
 
 
-def test_machine_code_is_told_from_what_only_debuggers_read(subjects):
+def test_machine_code_is_compared_without_debug_information(subjects):
     subject = subjects["plain"]
     codes = []
     for text in ("max.u32 $0, $1, $2;", "\n\nmax.u32 $0, $1, $2; // as it was", "min.u32 $0, $1, $2;"):
@@ -164,13 +164,13 @@ def test_a_seed_chooses_which_mutants_are_left_in(subjects):
 
 
 def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects):
-    """The judge reads a reference's codes in order, whatever their shape, and reports it if there are too few."""
+    """The judge reads a reference's codes in order, in any shape, and reports it if there are too few."""
     shapes = {"other": lambda z: z.reshape(-1, 2), "fewer": lambda z: z[:-1], "more": lambda z: np.repeat(z, 2)}
     right = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
-    asked = []
+    counts = []
 
     def judged(inputs):
-        asked.append(len(inputs["x"]))
+        counts.append(len(inputs["x"]))
         return "the judge was asked"
 
     survivors = [
@@ -179,4 +179,4 @@ def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects
     ]
     found = settled(subjects["plain"], FEW, right, survivors)
     assert [f.fate for f in found] == ["sampled", "undecided", "undecided"]
-    assert asked == [1 << 16] * 2
+    assert counts == [1 << 16] * 2

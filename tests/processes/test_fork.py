@@ -1,4 +1,4 @@
-"""Calls in a fork of this process: their answers, their ends, and that this process continues."""
+"""Calls in a fork of this process: they return answers or end, and this process continues."""
 
 import os
 import signal
@@ -14,12 +14,12 @@ from harness.processes.fork import call_in_fork
 def test_a_closure_is_called_in_another_process():
     seen = []
 
-    def deed(word):
+    def function(word):
         seen.append(word)
         print("lost")
         return os.getpid(), tuple(seen)
 
-    outcome = call_in_fork(deed, "here")
+    outcome = call_in_fork(function, "here")
     pid, there = outcome.reply.value
     assert pid != os.getpid()
     assert there == ("here",)
@@ -27,22 +27,22 @@ def test_a_closure_is_called_in_another_process():
     assert outcome.stderr == outcome.ended == ""
 
 
-def test_what_a_call_raises_comes_back():
+def test_an_exception_of_a_call_is_raised_here():
     reply = call_in_fork(lambda: 1 // 0).reply
     assert reply.raised == "ZeroDivisionError"
     assert "Traceback" in reply.trace
 
 
 @pytest.mark.parametrize(
-    ("deed", "ended"),
+    ("function", "ended"),
     [
         (os.abort, "aborted (SIGABRT)"),
         (lambda: os._exit(3), "exited with status 3"),
         (lambda: signal.raise_signal(signal.SIGSEGV), "was killed (SIGSEGV)"),
     ],
 )
-def test_this_process_outlives_a_fork(deed, ended, capfd):
-    outcome = call_in_fork(deed)
+def test_this_process_outlives_a_fork(function, ended, capfd):
+    outcome = call_in_fork(function)
     assert outcome.reply is None
     assert outcome.ended == ended
     assert capfd.readouterr() == ("", "")
@@ -54,7 +54,7 @@ def test_an_answer_that_does_not_pickle():
     assert "pickle" in outcome.stderr
 
 
-def test_a_late_answer_ends_the_fork_and_what_it_started():
+def test_a_late_answer_ends_the_fork_and_its_processes():
     started = time.monotonic()
     outcome = call_in_fork(os.system, "sleep 60", timeout=0.5)
     assert outcome.ended == "gave no answer in 0.5 s"
@@ -67,7 +67,7 @@ def test_standard_error_is_the_calls_own(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_settings_of_the_compiler_do_not_reach_it(monkeypatch):
+def test_settings_of_the_compiler_do_not_reach_a_fork(monkeypatch):
     monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
     monkeypatch.setenv("TRITON_PTXAS_PATH", "/nowhere")
     seen = call_in_fork(lambda: dict(os.environ)).reply.value
@@ -86,7 +86,7 @@ def test_threads_may_fork_at_the_same_time():
     assert sorted(answers) == ["a", "b", "c", "d"]
 
 
-def test_no_descriptor_is_left():
+def test_no_descriptor_stays_open():
     call_in_fork(int)
     before = os.listdir("/proc/self/fd")
     call_in_fork(int)

@@ -1,4 +1,4 @@
-"""The lock of a GPU, between processes: one that times is alone, and is not starved by those that compute."""
+"""The lock of a GPU, between processes: one that times has the GPU alone, and is not starved by those that compute."""
 
 import select
 import subprocess
@@ -29,7 +29,7 @@ def start(tmp_path, monkeypatch):
     def begin(how, device="GPU-1"):
         words = [sys.executable, "-c", HOLD, how, device]
         root = Path(__file__).resolve().parents[2]
-        # Unbuffered, or `select` would not see a line that was read together with the one before it.
+        # Unbuffered, because `select` would not see a line that was read together with the one before it.
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=root)
         started.append(process)
         assert process.stdout.readline() == b"asks\n"
@@ -51,7 +51,7 @@ def release(process):
 
 
 def waits(process):
-    """Check that the process has asked for the lock and does not get it for a while."""
+    """Check that the process has asked for the lock and does not get it for some time."""
     return not select.select([process.stdout], [], [], 0.5)[0]
 
 

@@ -1,4 +1,4 @@
-"""The compiler processes: their answers, their deaths, and that the pool continues."""
+"""The compiler processes: they return answers or die, and the pool continues."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ def test_a_call_is_answered_from_another_process(pool):
     assert outcome.ended == ""
 
 
-def test_what_a_call_raises_comes_back_with_its_trace(pool):
+def test_an_exception_of_a_call_is_raised_here_with_its_trace(pool):
     reply = pool.submit("math:sqrt", -1.0).result().reply
     assert reply.raised == "ValueError"
     assert "math domain error" in reply.message
@@ -48,7 +48,7 @@ def test_the_pool_outlives_a_worker(pool, function, arguments, ended):
     assert pool.submit("os:getpid").result().reply is not None
 
 
-def test_a_late_answer_ends_the_worker_and_what_it_started(pool):
+def test_a_late_answer_ends_the_worker_and_its_processes(pool):
     started = time.monotonic()
     outcome = pool.submit("subprocess:run", ["sleep", "60"], timeout=0.5).result()
     assert outcome.reply is None
@@ -92,8 +92,8 @@ def test_answers_larger_than_a_pipe_come_whole(pool):
     assert len(text) == 3_000_000
 
 
-def test_calls_run_side_by_side(pool, tmp_path):
-    """Opening a pipe for reading waits for a writer, and the other way round."""
+def test_calls_run_at_the_same_time(pool, tmp_path):
+    """Opening a pipe for reading waits until another process opens it for writing, and the reverse."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = pool.submit("os:open", fifo, os.O_RDONLY)
@@ -103,7 +103,7 @@ def test_calls_run_side_by_side(pool, tmp_path):
     assert len(pool.pids()) == 2
 
 
-def test_workers_start_only_as_they_are_needed():
+def test_workers_start_only_when_needed():
     four = Pool(4)
     try:
         answered = {four.submit("os:getpid").result().reply.value for _ in range(5)}
@@ -118,7 +118,7 @@ def test_arguments_that_do_not_pickle_are_the_callers_error(pool):
     assert pool.submit("os:getpid").result().reply is not None
 
 
-def test_closing_ends_what_runs_cancels_what_waits_and_leaves_no_process():
+def test_closing_ends_running_calls_cancels_waiting_ones_and_leaves_no_process():
     closing = Pool(1)
     running = closing.submit("time:sleep", 60)
     waiting = closing.submit("os:getpid")
@@ -135,7 +135,7 @@ def test_closing_ends_what_runs_cancels_what_waits_and_leaves_no_process():
         closing.submit("os:getpid")
 
 
-def test_an_interpreter_that_exits_takes_its_workers_along(tmp_path):
+def test_workers_end_with_their_interpreter(tmp_path):
     script = (
         "from harness.processes.pool import shared_pool\n"
         "p = shared_pool()\n"
@@ -151,7 +151,7 @@ def test_an_interpreter_that_exits_takes_its_workers_along(tmp_path):
         os.kill(int(done.stdout), 0)
 
 
-def test_a_parent_that_is_killed_takes_its_workers_along():
+def test_workers_end_with_a_killed_parent():
     script = (
         "import os, signal\n"
         "from harness.processes.pool import shared_pool\n"
@@ -167,7 +167,7 @@ def test_a_parent_that_is_killed_takes_its_workers_along():
 
 
 def _alive(pid):
-    """Whether a process runs; one that ended and waits for an unknown parent to notice does not."""
+    """Whether a process runs. A process that has ended does not, even if its parent has not collected its status."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -175,7 +175,7 @@ def _alive(pid):
         return False
 
 
-def test_settings_that_change_what_triton_does_stay_outside(monkeypatch):
+def test_settings_that_change_tritons_behaviour_do_not_reach_workers(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("MLIR_ENABLE_DUMP", "1")
     monkeypatch.setenv("TRITON_PTXAS_PATH", "/opt/ptxas")
@@ -194,7 +194,7 @@ def test_xdist_workers_share_the_machine(monkeypatch):
     assert default_size() == 1
 
 
-def test_the_shared_pool_is_one():
+def test_there_is_one_shared_pool():
     assert shared_pool() is shared_pool()
 
 

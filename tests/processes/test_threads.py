@@ -19,16 +19,16 @@ def test_threads():
 @pytest.mark.parametrize(("cores", "processes", "share"), [(2, 2, 1), (8, 2, 4), (8, 3, 2), (2, 5, 1)])
 def test_each_process_gets_its_share(monkeypatch, cores, processes, share):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    told = []
-    fake = type("Library", (), {"set_num_threads": staticmethod(told.append)})
+    limits = []
+    fake = type("Library", (), {"set_num_threads": staticmethod(limits.append)})
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     environment = {}
     share_cores(processes, environment)
     assert environment == {"OMP_NUM_THREADS": str(share), "NUMBA_NUM_THREADS": str(share)}
-    assert told == [share]
+    assert limits == [share]
     share_cores(processes, environment)
-    assert told == [share]
+    assert limits == [share]
 
 
 def test_a_limit_of_the_user_is_kept(monkeypatch):
@@ -42,8 +42,9 @@ def test_a_limit_of_the_user_is_kept(monkeypatch):
 @pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda pid: "1")(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("imported", ["", "import torch\n"])
 def test_workers_of_pytest_xdist_share_the_cores(pytester, monkeypatch, imported):
-    """Also if a conftest imports torch before the plugin is configured."""
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    """This holds even if a conftest imports torch before the plugin is configured."""
+    outer = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")  # this test may itself run in a worker
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", *outer):
         monkeypatch.delenv(name, raising=False)
     pytester.makeconftest(imported)
     pytester.makepyfile(SHOWN)

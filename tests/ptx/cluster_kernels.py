@@ -1,4 +1,4 @@
-"""Kernels of clusters written by hand: each thread leaves a word in %r9."""
+"""Kernels of clusters written by hand: each thread stores its %r9."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 
 def text(body: str, cluster: str = "2", target: str = "sm_90a", threads: int = THREADS) -> str:
-    """%r1: the thread; %r2: its block's rank; %r3: the other rank of two; %r4: `word`, shared memory; %r5: the thread's
-    word there; `bar`: two mbarriers; %rd3: the input x; %p1: the first thread of a block.
+    """A module whose kernel runs the body, with these names:
+
+    %r1: the thread; %r2: its block's rank; %r3: the other rank of two; %r4: the address of `word` in shared memory;
+    %r5: the address of the thread's word there; `bar`: two mbarriers; %rd3: the input x; %p1: true in a block's first
+    thread.
     """
     demanded = f".reqnctapercluster {cluster}" if cluster else ""
     return f"""
@@ -38,20 +41,20 @@ ret;
 
 
 def run(body: str, grid: tuple[int, ...] = (2,), x: np.ndarray | None = None, **options: Any) -> np.ndarray:
-    """What each thread leaves, block by block in the grid's order."""
+    """The word that each thread stores, blocks x threads, in the grid's order."""
     launch = {"cluster": options.pop("launched")} if "launched" in options else {}
     written = text(body, **options)
     threads = options.get("threads", THREADS)
     y = np.zeros((int(np.prod(grid)), threads), np.uint32)
-    given = np.arange(256, dtype=np.uint32) if x is None else x
-    run_kernel(written, [Buffer(y, "y"), Buffer(given, "x")], grid, **launch)
+    inputs = np.arange(256, dtype=np.uint32) if x is None else x
+    run_kernel(written, [Buffer(y, "y"), Buffer(inputs, "x")], grid, **launch)
     return y
 
 
 STORE = "mad.lo.u32 %r7, %r2, 1000, %r1; st.shared.b32 [%r5], %r7;"
-"""The thread's word in its own block: 1000 times the rank, and the thread."""
+"""Stores 1000 times the rank plus the thread to the thread's word in its own block."""
 REMOTE = "mapa.shared::cluster.u32 %r8, %r5, %r3; ld.shared::cluster.b32 %r9, [%r8];"
-"""The word of the same thread in the other block."""
+"""Loads the word of the same thread in the other block."""
 MAKE = "@%p1 mbarrier.init.shared.b64 [bar], {count};"
 WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;"
 EXCHANGED = np.array([1000 + np.arange(THREADS), np.arange(THREADS)], np.uint32)

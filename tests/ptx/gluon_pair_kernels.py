@@ -16,7 +16,11 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 def tiles(
     a, b, c, STEPS: gl.constexpr, SPREAD: gl.constexpr, TOLD: gl.constexpr, WAITS: gl.constexpr, ENDS: gl.constexpr
 ):
-    """c = a @ b in steps along k. SPREAD: boxes go to several pairs, and commits if TOLD. WAITS, ENDS: waits."""
+    """c = a @ b in steps along k.
+
+    SPREAD: boxes go to several pairs of blocks. TOLD: commits do too. WAITS: the kernel waits for each product. ENDS:
+    it waits for the store of c.
+    """
     m: gl.constexpr = a.block_shape[0]
     k: gl.constexpr = a.block_shape[1]
     n: gl.constexpr = b.block_shape[1]

@@ -16,7 +16,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 
 @gluon.jit
 def scaled(a, b, c, of_a, of_b, K, BLOCK: gl.constexpr, AHEAD: gl.constexpr):
-    """c = a @ b.T in steps along k; elements of uint8 are two of e2m1. AHEAD: bytes that the barrier awaits, more."""
+    """c = a @ b.T in steps along k; a uint8 holds two elements of e2m1.
+
+    AHEAD: bytes that the mbarrier expects in addition to those of the copies.
+    """
     FOUR_A: gl.constexpr = a.dtype == gl.uint8
     FOUR_B: gl.constexpr = b.dtype == gl.uint8
     each_a: gl.constexpr = 2 if FOUR_A else 1

@@ -1,6 +1,6 @@
-"""Where each lane's elements lie in a tile, as the ISA prints it for each shape (9.7.14.5.1 to 9.7.14.5.13).
+"""Row and column of each lane's elements in a tile, as the ISA prints them for each shape (9.7.14.5.1 to 9.7.14.5.13).
 
-`A[m, k, bits]` and the like: from lane and number of the element, `a0`, `a1`, ..., to row and column.
+`A[m, k, bits]` and the tables of B and C map a lane and the number of an element (`a0`, `a1`, ...) to row and column.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _low(lane: int) -> int:
     return lane % 4 if lane < 16 else lane % 4 + 4
 
 
-# m8n8k4 of float16; the lanes (lane % 16) / 4 have one of four tiles.
+# m8n8k4 of float16: a warp multiplies four tiles, and (lane % 16) / 4 is the number of a lane's tile.
 A_QUADS: dict[str, Where] = {
     "row": lambda lane, i: (_low(lane), i),
     "col": lambda lane, i: (i % 4 if lane < 16 else i % 4 + 4, lane % 4),

@@ -1,4 +1,4 @@
-"""Two verdicts on many instructions: that of `emulate`'s tables and that of ptxas."""
+"""Whether instructions are legal, by `emulate`'s tables and by ptxas."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TARGETS = [
 """Every target from sm_75 on that an assembler in Triton's wheel knows."""
 REGISTERS = sorted(REGISTER_TYPES - {"b128"})
 COUNT = 8
-"""Registers of every type that a line may name: `%f32_0` to `%f32_7`."""
+"""Number of registers of each type that a line may name: `%f32_0` to `%f32_7`."""
 CONSTANTS = ("1", "1.0", "0f3F800000")
 
 _ALL = " ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in REGISTERS)
@@ -75,18 +75,18 @@ def assembler(target: str) -> str | None:
 
 @cache
 def ptx_version(program: str) -> str:
-    """The newest PTX version that a ptxas takes, in its own words."""
+    """The newest PTX version that a ptxas accepts, as its error message gives it."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "version.ptx")
         source.write_text(".version 99.0\n")
-        told = subprocess.run([program, str(source), "-o", "/dev/null"], capture_output=True, text=True).stderr
-    found = re.search(r"current version is '([\d.]+)'", told)
-    assert found, told
+        error = subprocess.run([program, str(source), "-o", "/dev/null"], capture_output=True, text=True).stderr
+    found = re.search(r"current version is '([\d.]+)'", error)
+    assert found, error
     return found[1]
 
 
 def needs(target: str) -> None:
-    """Skip where the assembler of a target is not installed, or knows less than the rules that are held to it."""
+    """Skip if the assembler of a target is not installed, or knows only a PTX version older than our rules."""
     program, rules = assembler(target), "8.7" if Target.parse(target).number < 90 else "9.4"
     if program is None:
         pytest.skip(f"no ptxas for {target}: pip install triton")
@@ -94,13 +94,13 @@ def needs(target: str) -> None:
         pytest.skip(f"the rules for {target} are those of PTX {rules}; the ptxas here knows {ptx_version(program)}")
 
 
-def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
-    """What ptxas has against each line, None where it assembles.
+def errors_of_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
+    """ptxas's error for each line; None if it assembles.
 
-    One run reports the errors of many lines, but not all: a syntax error hides what later passes would find. So
-    the refused lines are taken out and the rest is assembled again, until it goes through. A line on which ptxas
-    crashes counts as refused. What is refused for another instruction than its own, is tried again alone: to move a
-    constant ptxas makes a `mov`, which gets the modifiers of a line that it refused before.
+    One run reports the errors of many lines, but not all: a syntax error hides what later passes would find. So the
+    refused lines are removed and the others are assembled again, until none is refused. A line on which ptxas crashes
+    counts as refused. A line whose error concerns another instruction is assembled again alone: ptxas moves constants
+    by a `mov` of its own, and gives it the modifiers of a line that it refused before.
     """
     words: dict[int, str] = {}
     left = list(range(len(lines)))
@@ -119,19 +119,20 @@ def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
     return [words.get(i) for i in range(len(lines))]
 
 
-def _of_another(line: str, told: str) -> bool:
-    """Whether ptxas's words may be about a `mov` that stands nowhere in the line.
+def _of_another(line: str, error: str) -> bool:
+    """Whether ptxas's error may concern a `mov` that is not in the line.
 
-    ptxas says "Feature" without the instruction's name; only what is no register of ours becomes a `mov`.
+    An error with "Feature" does not name its instruction; ptxas makes a `mov` only of operands that are not our
+    registers.
     """
     if line.startswith("mov"):
         return False
     odd = re.search(r"\w", _REGISTER.sub("", line.partition(" ")[2]))
-    return "'mov'" in told or "to mov" in told or (told.startswith("Feature") and odd is not None)
+    return "'mov'" in error or "to mov" in error or (error.startswith("Feature") and odd is not None)
 
 
 def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
-    """The errors of one run of ptxas, by index of the line; empty when all went through."""
+    """The errors of one run of ptxas, by index of the line; empty if all lines assemble."""
     head = f"{_ALL}\n"
     run = _run(head + "".join(f"{{ {line} }}\n" for line in lines), target)
     if run.returncode == 0:
@@ -163,9 +164,10 @@ def _run(body: str, target: str, level: str = "-O0") -> subprocess.CompletedProc
 
 
 def refused_in_use(lines: Sequence[str], target: str) -> dict[str, str]:
-    """What ptxas has against lines whose registers are loaded before and stored after each; what passes is left out.
+    """ptxas's errors by line, if the registers of each line are loaded before it and stored after it.
 
-    Of an instruction whose operands and result are nobody's, ptxas makes no code, and so accepts what crashes it.
+    Accepted lines are left out. ptxas makes no code of an instruction whose result is not used, and may so accept an
+    instruction that would crash it.
     """
     for level in ("-O0", "-O3"):
         run = _run("\n".join([_ALL, _IN_USE, *map(_used, lines), ""]), target, level)
@@ -182,7 +184,7 @@ _IN_USE = ".reg .b64 %at; ld.param.u64 %at, [memory]; .reg .b32 %word;"
 
 
 def _used(line: str) -> str:
-    """A line between loads of all its registers and stores."""
+    """A line with loads of all its registers before it and stores of them after it."""
     before, after = [], []
     for number, name in enumerate(dict.fromkeys(m[0] for m in _REGISTER.finditer(line))):
         kind, place = TYPES[name[1:-2]], f"[%at+{8 * number}]"
@@ -195,8 +197,8 @@ def _used(line: str) -> str:
     return " ".join([*before, f"{{ {line} }}", *after])
 
 
-def told_by_emulate(line: str, target: str, elementwise: bool = True) -> str | None:
-    """What the emulator has against a line in a snippet, or in a whole kernel; None where it would run."""
+def error_of_emulate(line: str, target: str, elementwise: bool = True) -> str | None:
+    """The emulator's error for a line in a snippet, or in a whole kernel; None if it would run."""
     used = dict.fromkeys(_REGISTER.findall(line))
     try:
         tree, source = parse_asm(" ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in used) + line, 0)
@@ -209,10 +211,10 @@ def told_by_emulate(line: str, target: str, elementwise: bool = True) -> str | N
 
 
 def disagreements(lines: Sequence[str], target: str) -> list[str]:
-    """The lines on which the two verdicts differ, with the words of the one that refuses."""
+    """The lines on which the two verdicts differ, with the error of the side that refuses."""
     found = []
-    for line, ptxas in zip(lines, told_by_ptxas(lines, target), strict=True):
-        ours = told_by_emulate(line, target)
+    for line, ptxas in zip(lines, errors_of_ptxas(lines, target), strict=True):
+        ours = error_of_emulate(line, target)
         if ours and ptxas is None:
             ptxas = refused_in_use([line], target).get(line)
         if (ptxas is None) != (ours is None):
@@ -222,14 +224,14 @@ def disagreements(lines: Sequence[str], target: str) -> list[str]:
 
 
 def check(lines: Sequence[str], target: str) -> None:
-    """Fail with what the two sides say where they differ."""
+    """Fail if the emulator and ptxas differ on a line, with the error of the side that refuses."""
     needs(target)
     found = disagreements(lines, target)
     assert not found, summary(found)
 
 
 def summary(found: Sequence[str], shown: int = 20) -> str:
-    """Disagreements in a few lines: one of each opcode and reason, and how many there are of it."""
+    """Disagreements in a few lines: one of each opcode and reason, with the number of the same kind."""
     groups: dict[tuple[str, str], list[str]] = {}
     for text in found:
         _, line, said = text.split("  ", 2)
@@ -240,7 +242,7 @@ def summary(found: Sequence[str], shown: int = 20) -> str:
 
 
 def scalar_forms() -> list[Form]:
-    """The forms whose operands are declared; what the machine does itself is checked elsewhere."""
+    """The forms whose operands are declared; other tests check the forms that the machine runs itself."""
     return [f for forms in FORMS.values() for f in forms if f.operands]
 
 
@@ -279,7 +281,7 @@ def spelled(forms: Iterable[Form]) -> list[str]:
 
 
 def combinations(form: Form) -> Iterator[Bound]:
-    """Every choice of modifiers, those included that the form excludes."""
+    """Every choice of modifiers, also those that the form excludes."""
     options = [([None] if g.optional else []) + list(g.choices) for g in form.groups]
     return (Bound(form, tuple(chosen)) for chosen in itertools.product(*options))
 
@@ -287,8 +289,8 @@ def combinations(form: Form) -> Iterator[Bound]:
 def mutated(form: Form, limit: int) -> list[str]:
     """Neighbours of a form's spellings that are mostly illegal, `limit` of them spread evenly.
 
-    Modifiers that cannot stand together, one left out, one that other forms of the opcode have put beside the
-    others or in another's place.
+    They have modifiers that exclude each other, or lack one, or have one of another form of the opcode, added or in
+    the place of another.
     """
     vocabulary = list(dict.fromkeys(c for f in FORMS[form.opcode] for g in f.groups for c in g.choices))
     lines: dict[str, None] = {}
@@ -308,7 +310,7 @@ def mutated(form: Form, limit: int) -> list[str]:
 
 
 def with_needless(form: Form) -> list[str]:
-    """The plainest spelling with words of other instructions, and with types of no number."""
+    """The plainest spelling with modifiers of other instructions added, and with types that are not numbers."""
     bound = next(iter(form.spellings()))
     parts = [c for c in bound.chosen if c]
     lines = []
@@ -335,7 +337,7 @@ def _spread(items: list[Any], limit: int) -> list[Any]:
 def operand_variations(form: Form) -> list[str]:
     """The plainest spelling with every register type and some constants for each operand in turn.
 
-    Except f16x2 registers as integers, which ptxas takes in most places but not in all.
+    f16x2 registers are left out for integers: ptxas accepts them in most places but not in all.
     """
     bound = next(iter(form.spellings()))
     lines = []
@@ -350,6 +352,6 @@ ODD += ("!1", "%laneid", "%tid.x", "%clock64", "WARP_SZ", "-%b32_{0}", "%b32_{0}
 
 
 def odd_operands(form: Form) -> list[str]:
-    """The plainest spelling with something unusual for each operand in turn: no register, or not only one."""
+    """The plainest spelling with an unusual text for each operand in turn: no register, or not only one."""
     bound = next(iter(form.spellings()))
     return [written(bound, replace=(i, text.format(i))) for i in range(len(form.operands)) for text in ODD]

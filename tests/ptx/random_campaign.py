@@ -3,8 +3,8 @@
     python -m tests.ptx.random_campaign --texts 500000 --seed 1 [--jobs 2] [--first 0] [--kinds module,typed]
 
 `random_texts` makes them. A finding is an exception that is none of the emulator's own, an `InternalError`, or
-more than 10 s of CPU time. Every text has a number from which it is made anew: `--first NUMBER --texts 1` runs that one
-again. The exit status is 1 where something was found.
+more than 10 s of CPU time. Each text can be made again from its number: `--first NUMBER --texts 1` runs that one again.
+The exit status is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from harness.ptx.errors import InternalError
 from tests.ptx.random_texts import KINDS, LIMIT, Text, made, modules
 
 SLOW = LIMIT + 8.0
-"""Seconds of CPU time that no text may take: what a program may run, the rest for parsing and checking."""
+"""Seconds of CPU time above which a text is a finding: the limit of a program's run, and time to parse and check it."""
 BATCH = 1000
 """Texts in one piece of work."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What must not happen, once for each place that it comes from."""
+    """A fault of the emulator on one text; `place` is where it was raised."""
 
     kind: str
     place: tuple[str, str, int]
@@ -44,11 +44,11 @@ class Finding:
 
 
 class _Endless(BaseException):
-    """Far more time than any text may take has passed."""
+    """Raised after far more time than any text may take."""
 
 
 def outcome(text: Text, number: int) -> tuple[str, Finding | None]:
-    """What becomes of a text in a word, and what is found where that must not be."""
+    """The outcome of a text in one word, and the finding if the outcome is a fault."""
     started = time.process_time()
     found = None
     try:
@@ -96,7 +96,7 @@ def batch(seed: int, numbers: range, kinds: Sequence[str]) -> tuple[Counter[str]
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise _Endless in what takes far more CPU time than any text may."""
+    """Raise _Endless in the `with` block after far more CPU time than any text may take."""
 
     def give_up(*_: object) -> None:
         raise _Endless
@@ -113,7 +113,9 @@ def _bounded() -> Iterator[None]:
 def campaign(
     seed: int, texts: int, *, first: int = 0, jobs: int = 1, kinds: Sequence[str] = tuple(KINDS)
 ) -> Iterator[tuple[int, Counter[str], list[Finding], float]]:
-    """Run texts by batches; after each: how many are done, outcomes, findings, longest time, of that batch."""
+    """Run texts in batches; yields after each the number of texts done, and the batch's outcomes, findings and longest
+    time.
+    """
     pieces = [range(n, min(n + BATCH, first + texts)) for n in range(first, first + texts, BATCH)]
     if jobs == 1:
         results: Iterator[Any] = (batch(seed, piece, kinds) for piece in pieces)
@@ -134,12 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first text")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of {', '.join(KINDS)}")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     started, total, longest = time.monotonic(), Counter[str](), 0.0
     seen: dict[tuple[str, tuple[str, str, int]], int] = {}
-    kinds = tuple(given.kinds.split(","))
+    kinds = tuple(options.kinds.split(","))
     for done, counts, findings, seconds in campaign(
-        given.seed, given.texts, first=given.first, jobs=given.jobs, kinds=kinds
+        options.seed, options.texts, first=options.first, jobs=options.jobs, kinds=kinds
     ):
         total += counts
         longest = max(longest, seconds)
@@ -148,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if key not in seen:
                 print(f"{finding.kind} {finding.place} {finding.words}\n  text {finding.number}: {finding.text[:2000]}")
             seen[key] = seen.get(key, 0) + 1
-        if done % 10_000 == 0 or done == given.texts:
+        if done % 10_000 == 0 or done == options.texts:
             counted = ", ".join(f"{n:,} {word}" for word, n in total.most_common())
             passed = time.monotonic() - started
             print(f"{done:,} texts, {passed:.0f} s, longest {longest:.1f} s of CPU: {counted}", flush=True)

@@ -61,7 +61,7 @@ IMMEDIATES = [
     *("-0f3F800000", "!1", "~0", "(1+2)*3", "1/0", "1.5%2", "1<<70", "(1", "(.s64)-1", "(.u64)1.5", "1?2:3", "0f1"),
     *("0x7fffffff+1", "-9223372036854775808", "'a'", '"a"', "0d1", "00", "1e300*1e300", "(.s64)(1e300*1e300)"),
 ]
-"""Constants, some of which are none."""
+"""Constants, and texts that only look like constants."""
 
 WORDS = (
     *IMMEDIATES,
@@ -98,7 +98,7 @@ def spelled(draw: Any, forms: tuple[Form, ...]) -> Bound:
 
 @st.composite
 def mutated(draw: Any) -> tuple[str, str]:
-    """A block with some of its tokens taken out, doubled, exchanged or replaced; sometimes constraints too."""
+    """A block with some tokens removed, doubled, exchanged, replaced or inserted; sometimes with random constraints."""
     asm, constraints = draw(sampled(VALID))
     tokens = TOKENS.findall(asm)
     for _ in range(draw(sampled((0, 1, 1, 2, 3, 5)))):
@@ -123,7 +123,7 @@ def mutated(draw: Any) -> tuple[str, str]:
 @cache
 @st.composite
 def random_constraints(draw: Any) -> str:
-    """Constraints, most of them of the right number."""
+    """Constraints, mostly as many as there are operands."""
     letters = sampled((*REGISTER_WIDTH, "0", "1", "n", "+r", "&r", "=r", "%r", "~{memory}", "", " r", "rh", "é"))
     outputs = draw(sampled(("=r", "=&r", "=f", "=h", "=l", "=d", "=b", "=r,=r", "r", "")))
     return ",".join([outputs, *draw(st.lists(letters, min_size=1, max_size=3))])
@@ -151,7 +151,7 @@ def operand() -> st.SearchStrategy[str]:
 
 @st.composite
 def random_operands(draw: Any) -> tuple[str, str]:
-    """Instructions spelled right, with operands of any kind."""
+    """Instructions with valid modifiers and with operands of any kind."""
     lines = []
     for _ in range(draw(st.integers(1, 3))):
         bound = draw(spelled(EVERY))
@@ -167,11 +167,11 @@ AROUND = (
     *("here: {}", "{} here:", "{ {} }", "{ .reg .f32 %b32_0; {} }", "{ here: {} bra here; }", "@%pred_0 bra here; {}"),
     *("bra here; {}", "{ {} { here: {} } }", "{} exit;", "@!%pred_1 ret; {}", "{ .reg .v2 .b32 %b32_1; {} }"),
 )
-"""What may stand around an instruction: labels, branches, scopes that hide names."""
+"""Texts around an instruction: labels, branches, scopes that hide names."""
 
 
 def characters() -> st.SearchStrategy[tuple[str, str]]:
-    """Characters without any plan, and words without any order."""
+    """Random characters, and words in random order."""
     words = st.lists(sampled(vocabulary()), max_size=20).map(" ".join)
     anything = st.binary(max_size=60).map(lambda b: b.decode("latin-1"))
     return st.tuples(
@@ -181,7 +181,7 @@ def characters() -> st.SearchStrategy[tuple[str, str]]:
 
 @st.composite
 def well_typed(draw: Any) -> tuple[str, str]:
-    """A program that ptxas takes, and its target: every register is written before it is read."""
+    """A program that ptxas accepts, and its target: every register is written before it is read."""
     target = draw(sampled(TARGETS))
     steps = draw(_steps(target))
     holds = {kind: [f"%{kind}_0"] for kind in ("pred", "b8", "b16", "b32", "b64")}
@@ -227,7 +227,7 @@ SHAPES = (
 
 
 def _shaped(draw: Any, shape: str, holds: dict[str, list[str]], number: int) -> str:
-    """A shape with registers of `holds` and new ones, which it adds."""
+    """A shape with registers of `holds` and with new ones, which are added to `holds`."""
     new: dict[str, str] = {}
 
     def register(found: re.Match[str]) -> str:
@@ -268,11 +268,11 @@ CONSTANTS = {
     "f32": ("0f40490FDB", "1.5", "20."),
     "f64": ("0dC000000000000000", "1.5"),
 }
-"""Constants that every operand of a type takes."""
+"""Constants that are valid for every operand of a type."""
 
 
 def _line(draw: Any, bound: Bound, holds: dict[str, list[str]], number: int) -> str:
-    """One instruction that reads registers of `holds` and writes new ones, which it adds."""
+    """One instruction that reads registers of `holds` and writes new ones, which are added to `holds`."""
     kinds = [bound.type_of(s) for s in bound.form.operands]
     names = ["pred" if k.kind == "pred" else f"b{k.width}" for k in kinds]
     written = [f"%{n}_{number + i}" for i, (n, s) in enumerate(zip(names, bound.form.operands, strict=True))

@@ -1,8 +1,8 @@
-"""Random texts for `random_campaign`, each made from a seed and a number.
+"""Random texts for `random_campaign`: each is made from a seed and a number.
 
-Blocks and modules of these tests and what Triton makes of kernels are mutated by characters, words and statements;
-others are made of instructions with operands of fitting or of any kind, of words without order and of bytes; arguments
-and constraints are varied too.
+Some are blocks and modules of these tests, and PTX that Triton makes of kernels, with mutated characters, words and
+statements. Others are made of instructions with operands of fitting or of any kind, of words in random order, and of
+bytes. Arguments and constraints are varied too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INPUTS = [np.array([0x3F800000, 0, 0x80000001, 0x7FC00001, 0xFFFFFFFF], np.uint3
 
 @dataclass(frozen=True)
 class Text:
-    """A text with what is done with it, and how it is called anew."""
+    """A text, the function that runs it, and in words the arguments with which it runs."""
 
     text: Any
     doing: Callable[[], object]
@@ -43,7 +43,7 @@ SIGNS = "{}()[],;:.$%@!|+-*/<>=_0123456789xfUb \n\"'&^~?\0\\\u00e9"
 
 
 def characters(draw: random.Random, text: str) -> str:
-    """Some characters taken out, replaced, put in, doubled or exchanged."""
+    """The text with some characters removed, replaced, inserted, doubled or exchanged."""
     found = list(text)
     for _ in range(draw.choice((1, 1, 2, 3, 8))):
         if not found:
@@ -65,7 +65,7 @@ def characters(draw: random.Random, text: str) -> str:
 
 
 def words(draw: random.Random, text: str) -> str:
-    """Some words taken out, replaced, put in, doubled or exchanged."""
+    """The text with some words removed, replaced, inserted, doubled or exchanged."""
     found = rp.TOKENS.findall(text)
     for _ in range(draw.choice((1, 1, 1, 2, 3, 5))):
         if not found:
@@ -88,7 +88,7 @@ def words(draw: random.Random, text: str) -> str:
 
 
 def statements(draw: random.Random, text: str) -> str:
-    """Some statements taken out, doubled, exchanged, guarded, put in or moved into a block."""
+    """The text with some statements removed, doubled, exchanged, guarded, inserted or moved into a block."""
     found = text.split(";")
     for _ in range(draw.choice((1, 1, 2, 4))):
         at, other = draw.randrange(len(found)), draw.randrange(len(found))
@@ -110,7 +110,7 @@ def statements(draw: random.Random, text: str) -> str:
 
 
 def mutated(draw: random.Random, text: str) -> str:
-    """One or two mutations."""
+    """The text after one or two mutations."""
     for _ in range(draw.choice((1, 1, 2))):
         text = draw.choice((characters, words, statements))(draw, text)
     return text
@@ -178,7 +178,7 @@ WRITTEN = "".join(
 
 
 def typed(draw: random.Random, registers: dict[int, list[str]], forms: Sequence[Any]) -> str:
-    """An instruction whose operands mostly have the widths that it wants."""
+    """An instruction whose operands mostly have the right widths."""
     instruction = bound(draw, forms)
     every = [r for group in registers.values() for r in group]
     operands = []
@@ -317,16 +317,16 @@ def _launch(draw: random.Random, text: str) -> Text:
     defined = draw.random() < 0.9
     buffers: list[Any] = [Buffer(a, "xys"[n], defined=defined) for n, a in enumerate(arrays)]
     numbers = [draw.choice([0, 1, 5, 2**40, -1, 1.5])] if draw.random() < 0.3 else []
-    given = [*buffers[: draw.choice((3, 3, 3, 2, 1, 0))], *numbers]
+    values = [*buffers[: draw.choice((3, 3, 3, 2, 1, 0))], *numbers]
     grid, shared = draw.choice([(1,), (2,), (1,), (2, 2)]), draw.choice([0, 1024, 60000])
     fuse = draw.random() < 0.3
 
     def run() -> None:
         kernel = load_kernel(text, None, fuse)
         with contextlib.redirect_stdout(io.StringIO()):
-            run_kernel(kernel, given, grid, num_threads=kernel.threads or 128, shared_bytes=shared, limit=LIMIT)
+            run_kernel(kernel, values, grid, num_threads=kernel.threads or 128, shared_bytes=shared, limit=LIMIT)
 
-    return Text(text, run, f"parameters {given}, grid {grid}, shared_bytes {shared}, fuse {fuse}")
+    return Text(text, run, f"parameters {values}, grid {grid}, shared_bytes {shared}, fuse {fuse}")
 
 
 CALCULATING = [f for f in rp.EVERY if f.function is not None]
@@ -342,7 +342,7 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Text]]] = {
     "module": (12, _of_a_mutated_module),
     "longer": (8, _of_a_longer_module),
 }
-"""Kinds of texts: how often each is made, of a hundred, and by what."""
+"""Kinds of texts: how many of a hundred are of the kind, and the function that makes one."""
 
 
 @cache
@@ -355,7 +355,7 @@ def blocks() -> list[tuple[str, str]]:
 
 @cache
 def modules() -> list[str]:
-    """Modules of the tests, and what Triton makes of some kernels, where it is installed."""
+    """Modules of the tests, and PTX that Triton makes of some kernels if it is installed."""
     try:
         from tests.ptx.test_triton_kernels import compile_for
     except BaseException as error:
@@ -372,7 +372,7 @@ def modules() -> list[str]:
 
 
 def made(seed: int, number: int, kinds: Sequence[str] = tuple(KINDS)) -> Text:
-    """The text of that number: the same for the same seed and kinds."""
+    """The text of a number: always the same for the same seed and kinds."""
     draw = random.Random(f"{seed}:{number}")
     kind = draw.choices(kinds, [KINDS[k][0] for k in kinds])[0]
     return KINDS[kind][1](draw)

@@ -41,7 +41,7 @@ def persistent(x, y, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.co
 
 @triton.jit
 def grouped(x, y, out, starts, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Rows from starts[g] to starts[g + 1] meet the g-th matrix of y."""
+    """Rows from starts[g] to starts[g + 1] are multiplied by the g-th matrix of y."""
     g = tl.program_id(0)
     first, last = tl.load(starts + g), tl.load(starts + g + 1)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -61,7 +61,7 @@ def scaled(
     a, of_a, b, of_b, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, A: tl.constexpr,
     B: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """b is n x k; two elements of e2m1 in a byte."""
+    """b is n x k; a byte holds two elements of e2m1."""
     each_a: tl.constexpr = 2 if A == "e2m1" else 1
     each_b: tl.constexpr = 2 if B == "e2m1" else 1
     m = tl.program_id(0) * BM + tl.arange(0, BM)

@@ -7,7 +7,7 @@ import numpy as np
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 DATA = 1024
-"""Where in shared memory the kernel's input lies: behind its own words, at a multiple of what swizzles repeat."""
+"""Offset of the kernel's input in shared memory: after the kernel's own words, at a multiple of a swizzle's period."""
 BASE = 1024
 """The address of shared memory's first byte, which descriptors count from."""
 
@@ -68,13 +68,13 @@ def registers(first: int, count: int) -> str:
 
 
 def stored(count: int, first: int = 10) -> str:
-    """Registers of all threads to global memory, thread after thread."""
+    """PTX that stores registers of all threads to global memory, thread after thread."""
     lines = [f"  mul.wide.u32 %rd0, %t, {4 * count};", "  add.s64 %rd0, %to, %rd0;"]
     return "\n".join([*lines, *(f"  st.global.b32 [%rd0+{4 * i}], %r{first + i};" for i in range(count))]) + "\n"
 
 
 def loaded(count: int, first: int = 10, ahead: str = "%in") -> str:
-    """Registers of all threads from global memory, thread after thread."""
+    """PTX that loads registers of all threads from global memory, thread after thread."""
     lines = [f"  mul.wide.u32 %rd0, %t, {4 * count};", f"  add.s64 %rd0, {ahead}, %rd0;"]
     return "\n".join([*lines, *(f"  ld.global.b32 %r{first + i}, [%rd0+{4 * i}];" for i in range(count))]) + "\n"
 
@@ -84,7 +84,7 @@ def waited(commit: str = COMMIT) -> str:
 
 
 def text(body: str, words: int = 0, columns: int = 128, allocate: str = ALLOCATE, free: str = FREE) -> str:
-    """A kernel: its input in shared memory from DATA on, columns allocated, and the body."""
+    """A kernel that copies its input to shared memory from DATA on, allocates columns, and runs the body."""
     parts = [_HEAD, _COPY.format(words=words, at=DATA + BASE), allocate, body, free, "  ret;\n}\n"]
     return "".join(p.replace("{columns}", str(columns)) for p in parts)
 
@@ -97,8 +97,9 @@ def run(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> 
 def product(head: str, operands: str, d: int, width: int, before: str, behind: str) -> str:
     """A kernel's body: tensor memory is filled from the input, one product is issued, and d's columns are read.
 
-    head: its modifiers; operands: those behind d, with %a, %b and %x as `before` sets them. d: columns of d. width:
-    those that are filled; the input has them thread by thread, at %in. behind: after d's columns are in registers.
+    head: the product's modifiers; operands: those after d, among them %a, %b and %x, which `before` sets. d: number of
+    columns of d. width: number of columns that are filled from the input at %in, which holds them thread by thread.
+    behind: PTX to run when d's columns are in registers.
     """
     fill = f"{loaded(width)}  tcgen05.st.sync.aligned.32x32b.x{width}.b32 [%own], {registers(10, width)};\n"
     issue = f"  @%first tcgen05.mma.{head} [%base], {operands};\n"

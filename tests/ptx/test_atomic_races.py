@@ -1,4 +1,4 @@
-"""Stores that race with atomic operations of other threads: which of the two comes first, nobody knows."""
+"""Stores that race with atomic operations of other threads: either of the two may come first."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def run(template: str, *statements: str, before: int = 7) -> int:
     return int(y[0])
 
 
-def test_an_atomic_behind_a_store_needs_a_barrier_between_them():
+def test_an_atomic_after_a_store_needs_a_barrier_between_them():
     assert run(GLOBAL, ZERO, "bar.sync 0;", ADD) == 64
     with pytest.raises(MemoryFault, match=FOREIGN):
         run(GLOBAL, ZERO, ADD)
 
 
-def test_a_store_behind_atomics_needs_a_barrier_between_them():
+def test_a_store_after_atomics_needs_a_barrier_between_them():
     assert run(GLOBAL, ADD, "bar.sync 0;", FIVE) == 5
     with pytest.raises(MemoryFault, match=r"race: thread 0 .* overwrites .* other threads of its block updated"):
         run(GLOBAL, ADD, FIVE)
@@ -73,11 +73,11 @@ def test_atomics_do_not_race_with_each_other_nor_with_their_own_thread():
 
 
 def test_a_store_that_changes_nothing_is_no_race():
-    """As of other stores: a layout that replicates an element stores it from several threads."""
+    """The same holds for other stores: a layout that replicates an element stores it from several threads."""
     assert run(GLOBAL, "@p " + ADD, "st.global.u32 [at], 8;") == 8
 
 
-def test_the_same_in_shared_memory():
+def test_an_atomic_on_shared_memory_after_a_store_needs_a_barrier_too():
     zero, add = IN_SHARED[ZERO], IN_SHARED[ADD]
     assert run(SHARED, zero, "bar.sync 0;", add) == 64
     assert run(SHARED, zero, "bar.sync 0;", add, add) == 128
@@ -85,7 +85,7 @@ def test_the_same_in_shared_memory():
         run(SHARED, zero, add)
 
 
-def test_a_read_of_shared_memory_behind_atomics_needs_a_barrier_between_them():
+def test_a_read_of_shared_memory_after_atomics_needs_a_barrier_between_them():
     zero, add = IN_SHARED[ZERO], IN_SHARED[ADD]
     with pytest.raises(MemoryFault, match=r"reads shared memory .* and no barrier lies between"):
         run(SHARED, zero, "bar.sync 0;", add, "ld.shared.u32 old, [place]; @p st.global.u32 [at], old;")

@@ -1,4 +1,4 @@
-"""What ptxas takes and the ISA does not speak of: emulated as the code that ptxas makes does it."""
+"""Spellings that ptxas accepts and the ISA does not describe: the emulator does what ptxas's code does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ A = np.array([0x3F803F80, 0xBF80C000, 0x7FC0FF80], np.uint32)
 B = np.array([0x40004000, 0x12345678, 0x00000000], np.uint32)
 
 
-def test_the_first_element_is_read_and_all_are_written() -> None:
+def test_of_a_vector_the_first_element_is_read_and_all_are_written() -> None:
     asm = "{ .reg .b32 u, v; mov.b32 v, 7; abs.bf16x2 {u, v}, {$1, $2}; add.u32 $0, u, v; }"
     expected = (emulate("abs.bf16x2 $0, $1;", "=r,r", [A], "uint32", target="sm_80") * np.uint32(2)).tolist()
     assert expected == emulate(asm, "=&r,r,r", [A, B], "uint32", target="sm_80").tolist()
@@ -19,7 +19,7 @@ def test_the_first_element_is_read_and_all_are_written() -> None:
         emulate(asm, "=&r,r,r", [A, B], "uint32", target="sm_90")
 
 
-def test_a_vector_register_is_its_first_component() -> None:
+def test_a_vector_register_is_read_as_its_first_component() -> None:
     asm = "{ .reg .v2 .b32 v; mov.b32 v.x, $1; mov.b32 v.y, $2; neg.bf16x2 $0, v; }"
     expected = emulate("neg.bf16x2 $0, $1;", "=r,r", [A], "uint32", target="sm_80").tolist()
     assert expected == emulate(asm, "=r,r,r", [A, B], "uint32", target="sm_80").tolist()
@@ -49,7 +49,7 @@ def test_four_narrow_values_between_braces() -> None:
     ("operand", "same"),
     [("{$1, $2}", "$1"), ("f", "$1"), ("{u, zero}", "$1"), ("{f, f}", "$1"), ("0f3F803F80", "zero")],
 )
-def test_the_source_of_a_scaled_conversion_is_taken_as_bits(operand: str, same: str) -> None:
+def test_the_source_of_a_scaled_conversion_is_read_as_bits(operand: str, same: str) -> None:
     asm = "{{ .reg .f32 f; .reg .u32 u; .reg .b32 zero; .reg .b16 h; .reg .b8 s; mov.b32 f, $1; mov.b32 u, $1; " \
         "mov.b32 zero, 0; cvt.u8.u32 s, 127; cvt.rn.satfinite.scaled::n1::ue8m0.e4m3x2.bf16x2 h, {}, s; " \
         "mov.b32 $0, {{h, h}}; }}"  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_source_of_a_scaled_conversion_is_taken_as_bits(operand: str, same: 
     assert other.tolist() == one.tolist()
 
 
-def test_a_special_register_between_braces_is_its_bits() -> None:
+def test_a_special_register_between_braces_is_read_as_bits() -> None:
     asm = "{{ .reg .b16 h; .reg .b32 t; mov.b32 t, %laneid; " \
         "cvt.rs.satfinite.e2m1x4.f32 h, {{{}, $1, $2, $1}}, $2; mov.b32 $0, {{h, h}}; }}"  # fmt: skip
     lanes = {"%laneid": np.arange(len(A)) % 32}
@@ -68,7 +68,7 @@ def test_a_special_register_between_braces_is_its_bits() -> None:
 
 
 @pytest.mark.parametrize("offset", ["0f00000002", "f"])
-def test_the_offset_of_fns_as_a_float_is_its_bits(offset: str) -> None:
+def test_a_float_as_the_offset_of_fns_is_read_as_bits(offset: str) -> None:
     asm = f"{{ .reg .f32 f; mov.b32 f, 2; fns.b32 $0, $1, 0, {offset}; }}"
     expected = emulate("fns.b32 $0, $1, 0, 2;", "=r,r", [A], "uint32").tolist()
     assert expected == emulate(asm, "=r,r", [A], "uint32").tolist() == [8, 15, 8]

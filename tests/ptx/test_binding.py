@@ -33,13 +33,13 @@ from harness.ptx.errors import BindingError
         ("", "0 output operands"),
     ],
 )
-def test_refuses_in_words(constraints: str, words: str) -> None:
+def test_wrong_constraints_are_refused_with_a_reason(constraints: str, words: str) -> None:
     with pytest.raises(BindingError, match=words):
         emulate("mov.b32 $0, $1;", constraints, [np.float32([1])], "float32")
 
 
 @pytest.mark.parametrize("constraints", ["=r,r", "=&r,r", "=r, r", "=r,r,~{memory}", "=r,%r", "=f,f", "=r,f", "=r,0"])
-def test_accepts(constraints: str) -> None:
+def test_right_constraints_are_accepted(constraints: str) -> None:
     assert emulate("mov.b32 $0, $1;", constraints, [np.float32([1.5])], "float32") == 1.5
 
 
@@ -49,7 +49,7 @@ def test_pack_is_a_power_of_two(pack: int) -> None:
         emulate("mov.b32 $0, $1;", "=r,r", [np.float32([1])], "float32", pack=pack)
 
 
-def test_operands_say_what_they_hold() -> None:
+def test_operands_name_their_elements() -> None:
     operands = bind(parse_constraints("=r,=r,=r,=r,=r,r,r,r,r,r"), [8, 32], [32, 8], 4)
     assert [(o.output, o.tensor, o.first, o.count) for o in operands] == [
         (True, 0, 0, 1),

@@ -1,4 +1,4 @@
-"""`brx.idx` with its table of labels, and names that a scope has once, as ptxas takes them."""
+"""`brx.idx` with its table of labels, and names that a scope may declare once; ptxas accepts the same lines."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LINES = [
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_as_ptxas_takes_them(target: str) -> None:
+def test_the_emulator_accepts_what_ptxas_accepts(target: str) -> None:
     check(LINES, target)
 
 
 def test_each_lane_goes_to_its_label() -> None:
-    """Inputs from 8 on do not branch: the guard keeps them."""
+    """Inputs from 8 on do not branch, because the guard is false."""
     asm = """{ .reg .b32 i; .reg .pred p;
         there: .branchtargets one, two, three, one;
         and.b32 i, $1, 3; mov.b32 $0, 0; setp.lt.u32 p, $1, 8;

@@ -31,7 +31,7 @@ def refused(kind: type[PtxError], words: str, body: str, **options: object) -> N
         run(body, **options)  # type: ignore[arg-type]
 
 
-def test_a_copy_lands_behind_its_mbarrier() -> None:
+def test_a_copy_has_landed_after_a_wait_for_its_mbarrier() -> None:
     body = f"{ALONE} {EXPECT.format(BYTES)} {LOAD} {WAIT} {READ}"
     np.testing.assert_array_equal(run(body, (1,), cluster="")[0], np.arange(THREADS))
     refused(MemoryFault, "to which the bulk copy .* is under way", body.replace(WAIT, ""), grid=(1,), cluster="")
@@ -58,12 +58,12 @@ def test_a_copy_goes_to_another_blocks_shared_memory(op: str) -> None:
     move = MOVE.format(reduce=".reduce" if op else "", op=op)
     body = f"{FENCED} st.shared.b32 [%r5+512], 3; {EXPECT.format(BYTES)} {FROM} {move} {WAIT} "
     body += f"ld.shared.b32 %r9, [%r5+512]; {SYNC}"
-    came = np.array([1000 + np.arange(THREADS), np.arange(THREADS)])
-    made = {"": came, ".add.u32": came + 3, ".max.s32": np.maximum(came, 3), ".xor.b32": came ^ 3}
-    np.testing.assert_array_equal(run(body), made[op])
+    sent = np.array([1000 + np.arange(THREADS), np.arange(THREADS)])
+    expected = {"": sent, ".add.u32": sent + 3, ".max.s32": np.maximum(sent, 3), ".xor.b32": sent ^ 3}
+    np.testing.assert_array_equal(run(body), expected[op])
 
 
-def test_its_source_is_kept_until_it_has_landed() -> None:
+def test_the_source_of_a_copy_must_not_change_before_it_has_landed() -> None:
     move = MOVE.format(reduce="", op="")
     body = f"{FENCED} {EXPECT.format(BYTES)} {FROM} {move} @%p1 st.shared.b32 [%r5], 1; {WAIT} {SYNC}"
     refused(MemoryFault, "the bulk copy in line .* still reads: a wait for its mbarrier", body)
@@ -120,7 +120,7 @@ def test_a_mask_chooses_bytes_of_every_sixteen() -> None:
     np.testing.assert_array_equal(stored(body, x), np.choose(place, [lows, whole, left, left]))
 
 
-def test_sizes_and_places() -> None:
+def test_wrong_sizes_and_addresses_are_refused() -> None:
     ready = f"{ALONE} {EXPECT.format(BYTES)} "
     refused(OperandError, "a multiple of 16 bytes, not 24", ready + LOAD.replace(f"{BYTES},", "24,"))
     refused(ExecutionError, "a multiple of 16", ready + "mov.u32 %r13, 24; " + LOAD.replace(f"{BYTES},", "%r13,"))
@@ -130,7 +130,7 @@ def test_sizes_and_places() -> None:
 
 
 def test_boxes_go_to_the_blocks_of_a_mask() -> None:
-    """A tensor map's box, 8 rows of 32 bytes, in both blocks of a cluster."""
+    """A box of a tensor map, 8 rows of 32 bytes, is copied to both blocks of a cluster."""
     load = f"""setp.eq.and.u32 %p3, %r2, 0, %p1; mov.b32 %r13, 0; mov.b16 %h1, 3; mov.b64 %rd4, m;
     cvta.param.u64 %rd4, %rd4;
     @%p3 cp.async.bulk.tensor.2d.shared::cluster.global.tile.{TELLS}.multicast::cluster
@@ -138,12 +138,12 @@ def test_boxes_go_to_the_blocks_of_a_mask() -> None:
     body = f"{FENCED} {EXPECT.format(BYTES)} {load} {WAIT} {READ} {SYNC}"
     written = text(body).replace(".param .u64 x)", ".param .u64 x, .param .align 64 .b8 m[128])")
     x, y = np.arange(256, dtype=np.uint32), np.zeros((2, THREADS), np.uint32)
-    given = Buffer(x, "x")
-    tensor = HostMap(given, 0, (32, 8), (8, 1), (8, 8), 2, 0, 0)
-    run_kernel(written, [Buffer(y, "y"), given, tensor], (2,))
+    source = Buffer(x, "x")
+    tensor = HostMap(source, 0, (32, 8), (8, 1), (8, 8), 2, 0, 0)
+    run_kernel(written, [Buffer(y, "y"), source, tensor], (2,))
     np.testing.assert_array_equal(y, [np.arange(THREADS)] * 2)
     with pytest.raises(ExecutionError, match=r"deadlock: .* lacks 256 bytes"):
-        run_kernel(written.replace("%h1, 3;", "%h1, 2;"), [Buffer(y, "y"), given, tensor], (2,))
+        run_kernel(written.replace("%h1, 3;", "%h1, 2;"), [Buffer(y, "y"), source, tensor], (2,))
 
 
 # a pipeline of two blocks: each loads half of a stage and sends it to both ------------------------------------------

@@ -1,4 +1,4 @@
-"""Cache policies decide no value: loads that take one give what lies there (createpolicy)."""
+"""Cache policies (createpolicy) change no value: a load with a policy gives what memory holds."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def run(policy: str) -> np.ndarray:
     ],
 )
 def test_each_kind_runs(policy: str) -> None:
-    """ptxas (13.5) takes them all."""
+    """ptxas (13.5) accepts all of them."""
     np.testing.assert_array_equal(run(policy), X)
 
 
 @pytest.mark.parametrize("policy", [f"{RANGE}, 256;", f"{RANGE}, 256, %q;", "createpolicy.cvt.L2.b64 %p;"])
-def test_what_lacks_an_operand_or_has_another_is_refused(policy: str) -> None:
+def test_a_missing_or_wrong_operand_is_refused(policy: str) -> None:
     with pytest.raises(PtxError, match="createpolicy"):
         run(policy)

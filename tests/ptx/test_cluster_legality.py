@@ -1,11 +1,11 @@
-"""The forms of cluster instructions and of bulk copies against ptxas, in both directions."""
+"""The tables of cluster instructions and of bulk copies accept exactly the forms that ptxas accepts."""
 
 from __future__ import annotations
 
 import itertools
 
 import pytest
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import find
@@ -83,16 +83,16 @@ def copies() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
-def test_the_table_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of hundreds of lines that it refuses."""
+def test_the_tables_accept_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the hundreds of lines that it refuses."""
     needs(target)
     isa.load()
     device = Target.parse(target)
-    asked = [*addresses(), *barriers(), *stores(), *copies()]
+    lines = [*addresses(), *barriers(), *stores(), *copies()]
     different = []
-    for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
+    for text, words in zip(lines, errors_of_ptxas(lines, target), strict=True):
         opcode, *modifiers = text.split()[0].rstrip(";").split(".")
-        ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
-        if ours == bool(words):
-            different.append(f"{text}: ptxas {words or 'takes it'}")
+        accepted = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
+        if accepted == bool(words):
+            different.append(f"{text}: ptxas {words or 'accepts it'}")
     assert different == []

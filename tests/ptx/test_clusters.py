@@ -1,4 +1,4 @@
-"""Clusters: distributed shared memory, their barriers and mbarriers, and mistakes that a run names."""
+"""Clusters: distributed shared memory, their barriers and mbarriers, and the errors for mistakes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_blocks_read_each_others_shared_memory() -> None:
     np.testing.assert_array_equal(run(EXCHANGE), EXCHANGED)
 
 
-def test_generic_addresses_reach_it_too() -> None:
+def test_generic_addresses_reach_other_blocks() -> None:
     body = f"""{STORE} {SYNC} cvta.shared.u64 %rd4, word; cvt.u64.u32 %rd5, %r6; add.s64 %rd4, %rd4, %rd5;
     mapa.u64 %rd6, %rd4, %r3; ld.b32 %r9, [%rd6]; {SYNC}"""
     np.testing.assert_array_equal(run(body), EXCHANGED)
 
 
 def test_ranks_and_windows_of_addresses() -> None:
-    """Bit 0: the address is in shared::cta, 1: in shared::cluster, 2: in global; the rank above."""
+    """Bits 0 to 2: the address is in shared::cta, in shared::cluster, in global. Bits 4 and 8: ranks."""
     body = f"""cvta.shared.u64 %rd4, word; mapa.u64 %rd6, %rd4, 1; isspacep.shared::cta %p2, %rd6;
     isspacep.shared::cluster %p3, %rd6; isspacep.global %p4, %rd6; selp.u32 %r13, 1, 0, %p2; selp.u32 %r14, 2, 0, %p3;
     selp.u32 %r15, 4, 0, %p4; add.u32 %r9, %r13, %r14; add.u32 %r9, %r9, %r15; getctarank.u64 %r16, %rd6;
@@ -58,7 +58,7 @@ def test_a_launch_may_state_the_clusters() -> None:
 
 
 def test_many_clusters_are_apart() -> None:
-    """More blocks than run together: each cluster exchanges within itself."""
+    """There are more blocks than run at once; each cluster exchanges words only within itself."""
     body = f"mad.lo.u32 %r7, %r10, 3, 1; st.shared.b32 [%r5], %r7; {SYNC} {REMOTE} {SYNC}"
     number = np.arange(1024 * THREADS).reshape(1024, THREADS)
     np.testing.assert_array_equal(run(body, (1024,)), number[np.arange(1024) ^ 1] * 3 + 1)
@@ -84,12 +84,12 @@ ARRIVE = "mapa.shared::cluster.u32 %r8, bar, %r3; mbarrier.arrive.release.cluste
 
 
 def test_an_arrival_from_another_block_orders_its_accesses() -> None:
-    """Each block waits for the other, and reads what that stored before it arrived."""
+    """Each block waits for the arrivals of the other, then reads the words that the other stored before them."""
     body = f"{FENCED.format(count=THREADS)} {STORE} {ARRIVE} {WAIT} {REMOTE} {SYNC}"
     np.testing.assert_array_equal(run(body), EXCHANGED)
 
 
-def test_what_one_thread_heard_its_block_hears_at_a_barrier() -> None:
+def test_a_barrier_gives_a_block_the_order_that_one_of_its_threads_waited_for() -> None:
     body = f"""{MAKE.format(count=1)} {SYNC} {STORE} bar.sync 0; mapa.shared::cluster.u32 %r8, bar, %r3;
     @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; @!%p1 bra S; {WAIT}
     S: bar.sync 0; {REMOTE} {SYNC}"""
@@ -97,7 +97,7 @@ def test_what_one_thread_heard_its_block_hears_at_a_barrier() -> None:
     refused(MemoryFault, "race: .* reads shared memory", body.replace("S: bar.sync 0;", "S:"))
 
 
-def test_a_loop_needs_a_barrier_behind_its_reads_too() -> None:
+def test_a_loop_needs_a_barrier_after_its_reads_too() -> None:
     body = f"""mov.b32 %r13, 0; L: st.shared.b32 [%r5], %r13; {SYNC} {REMOTE} {{}} add.u32 %r13, %r13, 1;
     setp.lt.u32 %p3, %r13, 3; @%p3 bra L; {SYNC}"""
     np.testing.assert_array_equal(run(body.format(SYNC)), np.full((2, THREADS), 2))
@@ -111,7 +111,7 @@ def test_clusters_of_sixteen() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["st.async", "red.async.relaxed.cluster"])
-def test_asynchronous_stores_land_behind_their_mbarrier(opcode: str) -> None:
+def test_asynchronous_stores_have_landed_after_a_wait_for_their_mbarrier(opcode: str) -> None:
     reduces = opcode.startswith("red")
     body = f"""{FENCED.format(count=1)} st.shared.b32 [%r5], 5; {SYNC}
     @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {4 * THREADS};
@@ -121,7 +121,7 @@ def test_asynchronous_stores_land_behind_their_mbarrier(opcode: str) -> None:
     np.testing.assert_array_equal(run(body), EXCHANGED + 5 * reduces)
 
 
-def test_vectors_go_with_st_async() -> None:
+def test_st_async_stores_vectors() -> None:
     body = f"""{FENCED.format(count=1)} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {16 * 32};
     shl.b32 %r6, %r1, 4; add.u32 %r8, %r4, %r6; mapa.shared::cluster.u32 %r8, %r8, %r3;
     mapa.shared::cluster.u32 %r13, bar, %r3; mad.lo.u32 %r14, %r2, 1000, %r1; setp.lt.u32 %p3, %r1, 32;
@@ -146,7 +146,7 @@ def test_reading_before_the_other_block_wrote_is_a_race() -> None:
     refused(MemoryFault, "may not have begun", f"{STORE} {REMOTE} {SYNC}")
 
 
-def test_a_barrier_of_the_block_is_none_of_the_cluster() -> None:
+def test_a_barrier_of_the_block_does_not_order_the_cluster() -> None:
     refused(MemoryFault, "race: .* reads shared memory", f"{SYNC} {STORE} bar.sync 0; {REMOTE} {SYNC}")
 
 
@@ -155,30 +155,30 @@ def test_a_relaxed_arrival_orders_no_memory() -> None:
     refused(MemoryFault, "race: .* reads shared memory", f"{STORE} {relaxed} {REMOTE} {SYNC}")
 
 
-def test_what_a_block_does_behind_its_arrival_is_not_ordered() -> None:
+def test_stores_after_the_arrival_are_not_ordered() -> None:
     body = f"{SYNC} barrier.cluster.arrive; {STORE} barrier.cluster.wait; {REMOTE} {SYNC}"
     refused(MemoryFault, "race: .* reads shared memory", body)
 
 
-def test_memory_of_a_block_that_may_have_ended() -> None:
+def test_memory_of_a_block_that_may_have_ended_is_not_accessible() -> None:
     refused(MemoryFault, "may have ended: no barrier of the cluster lies between", f"{STORE} {SYNC} {REMOTE}")
     refused(MemoryFault, "which has ended", f"{STORE} {SYNC} setp.eq.u32 %p2, %r2, 1; @%p2 exit; {REMOTE}")
 
 
-def test_overwriting_what_another_block_still_reads() -> None:
+def test_overwriting_a_word_that_another_block_still_reads_is_a_race() -> None:
     refused(MemoryFault, "race: .* overwrites shared memory", f"{STORE} {SYNC} {REMOTE} st.shared.b32 [%r5], 7; {SYNC}")
 
 
-def test_a_wrong_rank() -> None:
+def test_a_wrong_rank_is_refused_or_gives_other_words() -> None:
     refused(MemoryFault, "rank 5 in a cluster of 2 blocks", EXCHANGE.replace("%r5, %r3;", "%r5, 5;"))
     assert (run(EXCHANGE.replace("%r5, %r3;", "%r5, %r2;")) != EXCHANGED).all()
 
 
-def test_shared_cta_reaches_the_own_block_only() -> None:
+def test_shared_cta_reaches_only_the_own_block() -> None:
     refused(MemoryFault, "accesses only its own block's", EXCHANGE.replace("ld.shared::cluster", "ld.shared"))
 
 
-def test_a_cluster_barrier_wants_one_arrival_and_one_wait() -> None:
+def test_a_cluster_barrier_needs_one_arrival_and_one_wait() -> None:
     refused(ExecutionError, "arrives at the cluster's barrier twice", "barrier.cluster.arrive; barrier.cluster.arrive;")
     refused(ExecutionError, "at which it has not arrived", "barrier.cluster.wait;")
     body = "setp.eq.u32 %p2, %r2, 1; @%p2 bra E; barrier.cluster.arrive; barrier.cluster.wait; E: bar.sync 0;"
@@ -187,20 +187,20 @@ def test_a_cluster_barrier_wants_one_arrival_and_one_wait() -> None:
     refused(ExecutionError, "deadlock: thread 0 of block ", body)
 
 
-def test_an_mbarrier_of_which_a_block_has_not_heard() -> None:
+def test_another_block_may_use_an_mbarrier_only_after_its_fence() -> None:
     body = f"{FENCED.format(count=THREADS)} {STORE} {ARRIVE} {WAIT} {REMOTE} {SYNC}"
     unfenced = body.replace("fence.mbarrier_init.release.cluster;", "")
     refused(ExecutionError, "needs fence.mbarrier_init before", unfenced)
     np.testing.assert_array_equal(run(unfenced.replace(".relaxed", "")), EXCHANGED)
 
 
-def test_an_mbarrier_of_another_block_is_not_waited_for() -> None:
+def test_a_wait_for_an_mbarrier_of_another_block_is_refused() -> None:
     body = f"""{FENCED.format(count=1)} cvta.shared.u64 %rd5, bar; mapa.u64 %rd4, %rd5, %r3;
     W: mbarrier.try_wait.parity.b64 %p2, [%rd4], 0; @!%p2 bra W;"""
     refused(ExecutionError, "only threads of its own may wait", body)
 
 
-def test_st_async_that_nobody_expects_or_waits_for() -> None:
+def test_st_async_with_a_wrong_expectation_or_without_a_wait_is_refused() -> None:
     store = f"""{FENCED.format(count=1)} {"{}"} mapa.shared::cluster.u32 %r8, %r5, %r3;
     mapa.shared::cluster.u32 %r13, {"{}"};
     st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r8], %r1, [%r13];"""
@@ -210,11 +210,11 @@ def test_st_async_that_nobody_expects_or_waits_for() -> None:
     refused(ExecutionError, "names an mbarrier of another", store.format(expect.format(4), "bar, %r2"))
 
 
-def test_bits_that_nobody_wrote() -> None:
+def test_bits_that_were_never_written_are_undefined() -> None:
     refused(PtxError, "undefined bits", f"{SYNC} {REMOTE} {SYNC}")
 
 
-def test_global_memory_between_blocks_of_a_cluster() -> None:
+def test_a_cluster_barrier_orders_global_memory() -> None:
     swap = "mul.wide.u32 %rd4, %r10, 4; xor.b64 %rd5, %rd4, 256; add.s64 %rd4, %rd3, %rd4; add.s64 %rd5, %rd3, %rd5;"
     body = f"{swap} mul.lo.u32 %r7, %r10, 7; st.global.b32 [%rd4], %r7; {{}} ld.global.b32 %r9, [%rd5];"
     expected = 7 * np.arange(2 * THREADS, dtype=np.uint32).reshape(2, THREADS)[::-1]

@@ -16,7 +16,7 @@ from harness.ptx.text.parser import parse_asm
 
 ONES = (1 << 64) - 1
 VALUES = {
-    # ~ and U make what follows unsigned, and so does a literal beyond 63 bits.
+    # An expression is unsigned after ~, with U, and with a literal of more than 63 bits.
     "~0 >> 60": 15,
     "-1 >> 60": ONES,
     "-1U >> 60": 15,
@@ -34,7 +34,7 @@ VALUES = {
     "(2 - 3) >> 1": ONES,
     "(~0 & -1) >> 60": 15,
     "(-1 & -1) / 2": 0,
-    # A remainder is of unsigned numbers, comparisons and logic give signed ones.
+    # A remainder is computed of unsigned numbers; comparisons and logical operators give signed ones.
     "-7 % 4": 1,
     "7 % -4": 7,
     "(-2 % -1) >> 60": 15,
@@ -49,7 +49,7 @@ VALUES = {
     "1 << 65": 2,
     "-1 >> 70": ONES,
     "(-1U << 1) >> 60": 15,
-    # The choice keeps its own type.
+    # The result of ?: has the type of the chosen operand.
     "(0 ? 1U : -1) >> 60": ONES,
     "(1 ? -1 : 1U) > 0": 0,
     "WARP_SZ * 2": 64,
@@ -104,7 +104,7 @@ def test_values(text: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_values_as_ptxas_folds_them(target: str, tmp_path: Path) -> None:
+def test_ptxas_computes_the_same_values(target: str, tmp_path: Path) -> None:
     program = assembler(target)
     if program is None:
         pytest.skip(f"no ptxas for {target}: pip install triton")

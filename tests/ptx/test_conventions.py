@@ -43,7 +43,7 @@ def test_one_block_in_three_spellings_gives_the_same_bits():
         ("add.u16x2 $0, $2, $4; add.u16x2 $1, $3, $5;", "=&r,=r,r,r,r,r", 4),  # four elements, two each
     ],
 )
-def test_a_16_bit_operand_holds_what_the_number_of_operands_says(asm, constraints, pack):
+def test_the_number_of_operands_decides_how_many_elements_each_holds(asm, constraints, pack):
     for convention, text in (("llvm", asm), ("cuda", asm.replace("$", "%"))):
         got = emulate(text, constraints, list(HALVES), "uint16", pack=pack, convention=convention)
         np.testing.assert_array_equal(got, HALVES[0] + HALVES[1])
@@ -74,7 +74,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("asm", "constraints", "inputs", "outputs", "pack"), LAYOUTS)
-def test_what_triton_gets_computes_the_same_bits(asm, constraints, inputs, outputs, pack):
+def test_the_text_for_triton_computes_the_same_bits(asm, constraints, inputs, outputs, pack):
     arguments = [patterns(width, seed=n) for n, width in enumerate(inputs)]
     dtypes = [UNSIGNED[width] for width in outputs]
     own = emulate(asm, constraints, arguments, dtypes, pack=pack, target="sm_100a", convention="llvm")
@@ -83,12 +83,12 @@ def test_what_triton_gets_computes_the_same_bits(asm, constraints, inputs, outpu
     assert [a.tobytes() for a in own] == [b.tobytes() for b in tritons]
 
 
-def test_what_already_is_in_tritons_form_stays_as_it_is():
+def test_text_in_tritons_form_stays_as_it_is():
     same = "add.f16x2 $0, $1, $2;", "=r,r,r"
     assert in_tritons_form(*same, [16, 16], [16], 2) == same
 
 
-def test_bits_that_no_element_fills_stay_undefined_between_the_moves():
+def test_bits_that_no_element_fills_stay_undefined():
     text, words = in_tritons_form("shr.u32 $0, $2, 8; shr.u32 $1, $3, 8;", "=&r,=r,r,r", [8], [8], 2)
     with pytest.raises(PtxError, match="undefined bits"):
         emulate(text, words, [patterns(8)], "uint8", pack=2)
@@ -98,14 +98,14 @@ def test_bits_that_no_element_fills_stay_undefined_between_the_moves():
         )
 
 
-def test_registers_of_the_block_are_not_those_of_the_moves():
+def test_registers_of_the_block_do_not_collide_with_those_of_the_moves():
     block = "{ .reg .b16 ptxdiff_0; mov.b16 ptxdiff_0, $2; mov.b16 $0, $3; mov.b16 $1, ptxdiff_0; }"
     text, words = in_tritons_form(block, "=&h,=h,h,h", [16], [16], 2)
     got = emulate(text, words, [HALVES[0]], "uint16", pack=2)
     np.testing.assert_array_equal(got.reshape(-1, 2), HALVES[0].reshape(-1, 2)[:, ::-1])
 
 
-def test_a_register_shared_as_the_compiler_may_loses_the_input_in_every_spelling():
+def test_an_output_that_shares_its_register_overwrites_the_input_in_every_spelling():
     for convention, asm in (
         ("llvm", "neg.f32 $0, $1; sub.f32 $0, $0, $2;"),
         ("cuda", "neg.f32 %0, %1; sub.f32 %0, %0, %2;"),
@@ -134,7 +134,7 @@ def test_a_read_write_operand_is_an_output_and_an_input_after_all_others():
     np.testing.assert_array_equal(got, np.float32([11, 22]))
 
 
-def test_a_constant_with_its_value_stands_in_the_text():
+def test_a_constant_with_a_value_is_written_into_the_text():
     found = spelled("shl.b32 %0, %2, %1; add.u32 %0, %0, %3;", '"=r"(y) : "n"(0x10), "r"(a), "r"(b)', "cuda")
     assert (found.text, found.constraints) == ("shl.b32 $0, $1, 16; add.u32 $0, $0, $2;", "=r,r,r")
 
@@ -184,7 +184,7 @@ def test_wrong_cuda_is_refused_with_its_place(asm, constraints, words):
         emulate(asm, constraints, [np.uint32([1])], "uint32", convention="cuda")
 
 
-def test_cuda_in_tritons_convention_names_the_way_out():
+def test_cuda_in_tritons_convention_names_the_right_convention():
     with pytest.raises(BindingError, match="convention='cuda'"):
         emulate("mov.u32 $0, $1;", '"=r"(y) : "r"(x)', [np.uint32([1])], "uint32")
 
@@ -279,7 +279,7 @@ def test_escapes_and_dialect_braces(asm, convention, value):
         ("add.u32 %0, %0, %2;", "+r,r", "cuda", "%2 does not exist"),  # +r is one operand, not two
     ],
 )
-def test_a_spelling_with_another_meaning_elsewhere_is_refused(asm, constraints, convention, words):
+def test_spellings_of_another_convention_are_refused(asm, constraints, convention, words):
     with pytest.raises(PtxError, match=words):
         emulate(asm, constraints, [ONE, ONE] if "+" in constraints else [ONE], "uint32", convention=convention)
 
@@ -289,20 +289,20 @@ def test_read_write_operands_count_once_in_the_text_and_their_values_come_last()
     found = spelled(asm, constraints, "cuda")
     assert found.text == "sub.u32 $0, $0, $2; sub.u32 $1, $1, $3;"
     assert found.constraints == "=r,=r,r,r,0,1"
-    arguments = [np.uint32([n]) for n in (1, 2, 30, 40)]  # %2, %3, then what %0 and %1 held
+    arguments = [np.uint32([n]) for n in (1, 2, 30, 40)]  # %2, %3, then the old values of %0 and %1
     first, second = emulate(asm, constraints, arguments, ["uint32", "uint32"], convention="cuda")
     assert (first[0], second[0]) == (29, 38)
 
 
-def test_a_constant_is_an_operand_of_the_text_and_no_argument_where_it_has_its_value():
+def test_a_constant_with_a_value_counts_as_an_operand_of_the_text_but_takes_no_argument():
     asm = "add.u32 %0, %2, %1; shl.b32 %0, %0, %3;"
     got = emulate(asm, '"=r"(y) : "n"(7), "r"(x), "n"(2)', [ONE], "uint32", convention="cuda")
     assert got == (5 + 7) << 2
 
 
 @pytest.mark.parametrize("text", ["%0", "$0"])
-def test_strings_within_asm_are_replaced_as_the_compiler_does(text):
-    """A compiler replaces operands also inside strings, such as that of a `.pragma`."""
+def test_operands_inside_strings_of_asm_are_replaced(text):
+    """A compiler also replaces operands inside strings, such as that of a `.pragma`."""
     convention = "cuda" if "%" in text else "triton"
     asm = f'.pragma "{text}"; mov.b32 {text}, {text[0]}1;'
     with pytest.raises(PtxError):

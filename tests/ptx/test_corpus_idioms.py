@@ -1,4 +1,4 @@
-"""What inline PTX of public Triton kernels does, and gets wrong: idioms against numpy, spellings, mistakes."""
+"""Inline PTX as public Triton kernels write it: idioms compared with numpy, spellings, mistakes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ IDIOMS: dict[str, tuple[str, str, list[Any], str, str, Callable[..., Any]]] = {
             .ravel()
         ),
     ),
-    "bytes turned round by prmt": (
+    "bytes reversed by prmt": (
         "prmt.b32 $0, $1, $1, 0x0123;",
         "=r,r",
         [WORDS],
@@ -114,7 +114,7 @@ IDIOMS: dict[str, tuple[str, str, list[Any], str, str, Callable[..., Any]]] = {
         "sm_75",
         lambda w: w.byteswap(),
     ),
-    "bytes of two words woven": (
+    "bytes of two words interleaved": (
         "prmt.b32 $0, $1, $2, 0x5140;",
         "=r,r,r",
         [WORDS, WORDS[::-1].copy()],
@@ -176,7 +176,7 @@ IDIOMS: dict[str, tuple[str, str, list[Any], str, str, Callable[..., Any]]] = {
         "sm_80",
         lambda a, b: np.maximum(a.view(np.float16), b.view(np.float16)).view(U32),
     ),
-    "two float32 in one": (
+    "two float32 in one register": (
         "{ .reg .b64 x, y, z; mov.b64 x, {$2, $3}; mov.b64 y, {$3, $2}; fma.rn.f32x2 z, x, y, x; "
         "mov.b64 {$0, $1}, z; }",
         "=&r,=r,r,r",
@@ -258,7 +258,7 @@ def test_idiom(name: str) -> None:
 
 
 def test_sine_is_no_cosine() -> None:
-    """A function named for sine that emits cosine, as one repository has it: the values tell."""
+    """One repository has a function named for sine that emits cosine; its values show that."""
     x = np.linspace(-3, 3, 50, dtype=F32)
     got = emulate("cos.approx.f32 $0, $1;", "=f,f", [x], "float32")
     assert np.abs(got - np.cos(x)).max() < 1e-6 < np.abs(got - np.sin(x)).max()
@@ -283,16 +283,16 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("asm", SPELLINGS)
 def test_spelling(asm: str) -> None:
-    """No inputs at all, either."""
+    """The blocks also have no inputs."""
     assert emulate(asm, "=r", [], "uint32") == SPELLINGS[asm]
 
 
-def test_registers_may_carry_floats() -> None:
+def test_integer_registers_may_hold_floats() -> None:
     assert emulate("add.f32 $0, $1, 1.0;", "=r,r", [np.array([1.5], F32)], "float32").tolist() == [2.5]
 
 
 def test_the_low_byte_is_kept() -> None:
-    """8-bit results through a 32-bit register with pack 1."""
+    """An 8-bit result comes from a 32-bit register with pack 1."""
     assert emulate("mov.b32 $0, $1;", "=r,r", [np.array([0x12345678], U32)], "uint8").tolist() == [0x78]
 
 
@@ -313,7 +313,7 @@ MISTAKES = {
     "{ .reg .pred p; setp.eq.u32 p, $1, 1; @p mov.b32 $0, 5; }": (UndefinedBits, "element 1 .* undefined bits"),
     # an instruction of a newer target
     "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, $1, $1; cvt.u32.u8 $0, t; }": (UnsupportedOnTarget, "sm_100f"),
-    # `[$2+$3]`, and a declaration twice in what becomes one scope
+    # an address of two registers, and a name declared twice in one scope
     "ld.global.b32 $0, [$1+$1];": (ParseError, "adds a constant to a register"),
     ".reg .b32 t; mov.b32 t, $1; .reg .b32 t; mov.b32 $0, t;": (OperandError, "register t is declared twice"),
 }
@@ -328,7 +328,7 @@ def test_mistake(asm: str) -> None:
 
 
 def test_an_output_written_before_an_input_is_read() -> None:
-    """Right in registers of its own, wrong where output and later input share one, impossible with `&`."""
+    """The result is right in separate registers, and wrong if output and later input share one; `&` forbids sharing."""
     asm = "add.u32 $0, $1, 1; add.u32 $0, $0, $2;"
     a, b = np.array([1], U32), np.array([10], U32)
     assert emulate(asm, "=r,r,r", [a, b], "uint32").tolist() == [12]

@@ -1,4 +1,4 @@
-"""Instructions that public Triton kernels write inline: each is known, and on some target legal."""
+"""Instructions that public Triton kernels write inline: each is known, and legal on some target."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FILLED += " add.cc.u32 %b32_6, $1, $1;"
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_runs_on_some_target(spelling: str) -> None:
-    """With registers that hold something, and the result moved out."""
+    """All registers have values, and the result is moved to the output."""
     modifiers = spelling.split(".")[1:]
     form, target = next((b, t) for b in bounds(spelling) for t in reversed(TARGETS) if b.requirement_unmet(t) is None)
     if form.form.function is not None:

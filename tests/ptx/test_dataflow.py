@@ -56,9 +56,9 @@ HEAD = """
   ld.global.f32 v, [p]; rcp.approx.f32 r, v;
 """
 
-# What stores to p and to q, and which of the two may depend on the reciprocal.
+# Code that stores to p and to q, and which of the two may depend on the reciprocal.
 KERNELS = {
-    "beside": ("st.global.f32 [p], v; st.global.f32 [q], r;", "q"),
+    "one of two": ("st.global.f32 [p], v; st.global.f32 [q], r;", "q"),
     "neither": ("st.global.f32 [p], v; st.global.f32 [q+4], v;", ""),
     "an index from memory": ("ld.global.u64 o, [t]; add.s64 a, q, o; st.global.f32 [a], r;", "q"),
     "through registers": ("add.f32 w, r, r; selp.b32 s, w, v, c; st.global.f32 [q], s;", "q"),
@@ -82,8 +82,8 @@ KERNELS = {
     ),
     "by a difference of pointers": ("sub.s64 o, q, p; add.s64 a, p, o; st.global.f32 [a], r;", "pq"),
     "by a generic address": ("st.f32 [p], v; st.f32 [q], r;", "pq"),
-    "the place": ("and.b32 s, r, 4; cvt.u64.u32 o, s; add.s64 a, q, o; st.global.f32 [a], v;", "q"),
-    "the place of a load": (
+    "an address": ("and.b32 s, r, 4; cvt.u64.u32 o, s; add.s64 a, q, o; st.global.f32 [a], v;", "q"),
+    "the address of a load": (
         "and.b32 s, r, 4; cvt.u64.u32 o, s; add.s64 a, p, o; ld.global.f32 w, [a]; st.global.f32 [q], w;", "q",
     ),
     "a guard": ("setp.gt.f32 c, r, v; @c st.global.f32 [q], v;", "q"),
@@ -101,7 +101,7 @@ KERNELS = {
 
 
 IN_ORDER = {"through a tensor, in the other order": "p"}
-"""What changes where the order of instructions counts."""
+"""Kernels in which fewer tensors depend on the reciprocal if the order of instructions counts, with these tensors."""
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -35,7 +35,7 @@ def test_broadcasting_and_scalars() -> None:
         emulate("add.f32 $0, $1, $2;", "=r,r,r", [np.ones(2, "f4"), np.ones(3, "f4")], "float32")
 
 
-def test_shapes_of_nothing_and_of_no_arguments() -> None:
+def test_an_empty_array_and_no_arguments() -> None:
     empty = emulate(COPY, "=r,r", [np.zeros((0, 3), np.float32)], "float32")
     assert empty.shape == (0, 3)
     scalar = emulate("mov.u32 $0, 7;", "=r", [], "int32")
@@ -88,12 +88,12 @@ def test_the_documented_example(elements: int, order: int | None) -> None:
 def test_sharing_registers_shows_the_missing_early_clobber() -> None:
     a, b = np.arange(4, dtype=np.uint8), np.full(4, 9, np.float32)
     args = (documented.U8_MAX, documented.CONSTRAINTS, [a, b], ("int32", "float32"))
-    carried = {4 + i: 9 + i for i in range(4)}
-    _, d = emulate(*args, pack=4, share=carried)
+    sharing = {4 + i: 9 + i for i in range(4)}
+    _, d = emulate(*args, pack=4, share=sharing)
     assert d.tolist() == [0, 1, 2, 3], "the running maximum is overwritten before it is read"
     early = documented.CONSTRAINTS.replace("=r", "=&r")
     with pytest.raises(BindingError, match="early clobber"):
-        emulate(documented.U8_MAX, early, *args[2:], pack=4, share=carried)
+        emulate(documented.U8_MAX, early, *args[2:], pack=4, share=sharing)
     with pytest.raises(BindingError, match="must map an output"):
         emulate(*args, pack=4, share={9: 4})
 
@@ -156,7 +156,9 @@ class TestUndefinedBits:
             ),
         ],
     )  # fmt: skip
-    def test_the_line_that_brings_undefined_bits_in(self, asm: str, line: int, source: str, words: str) -> None:
+    def test_the_error_names_the_line_that_reads_undefined_bits(
+        self, asm: str, line: int, source: str, words: str
+    ) -> None:
         first = 40000 if "pred" in asm else 0
         with pytest.raises(UndefinedBits, match=f"element {first} of output 0") as caught:
             emulate(asm, "=&r,r", [np.where(np.arange(50000) < 40000, 7, 5).astype(np.uint32)], "uint32")
@@ -234,7 +236,7 @@ class TestRefusals:
             ("max.f32 $0, $1, $1, $1, $1;", OperandError, "takes 3 operands"),
         ],
     )
-    def test_in_words_with_a_place(self, asm: str, kind: type[PtxError], words: str) -> None:
+    def test_a_refusal_has_a_reason_and_a_place(self, asm: str, kind: type[PtxError], words: str) -> None:
         with pytest.raises(kind, match=words) as caught:
             emulate(f"\n  {asm}", "=r,r", [np.float32([1])], "float32", target="sm_80")
         assert (caught.value.line, caught.value.column) == (2, 3)
@@ -296,7 +298,7 @@ def test_packs_and_orders_change_nothing(x: list[int], pack: int, order: int | N
 
 @pytest.mark.parametrize(("kind", "upper"), [("s", 0xFFFFFFFF), ("u", 0)])
 def test_conversion_into_128_bits(kind: str, upper: int) -> None:
-    """ptxas takes a wider register for a conversion's result, the widest of all included."""
+    """ptxas accepts a wider register for a conversion's result, even one of 128 bits."""
     asm = (
         f"{{ .reg .b128 wide; .reg .b64 lo, hi; .reg .pred p; setp.ne.u32 p, $1, 0; cvt.{kind}64.{kind}32 wide, $1;"
         f" @p cvt.{kind}32.{kind}16 wide, $1; mov.b128 {{lo, hi}}, wide; cvt.u32.u64 $0, hi; }}"
@@ -306,14 +308,14 @@ def test_conversion_into_128_bits(kind: str, upper: int) -> None:
 
 
 def test_a_conversion_reads_a_special_register() -> None:
-    """Between integers, as ptxas lets it."""
+    """ptxas allows it for conversions between integers."""
     asm = "{ .reg .u64 wide; cvt.u64.u32 wide, %tid.x; cvt.u32.u64 $0, wide; }"
     named = {"%tid.x": np.arange(4)}
     assert emulate(asm, "=r,r", [np.zeros(4, np.uint32)], "uint32", special=named).tolist() == [0, 1, 2, 3]
 
 
-def test_approximate_instructions_are_a_hopper_s_or_rounded() -> None:
-    """At this input the unit's result is the second neighbour of the nearest one, on every target."""
+def test_approximate_instructions_give_hopper_s_results_or_rounded_ones() -> None:
+    """For this input the unit's result is two ulp below the rounded one, on every target."""
     x = np.array([0xBDA01000], np.uint32)
     asm = ("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], "uint32")
     assert emulate(*asm) == emulate(*asm, approximate="hopper") == emulate(*asm, target="sm_80") == 0x3F728025

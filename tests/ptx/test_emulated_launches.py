@@ -1,4 +1,4 @@
-"""What a launch of a Triton kernel prints, refuses and stops at, as Triton and CUDA do."""
+"""Launches of Triton kernels print, stop and refuse arguments as Triton and CUDA do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_constexpr_under_constraint_n(n: int) -> None:
     np.testing.assert_array_equal(y, X + n)
 
 
-def test_a_store_to_a_read_only_array() -> None:
+def test_a_store_to_a_read_only_array_is_refused() -> None:
     y = np.zeros_like(X)
     y.flags.writeable = False
     with pytest.raises(MemoryFault, match=r"stores to y, whose array is read-only"):
@@ -74,12 +74,12 @@ def test_an_undefined_part_of_a_join_is_reported() -> None:
 
 
 @pytest.mark.parametrize("warps", [0, 3, 64, "4"])
-def test_warps_that_no_block_has(warps: Any) -> None:
+def test_impossible_numbers_of_warps_are_refused(warps: Any) -> None:
     with pytest.raises(LaunchError, match="num_warps="):
         launch(k.adds_constant, X, np.zeros_like(X), N=5, B=32, num_warps=warps)
 
 
 @pytest.mark.parametrize("grid", [(2**31,), (1, 65536), (1, 1, 65536), (-1,), (1.5,)])
-def test_grids_that_cuda_refuses(grid: Any) -> None:
+def test_grids_that_cuda_refuses_are_refused(grid: Any) -> None:
     with pytest.raises(PtxError, match="grid"):
         launch(k.adds_constant, X, np.zeros_like(X), N=5, B=32, num_warps=1, grid=grid)

@@ -21,11 +21,11 @@ LOAD = f"{ALONE} {EXPECT.format(BYTES)} {BOX} {WAIT} ld.shared.b32 %r9, [%r5];"
 def launched(body: str, tensor: bool = False, grid: tuple[int, int, int] = (1, 1, 1), cluster: str = "") -> Launched:
     written = text(body, cluster=cluster)
     x = Buffer(np.arange(256, dtype=np.uint32), "x")
-    given: list[object] = [Buffer(np.zeros((grid[0], THREADS), np.uint32), "y"), x]
+    arguments: list[object] = [Buffer(np.zeros((grid[0], THREADS), np.uint32), "y"), x]
     if tensor:
         written = written.replace(".param .u64 x)", ".param .u64 x, .param .align 64 .b8 m[128])")
-        given.append(HostMap(x, 0, (32, 6), (8, 1), (8, 8), 2, 0, 0))  # the box has two columns more
-    return Launched(load_kernel(written), given, grid, (THREADS, 1, 1))
+        arguments.append(HostMap(x, 0, (32, 6), (8, 1), (8, 8), 2, 0, 0))  # the box has two columns more
+    return Launched(load_kernel(written), arguments, grid, (THREADS, 1, 1))
 
 
 def test_a_box_of_a_tensor_map() -> None:
@@ -38,8 +38,8 @@ def test_a_box_of_a_tensor_map() -> None:
     step = issuing.at(stored.time)
     assert step is not None
     assert step.text.startswith("@%p1 cp.async.bulk.tensor")
-    (taken,) = step.made_of(stored.byte)
-    assert (taken.memory, taken.value, taken.stored) == (("x", 4 * 10), 10, None)
+    (source,) = step.made_of(stored.byte)
+    assert (source.memory, source.value, source.stored) == (("x", 4 * 10), 10, None)
     assert stored.byte is not None
     (outside,) = step.made_of((SHARED, stored.byte[1] + 16))  # element (1, 6)
     assert (outside.memory, outside.value) == (None, 0)
@@ -61,11 +61,11 @@ def test_a_copy_that_adds_to_another_blocks_memory() -> None:
     step = trace(THREADS).at(stored.time)
     assert step is not None
     assert step.text.startswith("@%p1 cp.reduce.async.bulk")
-    old, came = step.made_of(stored.byte)
+    old, added = step.made_of(stored.byte)
     assert isinstance(old.stored, Stored)
-    assert isinstance(came.stored, Stored)
+    assert isinstance(added.stored, Stored)
     assert (old.value, old.stored.thread) == (3, 5)
-    assert (came.value, came.stored.thread) == ((1000 + 5) & 0xFF, THREADS + 5)
+    assert (added.value, added.stored.thread) == ((1000 + 5) & 0xFF, THREADS + 5)
 
 
 def test_copies_are_recorded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

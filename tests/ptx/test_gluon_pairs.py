@@ -1,4 +1,4 @@
-"""Gluon's products of pairs of blocks, with its own tensor descriptors: the reference's bits, and mistakes named."""
+"""Gluon's products by pairs of blocks, with its own tensor descriptors: the reference's bits, and reported mistakes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def codes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def ran(
-    m: int, blocks: int, kind: torch.dtype, fmt: Format, n: int = 64, told: bool = True, waits: bool = True,
+    m: int, blocks: int, kind: torch.dtype, fmt: Format, n: int = 64, commits: bool = True, waits: bool = True,
     ends: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Codes of the product in float32, and those of the reference. Blocks behind the first two get boxes of b too."""
+    """Codes of the product in float32, and those of the reference. With four blocks b's boxes go to both pairs."""
     import gluon_pair_kernels as kernels
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -51,7 +51,7 @@ def ran(
         layout = gl.NVMMASharedLayout.get_default_for(block, of, cga_layout=bases)
         made.append(TensorDescriptor.from_tensor(tensor, block, layout))
     options: dict[str, Any] = {"num_warps": 4, "num_ctas": blocks}
-    emulated(kernels.tiles, "sm_100a")[(1,)](*made, steps, blocks > 2, told and blocks > 2, waits, ends, **options)
+    emulated(kernels.tiles, "sm_100a")[(1,)](*made, steps, blocks > 2, commits and blocks > 2, waits, ends, **options)
     known = {"a_format": fmt, "b_format": fmt, "c_format": F32, "d_format": F32}
     zero = torch.zeros((m, n), dtype=torch.int64)
     return codes(c), tensor_core.dot(codes(a), codes(b), zero, **known, generation=tensor_core.BLACKWELL)
@@ -67,20 +67,20 @@ def ran(
     ],
 )
 def test_products(m: int, blocks: int, kind: torch.dtype, fmt: Format) -> None:
-    """With four blocks each box of b goes to two pairs, and a new one only when the products of both have ended."""
+    """With four blocks each box of b goes to two pairs; the next one is copied when both have ended their products."""
     got, wanted = ran(m, blocks, kind, fmt)
     assert torch.equal(got, wanted)
 
 
 @pytest.mark.parametrize(
-    ("blocks", "kept", "kind", "words"),
+    ("blocks", "without", "kind", "words"),
     [
         (2, {"waits": False}, PtxError, "still (reads|writes)|race: "),
         (4, {"waits": False}, PtxError, "still (reads|writes)|race: "),
-        (4, {"told": False}, MemoryFault, "race: .* copies to shared memory|still reads"),
+        (4, {"commits": False}, MemoryFault, "race: .* copies to shared memory|still reads"),
         (2, {"ends": False}, ExecutionError, "still reads: cp.async.bulk.wait_group must come first"),
     ],
 )
-def test_waits_that_are_missing_are_named(blocks: int, kept: Any, kind: type[PtxError], words: str) -> None:
+def test_missing_waits_and_commits_are_reported(blocks: int, without: Any, kind: type[PtxError], words: str) -> None:
     with pytest.raises(kind, match=rf"(?s)({words}).*gluon_pair_kernels\.py:\d+"):
-        ran(128 * blocks, blocks, torch.float16, F16, **kept)
+        ran(128 * blocks, blocks, torch.float16, F16, **without)

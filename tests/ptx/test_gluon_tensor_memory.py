@@ -1,4 +1,4 @@
-"""What Gluon compiles to tcgen05 runs from its PTX, with the reference's bits."""
+"""Kernels that Gluon compiles to tcgen05 run from their PTX, and give the reference's bits."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def test_a_product() -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_wait_that_is_missing_is_named() -> None:
+def test_a_missing_wait_is_reported() -> None:
     with pytest.raises(MemoryFault, match=r"loads lane .*still writes: a wait for the mbarrier .*_memory\.py:\d+"):
         run(False)

@@ -1,4 +1,4 @@
-"""The special function unit: the definitions against an H100's results for all inputs of all segments."""
+"""The special function unit: the definitions compared with an H100's results for all inputs of all segments."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ H100 = {
     "sin": "57676af4861bf1ab7f9ee4cb0875a4e1abb7725e77fa0016a38c8a233c875ce6",
     "tanh": "829f704da5108fe65612457da24a11734628be5cf1bd96ee1c9b5df82b934f2f",
 }
-"""SHA-256 of an H100's results (driver 580.159.04), in the order of `arguments`, as little-endian 32-bit words.
+"""SHA-256 of an H100's results (driver 580.159.04), in the order of `ARGUMENTS`, as little-endian 32-bit words.
 
-`tests/gpu/test_approximate_unit.py` asks the device itself, and an H200 gave the same results (the ledger).
+`tests/gpu/test_approximate_unit.py` compares with a device itself. An H200 gave the same results (the ledger).
 """
 
 STEP = 61
@@ -42,14 +42,14 @@ FRACTION = 23
 
 
 def binades(*exponents: int, step: int) -> np.ndarray:
-    """Every `step`-th of all float32 numbers of these binades; 256 more is the sign."""
+    """Every `step`-th of all float32 numbers with these exponents; one greater by 256 stands for negative numbers."""
     places = np.arange(0, len(exponents) << FRACTION, step, dtype=np.uint32)
     firsts = np.array([(e + 127) << FRACTION for e in exponents], np.uint32)
     return firsts[places >> FRACTION] | places & np.uint32((1 << FRACTION) - 1)
 
 
 def quarter(step: int) -> np.ndarray:
-    """Every `step`-th of the angles up to a quarter turn, in units of 2**-25, as float32."""
+    """Every `step`-th angle of a quarter of a turn in steps of 2**-25, as float32."""
     angles = np.arange(0, 1 << FRACTION, step, dtype=np.uint32)
     return (angles.astype(np.float32) * np.float32(2.0**-25)).view(np.uint32)
 
@@ -81,34 +81,34 @@ def test_every_result_is_that_of_an_h100(name: str) -> None:
     assert digest(results) == H100[name]
     assert digest(results[::STEP]) == SAMPLED[name]
     results[123456] ^= 1
-    assert digest(results) != H100[name], "another last bit is seen"
+    assert digest(results) != H100[name], "a changed last bit is detected"
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_every_61st_result_is_that_of_an_h100(name: str) -> None:
-    """From each segment two thousand and more."""
+    """That is more than two thousand results of each segment."""
     results = computed(name, ARGUMENTS[name](STEP))
     assert digest(results) == SAMPLED[name]
     results[1234] ^= 1
-    assert digest(results) != SAMPLED[name], "another last bit is seen"
+    assert digest(results) != SAMPLED[name], "a changed last bit is detected"
 
 
-def test_the_cosine_is_the_sine_of_what_is_left_of_a_quarter() -> None:
+def test_the_cosine_is_the_sine_of_the_rest_of_a_quarter_turn() -> None:
     angles = np.arange(0, 1 << 23, 37, dtype=np.uint32)
     turns = quarter(37)
     left = ((angles ^ np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(2.0**-25)).view(np.uint32)
-    # The cosine counts from a quarter turn on, where the angle's bits are inverted.
+    # The cosine counts back from a quarter turn: the angle's bits are inverted.
     np.testing.assert_array_equal(computed("cos", turns), computed("sin", left))
 
 
 @pytest.mark.parametrize(("fraction", "expected"), [(0, 1 << 24), (0x400000, 0xAAAAAB), (0x7FFFFF, 0x800001)])
 def test_some_reciprocals(fraction: int, expected: int) -> None:
-    """Of 1, of 1.5, of the last number below 2."""
+    """The reciprocals of 1, of 1.5 and of the last number below 2."""
     assert hex(special_functions.reciprocal_significand(fraction)) == hex(expected)
 
 
-def test_the_square_lacks_the_columns_of_little_weight() -> None:
-    """Against the sum of all partial products of bits whose weight is 2**19 or more; in one piece and in a loop."""
+def test_the_square_leaves_out_partial_products_of_little_weight() -> None:
+    """Both versions, array and scalar, equal the sum of all partial products of bits with a weight of 2**19 or more."""
     x = np.arange(1 << hopper.STEP_BITS)
     bits = [x >> i & 1 for i in range(hopper.STEP_BITS)]
     pairs = [(i, j, i + j + (i != j)) for i in range(hopper.STEP_BITS) for j in range(i + 1)]
@@ -120,7 +120,7 @@ def test_the_square_lacks_the_columns_of_little_weight() -> None:
 
 
 def test_the_model_is_small() -> None:
-    """Coefficients, not results: 640 segments of about 54 bits for each of 2**32 inputs and more."""
+    """It holds coefficients, 640 segments of about 54 bits, and not the results of more than 2**32 inputs."""
     tables = [t for name, t in vars(hopper).items() if name.endswith(("_CONSTANT", "_SLOPE", "_CURVE"))]
     assert len(tables) == 21
     assert sum(map(len, tables)) == 3 * 640

@@ -1,4 +1,4 @@
-"""What every instruction form must satisfy, whatever it computes."""
+"""Rules for all instruction forms: compiled definitions agree with Python, and every form is described and found."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ EDGES = {
 
 
 def ends(form: Form) -> list[Bound]:
-    """The plainest spelling of a form and the fullest; the others differ in constants only."""
+    """A form's spellings with the fewest and with the most modifiers; the others differ only in constants."""
     spellings = list(form.spellings())
     return [spellings[0]] if len(spellings) == 1 else [spellings[0], spellings[-1]]
 
 
 def functions(bound: Bound) -> list[ArrayFunction]:
-    """A spelling's definition for each of its results, implicit ones included."""
+    """A spelling's definition for each of its results, including implicit ones."""
     return [bound.array_function(r) for r in range(len(bound.form.destinations) + len(bound.form.writes))]
 
 
 def inputs(bound: Bound, edges: int, noise: int) -> list[Array]:
-    """Operands: so many edges and so many random values of each, the same in every run."""
+    """Operands, each with the given numbers of edge values and of random values; the same in every run."""
     rng = np.random.default_rng(len(bound.form.pattern))
     columns = []
     for width, _ in bound.source_types:
@@ -53,7 +53,7 @@ def inputs(bound: Bound, edges: int, noise: int) -> list[Array]:
 
 
 def agree(bound: Bound, run: Callable[..., Array], edges: int = 48, noise: int = 48) -> None:
-    """Hold one of the two compiled forms of a spelling's definition to its Python form."""
+    """Check that one of the two compiled versions of a spelling's definition agrees with its Python version."""
     columns = inputs(bound, edges, noise)
     lanes = len(columns[0]) if columns else 1
     for result, function in enumerate(functions(bound)):
@@ -65,13 +65,13 @@ def agree(bound: Bound, run: Callable[..., Array], edges: int = 48, noise: int =
 
 
 def operands_of(form: Form) -> set[tuple[object, ...]]:
-    """What the quick sample has at least once: each opcode, and each module with each number of operands."""
+    """Properties that the quick sample covers at least once: each opcode, each module with each number of operands."""
     return {("opcode", form.opcode), (form.module, len(ends(form)[-1].source_types))}
 
 
 @pytest.mark.parametrize("form", spread(SCALAR_FORMS, 8, operands_of, lambda f: f.pattern))
 def test_shared_code_and_python_agree(form: Form) -> None:
-    """One compilation serves all spellings of a definition: the ends on many values, those between on a few."""
+    """One compilation serves all spellings: the first and the last are run on many values, those between on a few."""
     for bound in ends(form):
         agree(bound, ArrayFunction.shared)
     between = list(form.spellings())[1:-1]
@@ -80,9 +80,9 @@ def test_shared_code_and_python_agree(form: Form) -> None:
 
 
 def one_of_a_kind() -> list[Bound]:
-    """Fullest spellings: of each module, of each number of operands, and of each type of an operand and of a result.
+    """Last spellings that cover each module, each number of operands, and each type of an operand and of a result.
 
-    A form is taken where one of these is new. The slow test below has the others.
+    A form is chosen if it adds one of these. The slow test below runs the others.
     """
     met: set[tuple[object, ...]] = set()
     found: list[Bound] = []
@@ -94,7 +94,7 @@ def one_of_a_kind() -> list[Bound]:
             if not kinds <= met:
                 met |= kinds
                 found.append(last)
-    # LLVM takes `sad` for an absolute value where it may assume that differences never overflow (`wrapping`).
+    # LLVM compiles `sad` to an absolute value if it may assume that differences never overflow (`wrapping`).
     distances = [bound for form in FORMS["sad"] for bound in ends(form)]
     return list(dict.fromkeys([*found, *distances]))
 
@@ -112,7 +112,7 @@ def test_specialised_code_and_python_agree_at_the_ends(form: Form) -> None:
 
 
 def test_many_lanes_run_in_specialised_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python, then shared code, then specialised code; all of a call is answered by one of them."""
+    """Few lanes run in Python, more in shared code, many in specialised code; one of them computes a whole call."""
     monkeypatch.setattr(vectorise, "_SHARED_LANES", 1 << 15)
     monkeypatch.setattr(vectorise, "_shared", {})
     bound = find("sub", ("u16",))[0]
@@ -122,7 +122,7 @@ def test_many_lanes_run_in_specialised_code(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("_interpret", "shared", "compiled"):
         real = getattr(ArrayFunction, name)
         monkeypatch.setattr(
-            ArrayFunction, name, lambda self, *given, n=name, real=real: ran.append(n) or real(self, *given)
+            ArrayFunction, name, lambda self, *args, n=name, real=real: ran.append(n) or real(self, *args)
         )
     for lanes in (1000, 20_000, 20_000, 5):
         a, b = np.arange(lanes, dtype=np.uint16), np.full(lanes, 3, np.uint16)

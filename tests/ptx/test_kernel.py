@@ -1,4 +1,4 @@
-"""Whole kernels, written by hand: memory, barriers, warps, and the mistakes that a run reports."""
+"""Whole kernels written by hand: memory, barriers, warps, and mistakes that a run reports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ret;
 def launch(
     body: str, x: np.ndarray, blocks: int = 2, *, threads: int = 64, shared: int = 0, n: int = 0, **more: str
 ) -> np.ndarray:
-    """Run with x as the first buffer and an unwritten one of its shape as the second, which is returned."""
+    """Run with x as the first buffer and an undefined buffer of its shape as the second; returns the second."""
     y = np.zeros_like(x)
     run_kernel(
         module(body, threads, **more),
@@ -178,8 +178,8 @@ class TestSharedMemory:
             launch(again, X, shared=256, variables=SHARED)
 
     @pytest.mark.parametrize("threads", [32, 64])
-    def test_what_many_read_at_once_one_may_change_behind_a_barrier(self, threads: int) -> None:
-        """The last thread changes what all have read; a barrier of the warp is enough for one warp."""
+    def test_one_thread_may_overwrite_after_a_barrier_a_word_that_many_read(self, threads: int) -> None:
+        """The last thread overwrites the word that all have read; a barrier of the warp is enough for one warp."""
         body = self.STORE + "bar.sync 0; ld.shared.b32 %r6, [smem]; st.global.b32 [%rd12], %r6; WAIT"
         body += f" setp.eq.u32 %p1, %r1, {threads - 1}; add.u32 %r6, %r6, 9; @%p1 st.shared.b32 [smem], %r6;"
         x = X[:threads]

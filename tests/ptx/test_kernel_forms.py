@@ -1,4 +1,4 @@
-"""Rarer instructions of whole kernels: their results by the ISA's text, and the forms that ptxas accepts."""
+"""Rarer instructions of whole kernels: results as the ISA's text gives them, and the forms that ptxas accepts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ret;
 
 
 def one_warp(body: str, x: np.ndarray, target: str = "sm_100a", size: int = 32) -> np.ndarray:
-    """What 32 threads leave in the second buffer; %r2 has a thread's word of x, %rd5 is the place for its answer."""
+    """The second buffer after a run of 32 threads; %r2 is a thread's word of x, %rd5 the address of its result."""
     y = np.zeros(size, np.uint32)
     text = HEAD.format(target=target, body=body)
     run_kernel(text, [Buffer(x, "x"), Buffer(y, "y", defined=False)], (1,), shared_bytes=1024)
@@ -77,7 +77,7 @@ def test_redux_of_floats(form: str, values: tuple[float, ...], expected: int) ->
     assert set(y.tolist()) == {int(expected)}
 
 
-def test_redux_among_members_only() -> None:
+def test_redux_reads_only_the_members_of_its_mask() -> None:
     body = f"setp.lt.u32 %p1, %r1, 16; mov.u32 %r3, 0; @%p1 redux.sync.add.u32 %r3, %r2, 0xFFFF; {STORE}"
     y = one_warp(body, LANES)
     np.testing.assert_array_equal(y, np.where(LANES < 16, LANES[:16].sum(), 0))
@@ -92,14 +92,14 @@ def test_match_any_gives_the_lanes_with_the_same_value() -> None:
 
 
 @pytest.mark.parametrize("odd", [False, True])
-def test_match_all_gives_the_members_where_all_agree(odd: bool) -> None:
+def test_match_all_gives_the_members_if_all_agree(odd: bool) -> None:
     x = np.full(32, 7, np.uint32)
     x[9] += odd
     y = one_warp(f"match.all.sync.b32 %r3|%p1, %r2, -1; @%p1 xor.b32 %r3, %r3, 0xF0; {STORE}", x)
     assert set(y.tolist()) == ({0} if odd else {0xFFFFFF0F})
 
 
-def test_elect_takes_one_member() -> None:
+def test_elect_chooses_one_member() -> None:
     half = "setp.ge.u32 %p2, %r1, 20; mov.u32 %r3, 99; @!%p2 bra DONE;"
     body = f"{half} elect.sync %r3|%p1, 0xFFF00000; @%p1 add.u32 %r3, %r3, 100; DONE: {STORE}"
     y = one_warp(body, LANES, "sm_90a")
@@ -112,13 +112,13 @@ def test_elect_takes_one_member() -> None:
 @pytest.mark.parametrize("trans", ["", ".trans"])
 @pytest.mark.parametrize("num", [1, 2, 4])
 def test_stmatrix_stores_what_ldmatrix_loads(num: int, trans: str) -> None:
-    """Thread t holds two neighbours of row t / 4, from 2 (t mod 4) on; lane 8 m + i the address of matrix m's row i."""
+    """Thread t holds elements 2 (t mod 4) and the next of row t / 4; lane 8 m + i has the address of m's row i."""
     registers = ", ".join(f"%r{10 + m}" for m in range(num))
     make = "".join(f"add.u32 %r{10 + m}, %r2, {m << 24 | m << 8};" for m in range(num))
     rows = "mov.u32 %r4, smem; shl.b32 %r5, %r1, 4; add.u32 %r6, %r4, %r5;"
     out = "".join(
         f"ld.shared.b32 %r7, [%r8+{128 * m}]; st.global.b32 [%rd5+{128 * m}], %r7;" for m in range(num)
-    )  # shared memory as it lies
+    )  # shared memory in the order of its addresses
     body = f"""{make}{rows}
     stmatrix.sync.aligned.m8n8.x{num}{trans}.shared.b16 [%r6], {{{registers}}};
     bar.sync 0; shl.b32 %r9, %r1, 2; add.u32 %r8, %r4, %r9; {out}"""
@@ -129,12 +129,12 @@ def test_stmatrix_stores_what_ldmatrix_loads(num: int, trans: str) -> None:
         np.testing.assert_array_equal(y[m], matrix.T if trans else matrix)
 
 
-def test_a_swap_of_16_bits_leaves_its_neighbour() -> None:
+def test_a_swap_of_16_bits_does_not_change_its_neighbour() -> None:
     body = f"""
     cvt.u16.u32 %h1, %r1; mov.b16 %h2, 0xBEEF;
     st.global.b32 [%rd5], %r2; atom.global.cas.b16 %h3, [%rd5+2], %h1, %h2;
     ld.global.b32 %r3, [%rd5]; cvt.u32.u16 %r4, %h3; xor.b32 %r3, %r3, %r4; {STORE}"""
-    x = (LANES & ~np.uint32(1)) << 16 | 0x1234  # an even thread finds what it compares with
+    x = (LANES & ~np.uint32(1)) << 16 | 0x1234  # an even thread's comparison succeeds
     now = np.where(LANES % 2 == 0, np.uint32(0xBEEF1234), x)
     np.testing.assert_array_equal(one_warp(body, x, "sm_90a"), now ^ (x >> 16))
 
@@ -158,7 +158,7 @@ def test_accesses_of_32_bytes(vector: str) -> None:
 
 @pytest.mark.parametrize(("op", "wanted"), [("min", 0xBC003C00), ("max", 0xB8004000), ("add", 0xBE004200)])
 def test_vectors_of_halves_are_updated_element_by_element(op: str, wanted: int) -> None:
-    """-0.5 and 2 in memory with -1 and 1; of a NaN and a number the number is the smaller and the larger."""
+    """-0.5 and 2 in memory, -1 and 1 in registers; min and max of a NaN and a number give the number."""
     body = f"""st.global.b32 [%rd5], %r2; mov.b32 %r3, 0xbc003c00; mov.b32 {{%h1, %h2}}, %r3;
     red.relaxed.gpu.global.{op}.noftz.v2.f16 [%rd5], {{%h1, %h2}};"""
     got = one_warp(body, np.array([0xB8004000] * 31 + [0x7E007E00], np.uint32))
@@ -166,9 +166,9 @@ def test_vectors_of_halves_are_updated_element_by_element(op: str, wanted: int) 
     assert got.tolist() == [wanted] * 31 + [nan]
 
 
-def told_by_machine(line: str, target: str) -> str | None:
-    """What the machine of whole kernels has against a line, None where it would run."""
-    return legality.told_by_emulate(line, target, elementwise=False)
+def error_of_machine(line: str, target: str) -> str | None:
+    """The error of the machine of whole kernels for a line; None if it would run."""
+    return legality.error_of_emulate(line, target, elementwise=False)
 
 
 def _vector(count: int, width: int) -> str:
@@ -219,17 +219,19 @@ def _exchanges() -> list[str]:
 
 def disagreements(lines: list[str], target: str) -> list[str]:
     legality.needs(target)
-    told = legality.told_by_ptxas(lines, target)
-    return [line for line, p in zip(lines, told, strict=True) if (p is None) != (told_by_machine(line, target) is None)]
+    errors = legality.errors_of_ptxas(lines, target)
+    return [
+        line for line, p in zip(lines, errors, strict=True) if (p is None) != (error_of_machine(line, target) is None)
+    ]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
-def test_the_machine_takes_the_forms_that_ptxas_takes(target: str) -> None:
+def test_the_machine_accepts_the_forms_that_ptxas_accepts(target: str) -> None:
     assert disagreements([*_moves(), *_updates(), *_exchanges()], target) == []
 
 
 def test_planted_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A form that may combine what ptxas does not, and one that claims too many targets."""
+    """One form combines modifiers that ptxas does not combine, one claims too many targets."""
     narrow, wide = (
         find("ld", modifiers)[0].form for modifiers in (("global", "b32"), ("global", "L2::evict_last", "v8", "b32"))
     )
@@ -243,7 +245,7 @@ def test_planted_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_forms() -> Iterator[None]:
-    """What was found in a changed table is forgotten."""
+    """Clear the cache of `find` after a test that changed a table."""
     yield
     find.cache_clear()
 
@@ -254,4 +256,4 @@ def _fresh_forms() -> Iterator[None]:
      "ld.shared.v4.b64 {%b64_0, %b64_1, %b64_2, %b64_3}, [%b64_7];", "atom.global.add.bf16 %b16_0, [%b64_7], %b16_1;"],
 )  # fmt: skip
 def test_what_ptxas_refuses_is_refused(line: str) -> None:
-    assert told_by_machine(line, "sm_100a")
+    assert error_of_machine(line, "sm_100a")

@@ -1,6 +1,6 @@
-"""`emulate` runs on a target exactly what ptxas assembles for it, for every form the registry can spell.
+"""`emulate` runs for a target exactly those forms of the registry that ptxas assembles for it.
 
-Where ptxas checks less than the ISA says, the emulator does what the code that ptxas makes does.
+If ptxas accepts more than the ISA allows, the emulator does what ptxas's code does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from legality import (
     TARGETS,
     check,
     disagreements,
+    error_of_emulate,
+    errors_of_ptxas,
     mutated,
     needs,
     odd_operands,
@@ -22,18 +24,16 @@ from legality import (
     refused_in_use,
     scalar_forms,
     spelled,
-    told_by_emulate,
-    told_by_ptxas,
     with_needless,
 )
 
 QUICK = {"sm_75": 200, "sm_80": 200, "sm_90a": 1000, "sm_100a": 500, "sm_107a": 250, "sm_110a": 150, "sm_120f": 200}
-"""Targets of the default run, and how many lines of each kind they get. The slow tests take every line on every
+"""Targets of the default run, and how many lines of each kind they get. The slow tests run every line on every
 target."""
 
 
 def sample(lines: Sequence[str], count: int, seed: str) -> list[str]:
-    """Some of the lines, the same in every run."""
+    """`count` of the lines at random, the same in every run."""
     return random.Random(seed).sample(list(lines), min(count, len(lines)))
 
 
@@ -73,8 +73,8 @@ def test_combinations_that_no_form_lists(target: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 400), ("sm_90a", 1500), ("sm_107a", 400)])
-def test_words_without_a_meaning(target: str, count: int) -> None:
-    """`add.finite.f32`, `cvt.pred.u32.u16`: some are ignored, some refused."""
+def test_needless_modifiers(target: str, count: int) -> None:
+    """For example `add.finite.f32` and `cvt.pred.u32.u16`: ptxas ignores some and refuses some."""
     check(sample(needless(), count, target), target)
 
 
@@ -91,7 +91,7 @@ def test_unusual_operands(target: str, count: int) -> None:
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_107a"])
 def test_braces(target: str) -> None:
-    """Vectors where one belongs, and where none does but ptxas takes its first element."""
+    """Vectors where the ISA has one, and where it has none but ptxas reads the first element."""
     texts = {"cvt.rs.satfinite.e2m1x4.f32 %b16_0, {}, %b32_5;": BETWEEN_BRACES}
     texts |= dict.fromkeys(["abs.bf16x2 %b32_0, {};", "cvt.f32.bf16 %b32_0, {};", "neg.f16x2 %b32_0, {};"], SOURCES)
     texts |= dict.fromkeys(["add.e5m2x4.e4m3x4 %b32_0, {}, %b32_6;", "add.u8x4 %b32_0, {}, %b32_6;"], SOURCES)
@@ -124,8 +124,8 @@ def test_all_unusual_operands(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-def test_all_words_without_a_meaning(target: str) -> None:
-    """Every form with every such word: ten seconds each."""
+def test_all_needless_modifiers(target: str) -> None:
+    """Every form with every needless modifier: ten seconds each."""
     check(needless(), target)
 
 
@@ -137,12 +137,12 @@ def test_every_form(target: str) -> None:
 
 
 def in_use(lines: Sequence[str], target: str) -> None:
-    """Fail with what `emulate` takes and ptxas does not, where operands come from memory and results go there."""
+    """Fail if `emulate` accepts a line that ptxas refuses when operands come from memory and results go there."""
     needs(target)
-    taken = [line for line in lines if told_by_emulate(line, target) is None]
-    assert len(taken) > len(lines) // 4
-    for at in range(0, len(taken), 250):
-        assert refused_in_use(taken[at : at + 250], target) == {}
+    accepted = [line for line in lines if error_of_emulate(line, target) is None]
+    assert len(accepted) > len(lines) // 4
+    for at in range(0, len(accepted), 250):
+        assert refused_in_use(accepted[at : at + 250], target) == {}
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 400), ("sm_107a", 150)])
@@ -153,7 +153,7 @@ def test_forms_in_use(target: str, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_form_in_use(target: str) -> None:
-    """Every form once in code and once in optimised code: half a minute each."""
+    """Every form once without and once with optimisation: half a minute each."""
     in_use(all_spelled(), target)
 
 
@@ -171,7 +171,7 @@ def test_all_types_of_operands(target: str) -> None:
     check(with_other_types(), target)
 
 
-def test_the_comparison_sees_both_kinds_of_error() -> None:
+def test_both_sides_accept_and_refuse_known_lines() -> None:
     needs("sm_90a")
     lines = [
         "add.f32 %f32_0, %f32_1, %f32_2;",
@@ -179,47 +179,47 @@ def test_the_comparison_sees_both_kinds_of_error() -> None:
         "add.f32 %f32_0, %u32_1, 1;",
     ]
     lines += ["cvt.rn.satfinite.e2m1x2.f32 %b8_0, %f32_1, %f32_2;", "add.foo.f32 %f32_0, %f32_1, %f32_2;", "nop2;"]
-    assert [t is None for t in told_by_ptxas(lines, "sm_90a")] == [True, True, False, False, False, False]
-    assert [told_by_emulate(line, "sm_90a") is None for line in lines] == [True, True, False, False, False, False]
+    assert [t is None for t in errors_of_ptxas(lines, "sm_90a")] == [True, True, False, False, False, False]
+    assert [error_of_emulate(line, "sm_90a") is None for line in lines] == [True, True, False, False, False, False]
     assert disagreements(lines, "sm_90a") == []
 
 
-def test_one_refused_line_hides_no_other() -> None:
-    """Syntax errors, semantic errors and errors of the target in one batch, each told of its own line."""
+def test_an_error_in_one_line_hides_no_other_error() -> None:
+    """Syntax errors, semantic errors and errors of the target in one batch: each line gets its own error."""
     needs("sm_80")
     bad = ["add.f32 %f32_0, ;", "add.f32 %f32_0, %u32_1, %f32_2;", "cvt.rn.bf16.u8 %b16_0, %b8_1;"]
     good = "add.f32 %f32_0, %f32_1, %f32_2;"
     lines = [line for line in bad for line in (line, good)]
-    told = told_by_ptxas(lines, "sm_80")
-    assert [t is None for t in told] == [False, True] * 3
-    assert all(a != b for a, b in pairwise(t for t in told if t))
+    errors = errors_of_ptxas(lines, "sm_80")
+    assert [t is None for t in errors] == [False, True] * 3
+    assert all(a != b for a, b in pairwise(t for t in errors if t))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_feature_that_a_target_lacks_is_refused_alone_too(target: str) -> None:
-    """A batch is right about lines of registers only; `told_by_ptxas` tries no such line alone."""
+    """Errors of lines with only registers are right in a batch; `errors_of_ptxas` relies on that."""
     needs(target)
     lines = sample(needless(), 1000, target)
-    told = dict(zip(lines, told_by_ptxas(lines, target), strict=True))
-    lacking = sample([line for line, words in told.items() if words and words.startswith("Feature")], 25, target)
+    errors = dict(zip(lines, errors_of_ptxas(lines, target), strict=True))
+    lacking = sample([line for line, words in errors.items() if words and words.startswith("Feature")], 25, target)
     assert len(lacking) == 25
-    assert [line for line in lacking if told_by_ptxas([line], target) != [told[line]]] == []
+    assert [line for line in lacking if errors_of_ptxas([line], target) != [errors[line]]] == []
 
 
-def test_what_crashes_ptxas_where_it_is_used_is_refused() -> None:
-    """A scale without `.scaled` goes through as long as nobody looks at the result."""
+def test_a_line_that_crashes_ptxas_when_its_result_is_used_is_refused() -> None:
+    """ptxas accepts a scale without `.scaled` as long as the result is not used."""
     needs("sm_107a")
     line = "cvt.rn.ue5m3x2.f16x2 %b16_0, %b32_1, %b8_2;"
-    assert told_by_ptxas([line], "sm_107a") == [None]
+    assert errors_of_ptxas([line], "sm_107a") == [None]
     good = ["cvt.rn.ue5m3x2.f16x2 %b16_0, %b32_1;", "add.f32 %f32_0, %f32_1, %f32_2;"]
-    told = refused_in_use([good[0], line, good[1]], "sm_107a")
-    assert list(told) == [line]
-    assert "Internal compiler error" in told[line]
+    errors = refused_in_use([good[0], line, good[1]], "sm_107a")
+    assert list(errors) == [line]
+    assert "Internal compiler error" in errors[line]
     assert disagreements([line], "sm_107a") == []
 
 
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A form that claims too many targets, and one that claims too few."""
+    """First a form claims too many targets, then too few."""
     needs("sm_89")
     from harness.ptx.isa.forms import find
     from harness.ptx.targets import Requirement

@@ -1,4 +1,4 @@
-"""Whatever a text asks for, the emulator ends soon, in bounded memory, with an error of its own that has a place."""
+"""For any text the emulator ends soon, in bounded memory, with an error of its own that names a place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_undefined_part_of_a_word_is_reported(elements: str) -> None:
         emulate(asm, "=r,r", [X], "uint32")
 
 
-def test_an_undefined_part_may_be_cut_off() -> None:
+def test_an_undefined_part_may_be_shifted_out() -> None:
     asm = "{ .reg .b16 lo, hi; .reg .b32 t; cvt.u16.u32 hi, $1; mov.b32 t, {lo, hi}; shr.u32 $0, t, 16; }"
     np.testing.assert_array_equal(emulate(asm, "=r,r", [X], "uint32"), X)
 
@@ -54,7 +54,7 @@ def test_an_undefined_part_may_be_cut_off() -> None:
         (".loc 99999999999999999999999 1 1", "overflows 64 bits"),
     ],
 )
-def test_constants_beyond_64_bits(text: str, said: str) -> None:
+def test_constants_beyond_64_bits_are_refused(text: str, said: str) -> None:
     with pytest.raises(PtxError, match=said) as caught:
         emulate(text, "=r,r", [X], "uint32")
     assert caught.value.line == 1
@@ -79,7 +79,9 @@ def test_constants_beyond_64_bits(text: str, said: str) -> None:
         (module("", heads=".reqntid 1, 1, 128"), TooLarge, "at most 1024 threads"),
     ],
 )  # fmt: skip
-def test_modules_that_ask_for_what_is_not_there(text: str, kind: type[PtxError], said: str) -> None:
+def test_impossible_declarations_and_operands_of_modules_are_refused(
+    text: str, kind: type[PtxError], said: str
+) -> None:
     with pytest.raises(kind, match=said) as caught:
         load_kernel(text)
     assert caught.value.line
@@ -126,15 +128,15 @@ def chain(depth: int) -> str:
         (lambda: load_kernel(".section " + "{" * 1_000_000), "directive"),
     ],
 )  # fmt: skip
-def test_texts_without_measure_are_refused_at_once(doing: Any, said: str) -> None:
+def test_texts_and_arguments_beyond_a_limit_are_refused_at_once(doing: Any, said: str) -> None:
     started = time.monotonic()
     with pytest.raises(PtxError, match=said):
         doing()
     assert time.monotonic() - started < 60, "seconds on an idle machine"
 
 
-def test_analysis_takes_no_longer_for_many_moves() -> None:
-    """A product that moves may pass on was once searched for in cubic time."""
+def test_analysis_of_many_moves_takes_no_cubic_time() -> None:
+    """The search once took cubic time to follow a product through moves."""
     moves = "".join(f"mov.b32 a{n + 1}, a{n};" for n in range(3000))
     asm = f".reg .f32 a<3001>; mul.f32 a0, $1, $1; {moves} add.f32 $0, a3000, $1;"
     assert analyse(asm, "=f,f").contraction_open
@@ -163,16 +165,16 @@ def reads_of(asm: str, search: Callable[[Any], object]) -> int:
     return Counted.reads
 
 
-def test_what_may_depend_on_an_approximation_is_found_in_one_pass() -> None:
-    """Moves in reverse order were once followed one step a pass."""
+def test_dependence_on_an_approximation_is_found_in_one_pass() -> None:
+    """The search once needed one pass for each move if the moves are in reverse order."""
     moves = "".join(f"mov.b32 a{n}, a{n - 1};" for n in reversed(range(1, 2000)))
     asm = f".reg .f32 a<2000>; {moves} rcp.approx.f32 a0, $1; mov.b32 $0, a1999;"
     assert approximate_results(asm, "=&f,f") == (("rcp.approx.f32",), ())
     assert reads_of(asm, dataflow._by_slot) < 3 * 2001
 
 
-def test_products_that_one_register_passes_on_are_followed_once() -> None:
-    """Each of many moves from one register was once followed for each product in it: the square of their number."""
+def test_products_in_one_register_are_followed_once() -> None:
+    """With n products in a register and n moves from it, the search once followed each move for each product."""
     asm = ".reg .f32 a; " + "mul.f32 a, $1, $1; mov.b32 $0, a;" * 5_000 + "add.rn.f32 $0, a, $1;"
     program = assemble(asm, "=&f,f", None).program
     followed = 0
@@ -224,10 +226,10 @@ def test_an_error_in_a_long_line_shows_the_part_around_it() -> None:
     ],
     ids=str,
 )
-def test_arguments_of_another_kind(arguments: dict[str, Any]) -> None:
-    given = {"asm": "mov.b32 $0, $1;", "constraints": "=r,r", "args": [X], "dtype": "uint32"} | arguments
+def test_arguments_of_a_wrong_type_are_refused(arguments: dict[str, Any]) -> None:
+    call = {"asm": "mov.b32 $0, $1;", "constraints": "=r,r", "args": [X], "dtype": "uint32"} | arguments
     with pytest.raises(PtxError) as caught:
-        emulate(**given)
+        emulate(**call)
     assert not isinstance(caught.value, InternalError)
 
 
@@ -241,7 +243,7 @@ def test_a_fault_of_the_emulator_has_its_own_class_and_a_place(monkeypatch: pyte
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-class TestWhatCudaRefuses:
+class TestLimitsOfCuda:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
@@ -289,22 +291,22 @@ def test_a_store_to_a_read_only_array_is_refused(store: str) -> None:
 
 class TestConstants:
     @pytest.mark.parametrize("letter", ["n", "i"])
-    def test_a_python_integer_stands_in_the_text(self, letter: str) -> None:
+    def test_a_python_integer_is_a_constant_of_the_text(self, letter: str) -> None:
         got = emulate("lop3.b32 $0, $1, $1, $1, $2;", f"=r,r,{letter}", [X, 0x0F], "uint32")
         np.testing.assert_array_equal(got, ~X)
         assert emulate("add.s32 $0, $1, $2;", f"=r,r,{letter}", [X, -1], "int32").tolist() == [-1, 0, 1, 2, 3]
 
-    def test_one_for_each_element_of_a_pack(self) -> None:
+    def test_a_constant_for_each_element_of_a_pack(self) -> None:
         asm = "add.s32 $0, $2, $4; add.s32 $1, $3, $5;"
         np.testing.assert_array_equal(emulate(asm, "=&r,=&r,r,r,n,n", [X, 3], "uint32", pack=2), X + 3)
 
     @pytest.mark.parametrize("value", [X, 1.5, True, np.float32(2), None])
-    def test_anything_else_is_no_constant(self, value: Any) -> None:
+    def test_other_values_are_refused_as_constants(self, value: Any) -> None:
         words = "takes a compile-time constant" if value is not None else "argument None is no array of numbers"
         with pytest.raises(BindingError, match=words):
             emulate("add.s32 $0, $1, $2;", "=r,r,n", [X, value], "int32")
 
-    def test_a_case_has_no_constants(self) -> None:
+    def test_analysis_without_arguments_refuses_constants(self) -> None:
         with pytest.raises(BindingError, match="a tensor never is one"):
             analyse("add.s32 $0, $1, $2;", "=r,r,n")
 
@@ -322,7 +324,7 @@ class TestConstants:
     ],
 )
 def test_a_scalar_moved_to_a_vector_does_what_the_code_of_ptxas_does(asm: str, elements: list[int]) -> None:
-    """ptxas 12.9 and 13.4 (nvdisasm): the parts of the value's bits, not copies of it."""
+    """In code of ptxas 12.9 and 13.4 (nvdisasm) the elements are parts of the value's bits, not copies of the value."""
     asm = f"{{ .reg .v4 .b32 v; {asm} mov.b32 $0, v.x; mov.b32 $1, v.y; mov.b32 $2, v.z; mov.b32 $3, v.w; }}"
     got = emulate(asm, "=&r,=&r,=&r,=&r,r", [0x11223344], ["uint32"] * 4)
     assert [int(g) for g in got] == elements
@@ -339,12 +341,12 @@ def test_two_halves_of_a_scalar_moved_to_a_vector() -> None:
     [("float8e4nv", "float8_e4m3fn"), ("float8e5", "float8_e5m2"), ("float8e4b8", "float8_e4m3fnuz"),
      ("float8e5b16", "float8_e5m2fnuz"), ("fp8e5b16", "float8_e5m2fnuz")],
 )  # fmt: skip
-def test_names_of_types_are_those_of_triton(name: str, dtype: str) -> None:
+def test_triton_s_names_of_types_are_accepted(name: str, dtype: str) -> None:
     bits = np.arange(4, dtype=np.uint8)
     assert emulate("mov.b32 $0, $1;", "=r,r", [bits], name, pack=4).dtype.name == dtype
 
 
-def test_a_type_of_triton_that_numpy_lacks() -> None:
+def test_a_type_of_triton_that_numpy_lacks_is_refused() -> None:
     with pytest.raises(BindingError, match=r"float8e4b15.*its bits are 'uint8'"):
         emulate("mov.b32 $0, $1;", "=r,r", [X], "float8e4b15")
 
@@ -356,7 +358,7 @@ def test_a_type_of_triton_that_numpy_lacks() -> None:
         ("cp.async.ca.shared.global [$0], [$1], 4;", "is an asynchronous copy; an"),
     ],
 )
-def test_refusals_have_the_right_words(asm: str, word: str) -> None:
+def test_refusals_describe_the_instruction(asm: str, word: str) -> None:
     with pytest.raises(PtxError, match=word):
         emulate(asm, "=l,l", [np.zeros(2, np.uint64)], "uint64")
 

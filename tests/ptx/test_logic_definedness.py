@@ -1,4 +1,4 @@
-"""Undefined bits through lop3: known bits decide a result where its table says so, as those of `and` and `or` do."""
+"""Undefined bits through lop3: a result is defined if the known bits decide it by the table, as with `and` and `or`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNKNOWN = 2
 
 
 def depends(table: int, bits: tuple[int, int, int]) -> bool:
-    """Whether the result still varies with what is unknown: every way to fill it in, by the table alone."""
+    """Whether the result varies with the unknown bits: the table is read for every way to fill them in."""
     ways = itertools.product(*((0, 1) if bit == UNKNOWN else (bit,) for bit in bits))
     return len({table >> (4 * a + 2 * b + c) & 1 for a, b, c in ways}) == 2
 
 
 @pytest.mark.parametrize("table", [0xEA, 0x6A, 0xCA, 0xD8, 0xA8, 0x96, 0xE8, 0x80, 0xFE, 0x18, 0x00, 0xFF, 0xF0, 0x01])
-def test_a_result_is_defined_where_it_does_not_vary(table):
-    """Bit k of the sources is the k-th of 27 combinations; `u` is a register that nobody wrote."""
+def test_a_result_is_defined_if_unknown_bits_do_not_change_it(table):
+    """Bit k of the sources is the k-th of 27 combinations; `u` is a register that was never written."""
     combinations = list(itertools.product((0, 1, UNKNOWN), repeat=3))
     lines = []
     for place, name in enumerate("abc"):
@@ -45,8 +45,8 @@ def test_a_result_is_defined_where_it_does_not_vary(table):
             assert emulate(one, "=r,r", [x], "uint32").tolist() == [expected << k] * 2
 
 
-def test_a_masked_byte_of_a_partial_pack_is_no_fault():
-    """The idiom of 4-bit dequantisation: (q & mask) | magic; padding lies beyond the mask, and beyond it counts."""
+def test_a_masked_byte_of_a_partial_pack_is_defined():
+    """The idiom of 4-bit dequantisation, (q & mask) | magic; padding that the mask does not remove is an error."""
     q = np.array([0x35], np.uint8)
     text = "lop3.b32 $0, $4, {}, 0x6400, 0xEA; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;"
     found = emulate(text.format("0x000F"), "=r,=r,=r,=r,r", [q], "uint32", pack=4)

@@ -1,4 +1,4 @@
-"""Machine code of definitions on disk: read back by another process, and never when it may be wrong."""
+"""Machine code of definitions on disk: another process loads it, but never code that may be wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def process(folder: str, form: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["shared", "compiled"])
-def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path, form: str) -> None:
+def test_a_second_process_loads_the_code_that_the_first_compiled(tmp_path: Path, form: str) -> None:
     """Slow: five processes. None imports numba."""
     folder = tmp_path / "cache"
     assert process(str(folder), form) == "[6, 5, 4] compiled False"
@@ -65,7 +65,7 @@ TEXT = loops.shared(find("xor", ("b32",))[0].form.function, 2, 0)
 
 @pytest.fixture
 def compilations(monkeypatch, tmp_path):
-    """The texts that are compiled, with a new cache in which the one above is kept."""
+    """The texts that are compiled, in order; the cache is new and holds the code of TEXT."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
     machinecode._code(TEXT)
     seen: list[str] = []
@@ -111,16 +111,16 @@ def test_code_of_another_compiler_is_not_loaded(monkeypatch, compilations, modul
 
 
 def test_code_under_another_name_is_not_loaded(compilations, tmp_path):
-    (kept,) = (tmp_path / "compiled").glob("*.bin")
+    (file,) = (tmp_path / "compiled").glob("*.bin")
     machinecode._code(TEXT + "\n; changed")
-    (other,) = set((tmp_path / "compiled").glob("*.bin")) - {kept}
-    other.write_bytes(kept.read_bytes())
+    (other,) = set((tmp_path / "compiled").glob("*.bin")) - {file}
+    other.write_bytes(file.read_bytes())
     machinecode._code(TEXT + "\n; changed")
     assert len(compilations) == 2
 
 
-def test_functions_of_one_engine_keep_apart():
-    """Two definitions with the same operands, and one with other constants."""
+def test_functions_of_one_engine_are_not_confused():
+    """The three functions have the same operands."""
     a, b = np.array([12, 5], np.uint32), np.array([10, 3], np.uint32)
     for opcode, expected in (("and", [8, 1]), ("or", [14, 7]), ("xor", [6, 6])):
         function = find(opcode, ("b32",))[0].array_function()
@@ -128,14 +128,14 @@ def test_functions_of_one_engine_keep_apart():
         assert function.shared(2, a, b).tolist() == expected
 
 
-def test_what_is_found_nowhere_is_compiled_again(monkeypatch, compilations):
+def test_code_that_is_not_in_the_cache_is_compiled_again(monkeypatch, compilations):
     monkeypatch.setattr(diskcache, "_fresh", {"compiled"})
     machinecode._code(TEXT)
     assert compilations == [TEXT]
 
 
 def by_numba(function: ArrayFunction, columns: list[np.ndarray]) -> np.ndarray:
-    """The results of numba's code of a definition."""
+    """The results of a definition that numba compiles."""
     numba = register_helpers()
     operands = ", ".join([*(f"values[{k}, i]" for k in range(len(columns))), *map(repr, function.constants)])
     scope = {"function": function.function, "int64": numba.int64}
@@ -167,7 +167,7 @@ SAMPLES = [("fma", "f32"), ("shf", "b32"), ("cvt", "f16x2")]
 
 @pytest.mark.parametrize(("opcode", "kind"), SAMPLES)
 def test_numba_compiles_a_definition_to_the_same_results(opcode, kind):
-    """The code beside the instructions on a device is numba's (`harness.conformance.kernels`)."""
+    """numba also compiles the definitions that a device runs in comparisons (`harness.conformance.kernels`)."""
     form = next(f for f in FORMS[opcode] if f.function is not None and kind in f.pattern)
     numba_agrees(form, 20_000)
 

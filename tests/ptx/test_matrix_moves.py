@@ -1,4 +1,4 @@
-"""ldmatrix, stmatrix and movmatrix in all forms, thread by thread as the ISA places elements (9.7.14.5.15 to 17)."""
+"""ldmatrix, stmatrix and movmatrix in all forms, with each thread's elements as in the ISA (9.7.14.5.15 to 17)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FORMS = list(itertools.product(NUMBERS, ("", ".trans"), (".shared", ".shared::ct
 
 
 def kernel(body: str, target: str = "sm_90a") -> str:
-    """Two warps, each with 1 KiB of shared memory: %r1 thread, %r2 lane, %r3 the warp's memory, %rd3 and %rd4 the
-    places in global memory for a thread's words."""
+    """Two warps, each with 1 KiB of shared memory. %r1: thread; %r2: lane; %r3: address of the warp's memory; %rd3 and
+    %rd4: addresses of the thread's words in x and y."""
     return f"""
 .version 8.8
 .target {target}
@@ -42,12 +42,12 @@ def run(body: str, x: np.ndarray, y: np.ndarray, target: str = "sm_90a") -> None
 
 
 def rows(seed: int) -> np.ndarray:
-    """Where the rows of a warp's four matrices lie: 16-byte places of its 1 KiB in any order."""
+    """The places of the rows of a warp's four matrices in its 1 KiB, in units of 16 bytes, in random order."""
     return np.random.default_rng(seed).permutation(64)[:32]
 
 
-def held(number: int, trans: str) -> Iterator[tuple[int, int, int, int, int]]:
-    """Thread, register, half of it, and the row and column of matrix `register` that it holds."""
+def elements(number: int, trans: str) -> Iterator[tuple[int, int, int, int, int]]:
+    """Thread, register, half of the register, and the row and column of matrix `register` of the element in it."""
     for thread, matrix, half in itertools.product(range(32), range(number), range(2)):
         row, column = thread // 4, thread % 4 * 2 + half
         yield thread, matrix, half, *((column, row) if trans else (row, column))
@@ -63,7 +63,7 @@ def test_ldmatrix(number: int, trans: str, space: str) -> None:
     places = rows(number)
     x = np.random.default_rng(1).integers(0, 1 << 16, (WARPS, 512), dtype=np.uint16)
     addresses = (16 * places).astype(np.uint32)
-    addresses[8 * number :] = 0x7FFFFFF1  # nobody's
+    addresses[8 * number :] = 0x7FFFFFF1  # outside shared memory
     y = np.zeros((WARPS, 32, 4), np.uint32)
     y.reshape(-1)[:32] = addresses
     registers = ", ".join(f"%r{10 + m}" for m in range(number))
@@ -81,7 +81,7 @@ def test_ldmatrix(number: int, trans: str, space: str) -> None:
     st.global.v4.b32 [%rd4], {{%r10, %r11, %r12, %r13}};"""
     run(body, x, y, "sm_75")
     wanted = np.zeros((WARPS, 32, 4, 2), np.uint16)
-    for thread, matrix, half, row, column in held(number, trans):
+    for thread, matrix, half, row, column in elements(number, trans):
         wanted[:, thread, matrix, half] = x[:, places[8 * matrix + row] * 8 + column]
     np.testing.assert_array_equal(y, wanted.view(np.uint32)[..., 0])
 
@@ -110,7 +110,7 @@ def test_stmatrix(number: int, trans: str, space: str) -> None:
     run(body, x, y)
     wanted = np.zeros((WARPS, 512), np.uint16)
     halves = x.view(np.uint16).reshape(WARPS, 32, 4, 2)
-    for thread, matrix, half, row, column in held(number, trans):
+    for thread, matrix, half, row, column in elements(number, trans):
         wanted[:, places[8 * matrix + row] * 8 + column] = halves[:, thread, matrix, half]
     np.testing.assert_array_equal(y, wanted)
 
@@ -129,9 +129,9 @@ def test_movmatrix() -> None:
     for number in (0, 1):
         for thread, half in itertools.product(range(32), range(2)):
             row, column = thread // 4, thread % 4 * 2 + half
-            # The element at (row, column) of what comes is that at (column, row) of what there was.
+            # The element at (row, column) of the result is the source's element at (column, row).
             wanted[:, thread, number, half] = halves[:, column * 4 + row // 2, number, row % 2]
-    wanted[:, :, 2] = halves[:, :, 1]  # turned twice
+    wanted[:, :, 2] = halves[:, :, 1]  # transposed twice
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -151,13 +151,13 @@ def test_a_part_of_a_warp_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ldmatrix", "stmatrix"])
 @pytest.mark.parametrize(("change", "words"), [("8", "misaligned"), ("0x4000", "outside the 2048 bytes")])
-def test_addresses_that_no_row_can_have(name: str, change: str, words: str) -> None:
+def test_wrong_addresses_of_rows_are_refused(name: str, change: str, words: str) -> None:
     body = f"shl.b32 %r5, %r2, 4; add.u32 %r6, %r3, %r5; add.u32 %r6, %r6, {change}; {MOVES[name]}"
     with pytest.raises(MemoryFault, match=words):
         run(body, np.zeros(512, np.uint32), np.zeros(512, np.uint32))
 
 
-def test_rows_that_nobody_wrote_give_undefined_bits() -> None:
+def test_rows_that_were_never_written_give_undefined_bits() -> None:
     body = f"shl.b32 %r5, %r2, 4; add.u32 %r6, %r3, %r5; {MOVES['ldmatrix']} st.global.b32 [%rd4], %r10;"
     with pytest.raises(UndefinedBits, match="a store to y"):
         run(body, np.zeros(512, np.uint32), np.zeros(512, np.uint32))

@@ -1,4 +1,4 @@
-"""mbarriers and named barriers in kernels written by hand: phases, tokens, arrivals, and what a run reports."""
+"""mbarriers and named barriers in kernels written by hand: phases, tokens, arrivals, and reported mistakes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THREADS = 128
 
 
 def run(body: str, threads: int = THREADS) -> np.ndarray:
-    """What each thread leaves in %r9. %r1 is the thread, %r2 its warp, `bar` an mbarrier, `word` shared memory."""
+    """The %r9 that each thread stores. %r1 is the thread, %r2 its warp, `bar` an mbarrier, `word` shared memory."""
     text = f"""
 .version 8.8
 .target sm_90a
@@ -36,7 +36,7 @@ ret;
 
 MAKE = "setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], {count}; bar.sync 0;"
 OTHERS = "xor.b32 %r6, %r3, 256; add.u32 %r6, %r4, %r6; ld.shared.b32 %r9, [%r6];"
-"""The word of the thread 64 further on, or back."""
+"""Loads the word of the thread whose number differs by 64."""
 STORE = "add.u32 %r7, %r1, 1000; st.shared.b32 [%r5], %r7;"
 
 
@@ -47,13 +47,13 @@ def wait(phase: int) -> str:
 EXPECTED = (np.arange(THREADS) ^ 64) + 1000
 
 
-def test_a_wait_orders_threads_behind_those_that_arrived() -> None:
+def test_a_wait_orders_a_thread_after_all_arrivals() -> None:
     body = f"{MAKE.format(count=THREADS)} {STORE} mbarrier.arrive.shared.b64 _, [bar]; {wait(0)} {OTHERS}"
     np.testing.assert_array_equal(run(body), EXPECTED)
 
 
-def test_one_try_is_no_wait() -> None:
-    """ISA: try_wait returns "before the phase completes following a system-dependent time limit"; a loop asks again."""
+def test_one_try_wait_without_a_loop_does_not_wait() -> None:
+    """ISA: try_wait may return "before the phase completes following a system-dependent time limit"."""
     arrive = f"{STORE} mbarrier.arrive.shared.b64 _, [bar];"
     body = f"{MAKE.format(count=THREADS)} {arrive}"
     np.testing.assert_array_equal(run(f"{body} {wait(0)} {OTHERS}"), EXPECTED)
@@ -62,7 +62,7 @@ def test_one_try_is_no_wait() -> None:
         run(f"{body} {once} {OTHERS}")
 
 
-def test_one_try_is_enough_behind_a_barrier_that_all_have_met() -> None:
+def test_one_try_wait_is_enough_after_a_barrier_of_all_threads() -> None:
     once = "bar.sync 0; mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; selp.b32 %r9, 1, 0, %p2;"
     found = run(f"{MAKE.format(count=THREADS)} mbarrier.arrive.shared.b64 _, [bar]; {once}")
     np.testing.assert_array_equal(found, np.ones(THREADS))
@@ -95,9 +95,9 @@ def test_phases_follow_each_other() -> None:
         (f"{MAKE.format(count=1)} @%p1 mbarrier.inval.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];",
          ExecutionError, r"no mbarrier.init has made an mbarrier"),
     ],
-    ids=["no wait", "one arrival too few", "other parity", "too many", "none", "made again", "taken away"],
+    ids=["no wait", "one arrival too few", "other parity", "too many", "none", "made again", "invalidated"],
 )  # fmt: skip
-def test_what_is_wrong_is_named(body: str, error: type[Exception], words: str) -> None:
+def test_mistakes_are_reported(body: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         run(body)
 
@@ -106,20 +106,20 @@ def test_what_is_wrong_is_named(body: str, error: type[Exception], words: str) -
 
 
 def test_warps_meet_at_barriers_of_their_own() -> None:
-    """Two warps at barrier 1, two at barrier 2; each reads what the other warp of its pair wrote."""
+    """Two warps meet at barrier 1, two at barrier 2; each reads the words that the other warp of its pair wrote."""
     body = f"""{STORE} and.b32 %r8, %r2, 1; add.u32 %r8, %r8, 1; setp.eq.u32 %p3, %r8, 1;
     @%p3 bra ONE; bar.sync 2, 64; bra BOTH; ONE: bar.sync 1, 64; BOTH: {OTHERS}"""
     np.testing.assert_array_equal(run(body), EXPECTED)
 
 
-def test_those_that_arrive_need_not_wait() -> None:
+def test_threads_that_arrive_need_not_wait() -> None:
     body = f"""setp.ge.u32 %p3, %r1, 64; @%p3 bra WRITE; bar.sync 3, 128; {OTHERS} bra END;
     WRITE: {STORE} bar.arrive 3, 128; mov.b32 %r9, 7; END:"""
     np.testing.assert_array_equal(run(body), np.where(np.arange(THREADS) < 64, EXPECTED, 7))
 
 
 @pytest.mark.parametrize(("count", "words"), [(128, "deadlock"), (32, "64 threads reach barrier 3, which is for 32")])
-def test_a_barrier_for_another_number_of_threads(count: int, words: str) -> None:
+def test_a_barrier_with_a_wrong_number_of_threads_is_reported(count: int, words: str) -> None:
     body = f"setp.ge.u32 %p3, %r1, 64; @%p3 bra END; bar.sync 3, {count}; END:"
     with pytest.raises(ExecutionError, match=words):
         run(body)

@@ -1,4 +1,4 @@
-"""Membership masks of instructions between the threads of a warp: masks for which the ISA defines no result."""
+"""Membership masks of instructions between threads of a warp: masks for which the ISA defines no result are errors."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ GATHERS = ("redux", "ballot", "vote", "match")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_mask_has_to_hold_every_thread_that_executes_it(name: str) -> None:
+def test_a_mask_must_contain_every_thread_that_executes_the_instruction(name: str) -> None:
     one_warp(OPERATIONS[name].format(mask=-1) + STORE, LANES)
     with pytest.raises(ExecutionError, match=r"thread 31 of .* 0x7fffffff, which leaves this thread out") as raised:
         one_warp(OPERATIONS[name].format(mask="0x7fffffff") + STORE, LANES)
@@ -27,15 +27,15 @@ def test_a_mask_has_to_hold_every_thread_that_executes_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_threads_that_meet_give_the_same_mask(name: str) -> None:
+def test_all_threads_of_a_mask_must_give_the_same_mask(name: str) -> None:
     halves = "setp.lt.u32 %p1, %r1, 16; selp.b32 %r9, 0xffff, {other}, %p1; " + OPERATIONS[name].format(mask="%r9")
-    one_warp(halves.format(other="0xffff0000") + STORE, LANES)  # two groups that do not meet
+    one_warp(halves.format(other="0xffff0000") + STORE, LANES)  # two groups of threads with a mask each
     with pytest.raises(ExecutionError, match=r"thread 16 of .* 0xffffffff, and a thread of that mask .* another mask"):
         one_warp(halves.format(other="-1") + STORE, LANES)
 
 
 @pytest.mark.parametrize("name", GATHERS)
-def test_a_result_of_all_members_needs_all_of_them(name: str) -> None:
+def test_all_members_must_execute_an_instruction_that_combines_their_values(name: str) -> None:
     some = "mov.u32 %r3, 0; setp.lt.u32 %p1, %r1, 20; {skip} " + OPERATIONS[name].format(mask=-1) + " DONE: "
     with pytest.raises(ExecutionError, match=r"thread 0 of .* neither executes it now nor has ended"):
         one_warp(some.format(skip="@!%p1 bra DONE;") + STORE, LANES)

@@ -1,4 +1,4 @@
-"""Bugs that a laptop catches: each through `harness.emulated`, named with its PTX and its line of the Triton source."""
+"""Bugs in Triton kernels that `harness.emulated` finds: it reports the PTX and the line of the Triton source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RACE = r"race: thread \d+ of block \(\d+, 0, 0\) "
 
 
 def here(kernel: Any) -> str:
-    """`file:line` of the line of a kernel that is marked HERE."""
+    """`file:line` of the line that is marked HERE in a kernel."""
     lines, first = inspect.getsourcelines(kernel.fn)
     at = next(i for i, line in enumerate(lines) if "# HERE" in line)
     return f"{FILE}:{first + at}"
@@ -36,7 +36,7 @@ def here(kernel: Any) -> str:
 def caught(
     kind: type[PtxError], kernel: Any, target: str, grid: int, *args: Any, words: str, ptx: str, **meta: Any
 ) -> None:
-    """The launch fails in these words, at PTX that begins so, from the kernel's marked line."""
+    """Check that the launch fails with these words, at an instruction with this PTX, from the kernel's marked line."""
     with pytest.raises(kind, match=words) as found:
         emulated(kernel, target)[(grid,)](*args, **meta)
     assert here(kernel) in str(found.value)
@@ -50,7 +50,7 @@ def numbers(count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("target", TARGETS)
 class TestFiveBugs:
-    def test_a_store_out_of_range_behind_a_wrong_mask(self, target: str) -> None:
+    def test_a_store_out_of_range_because_of_a_wrong_mask(self, target: str) -> None:
         words = "4 bytes at offset 4000 of y, which has 4000 bytes"
         x = numbers(1000)
         caught(MemoryFault, k.wrong_mask, target, 4, x, 0 * x, 1000, B=256, words=words, ptx="st.global")
@@ -62,14 +62,14 @@ class TestFiveBugs:
         caught(UndefinedBits, k.mixed_neighbours, target, 1, x, 0 * x, 64, B=64, words=words, ptx="st.global")
 
     def test_asm_that_reads_more_registers_than_its_constraints_name(self, target: str) -> None:
-        """LLVM ends the process; the launch says so in words, and this process lives."""
+        """LLVM aborts its process; the launch reports that, and this process survives."""
         x = numbers(64)
         with pytest.raises(LaunchError, match=r"too_many_registers .*does not compile.*(operand|\$2|asm)"):
             emulated(k.too_many_registers, target)[(1,)](x, 0 * x, 64, B=64)
         words = "undefined bits reach a store to y"
         caught(UndefinedBits, k.undeclared_register, target, 1, x, 0 * x, 64, B=64, words=words, ptx="add.s32")
 
-    def test_shared_memory_that_nobody_wrote(self, target: str) -> None:
+    def test_shared_memory_that_was_never_written(self, target: str) -> None:
         x = numbers(128)
         words = "undefined bits reach a store to y"
         caught(UndefinedBits, k.unwritten_shared, target, 1, x, 0 * x, B=128, words=words, ptx="ld.shared")
@@ -82,9 +82,9 @@ class TestFiveBugs:
 
 @pytest.mark.parametrize("target", TARGETS)
 class TestDefinedness:
-    """Undefined bits may flow; they are reported where they reach a store, an address, a branch, another element."""
+    """Undefined bits may flow; they are reported when they reach a store, an address, a branch or another element."""
 
-    def test_what_no_mask_lets_out_is_silent(self, target: str) -> None:
+    def test_undefined_bits_that_a_mask_does_not_store_are_not_reported(self, target: str) -> None:
         x, y = numbers(40), np.full(40, -1, np.int32)
         emulated(k.unwritten_tail, target)[(1,)](x, y, 40, B=64)
         np.testing.assert_array_equal(y, x)
@@ -99,7 +99,7 @@ class TestDefinedness:
         words = "undefined bits reach an address"
         caught(UndefinedBits, k.undefined_address, target, 1, x, numbers(70), 64, B=64, words=words, ptx="and.b32")
 
-    def test_asm_that_leaves_them_is_named_and_not_the_store(self, target: str) -> None:
+    def test_the_asm_that_leaves_undefined_bits_is_named_and_not_the_store(self, target: str) -> None:
         words = "reach a store to y in thread \\d+ of block .* at line \\d+; this instruction leaves them undefined"
         caught(UndefinedBits, k.undefined_in_asm, target, 1, numbers(64), numbers(64), B=64, words=words, ptx="add.u32")
 
@@ -133,20 +133,20 @@ class TestRacesOnGlobalMemory:
         caught(MemoryFault, k.read_after_write, target, 1, x, 0 * x, 0 * x, B=128, words=words, ptx="ld.global")
 
     @pytest.mark.parametrize("block", [32, 64, 256])
-    def test_replicated_elements_changed_in_place_are_none(self, target: str, block: int) -> None:
+    def test_replicated_elements_changed_in_place_are_no_race(self, target: str, block: int) -> None:
         x, p = numbers(500), np.zeros(16, np.int32)
         emulated(k.updated_in_place, target)[(-(-500 // block),)](x, p, 500, B=block)
         np.testing.assert_array_equal(x, 2 * numbers(500))
         assert p.sum() == -(-500 // block)
 
-    def test_races_can_be_left_alone(self, target: str) -> None:
+    def test_the_check_of_races_can_be_switched_off(self, target: str) -> None:
         x = numbers(128)
         emulated(k.shifted_in_place, target, races=False)[(1,)](x, 128, B=128)
         np.testing.assert_array_equal(x, (numbers(128) ^ 64) + 1)
 
 
 def test_an_input_that_a_kernel_overwrites_is_a_finding():
-    """Its outputs are right, and what runs after it gets other inputs than it was given."""
+    """The kernel's outputs are right, but later kernels get wrong inputs."""
     case = Case(
         inputs={"x": U8},
         outputs={"y": U8},

@@ -1,4 +1,4 @@
-"""Whole modules that the emulator takes or refuses as ptxas does: declarations, state spaces, directives, vectors."""
+"""Whole modules that the emulator accepts or refuses as ptxas does: declarations, state spaces, directives, vectors."""
 
 import subprocess
 
@@ -23,7 +23,7 @@ def module(body="", head=HEAD, directives="", linkage=".visible"):
     return f"{head}{VARIABLES}{linkage} .entry k(.param .u64 p) {directives}\n{{\n{REGISTERS}{body}\nret;\n}}\n"
 
 
-TAKEN = [
+ACCEPTED = [
     *(f"ld{space}.b32 %r0, [{name}];" for space, name in
       [("", "gv"), ("", "sv"), ("", "lv"), (".global", "gv"), (".shared", "sv"), (".const", "cv"), (".local", "lv"),
        (".param", "p")]),
@@ -45,7 +45,7 @@ REFUSED = [
     "match.any.sync.b32 %d0, %r0, -1;", "elect.sync %d0|%p0, -1;",
     "atom.shared.add.u32 %d0, [s], %r0;", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d0}, [s];",
 ]  # fmt: skip
-TAKEN_WHOLE = [
+ACCEPTED_WHOLE = [
     *(module(directives=d) for d in
       (".maxntid 8,8,8", ".reqntid 128", '.pragma "x";', ".maxntid 128 .minnctapersm 2", ".maxnreg 16",
        ".explicitcluster .reqnctapercluster 2", ".maxclusterrank 4")),
@@ -62,19 +62,19 @@ REFUSED_WHOLE = [
     module().replace("k(.param .u64 p)", "k(.param .u64 p .param .u64 q)"),
 ]  # fmt: skip
 TEXTS = [
-    *((module(t), True) for t in TAKEN), *((module(t), False) for t in REFUSED),
-    *((t, True) for t in TAKEN_WHOLE), *((t, False) for t in REFUSED_WHOLE),
+    *((module(t), True) for t in ACCEPTED), *((module(t), False) for t in REFUSED),
+    *((t, True) for t in ACCEPTED_WHOLE), *((t, False) for t in REFUSED_WHOLE),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "taken"), TEXTS, ids=range(len(TEXTS)))
-def test_the_emulator_takes_what_ptxas_takes(text, taken, tmp_path):
+@pytest.mark.parametrize(("text", "accepted"), TEXTS, ids=range(len(TEXTS)))
+def test_the_emulator_accepts_what_ptxas_accepts(text, accepted, tmp_path):
     try:
         load_kernel(text)
-        ours = ""
+        error_text = ""
     except PtxError as error:
-        ours = error.message
-    assert (ours == "") == taken, ours or text
+        error_text = error.message
+    assert (error_text == "") == accepted, error_text or text
     try:
         ptxas = assembler("sm_90a").path
     except NoTriton as error:
@@ -83,19 +83,19 @@ def test_the_emulator_takes_what_ptxas_takes(text, taken, tmp_path):
     source.write_text(text)
     command = [ptxas, "-O0", "--gpu-name=sm_90a", str(source), "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode == 0) == taken, done.stderr
+    assert (done.returncode == 0) == accepted, done.stderr
 
 
 @pytest.mark.parametrize("name", ["%laneid", "%tid", "%clock64", "%envreg3"])
-def test_predefined_names_are_not_declared(name):
-    """ptxas takes them, and then means the register: who reads the text would think of the special one (ISA 4.4)."""
+def test_declarations_of_predefined_names_are_refused(name):
+    """ptxas accepts them, and the name is then the declared register; a reader expects the special one (ISA 4.4)."""
     with pytest.raises(PtxError, match="is a special register, and cannot be declared"):
         load_kernel(module(f".reg .b32 {name};"))
     with pytest.raises(PtxError, match="is a special register, and cannot be declared"):
         load_kernel(module(".reg .b32 %envreg<3>;"))
 
 
-def test_variables_named_in_generic_accesses_are_found_in_their_memory():
+def test_generic_accesses_reach_variables_by_their_names():
     body = """mov.u32 %r0, %tid.x; mul.lo.u32 %r1, %r0, 3; st.local.b32 [lv], %r1; ld.b32 %r2, [lv];
 setp.eq.u32 %p0, %r0, 0; @%p0 st.b32 [sv], 100; bar.sync 0; ld.b32 %r3, [sv]; add.u32 %r2, %r2, %r3;
 ld.param.u64 %d0, [p]; mad.wide.u32 %d0, %r0, 4, %d0; st.global.b32 [%d0], %r2;"""

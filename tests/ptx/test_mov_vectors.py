@@ -1,4 +1,4 @@
-"""Vectors that `mov` packs, unpacks and copies, and declarations of registers: as ptxas takes them."""
+"""Vectors that `mov` packs, unpacks and copies, and declarations of registers: ptxas accepts the same ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOATS = ("0f3F800000", "1.0")
 
 
 def pairs() -> list[str]:
-    """Every pair of register types between braces, on either side."""
+    """Every pair of register types between braces, as a source and as a destination."""
     lines = []
     for a, b in product(WORDS, repeat=2):
         lines += [f"mov.b64 %b64_0, {{%{a}_1, %{b}_2}};", f"mov.b64 {{%{a}_1, %{b}_2}}, %b64_0;"]
@@ -82,7 +82,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_as_ptxas_takes_them(target: str) -> None:
+def test_the_emulator_accepts_what_ptxas_accepts(target: str) -> None:
     check(pairs() + constants() + ODD, target)
 
 
@@ -103,7 +103,7 @@ def test_a_vector_register_is_its_components() -> None:
         ("{ .reg .b16 h; mov.b16 h, 7; mov.b64 $0, {h, 1.0, 0f3F800000, h}; }", 0x7000000000007),
     ],
 )
-def test_constants_between_braces_as_in_the_code_of_ptxas(asm: str, expected: int) -> None:
-    """Read in the machine code of ptxas 12.9 and 13.4: an untyped word is the lower half of a double, a half zero."""
+def test_constants_between_braces_have_the_bits_of_ptxas_s_code(asm: str, expected: int) -> None:
+    """In machine code of ptxas 12.9 and 13.4 an untyped word is the lower half of a double, and a half is zero."""
     text = f"{{ .reg .b32 w; mov.b32 w, 7; {asm} }}"
     assert emulate(text, "=&l,l", [np.uint64([0])], "uint64", special={"%laneid": 0})[0] == expected

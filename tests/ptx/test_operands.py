@@ -1,4 +1,4 @@
-"""What an asm block does to its operands: inputs are read only, and outputs may share registers with inputs."""
+"""Operands of asm blocks: a block must not write its inputs, and outputs may share registers with inputs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("asm", "constraints", "line", "operand"), PLANTED)
-def test_a_written_input_is_told_with_its_line_and_the_cure(asm, constraints, line, operand):
-    told = written_input(asm, constraints)
-    assert told is not None
+def test_a_written_input_is_reported_with_its_line_and_a_repair(asm, constraints, line, operand):
+    report = written_input(asm, constraints)
+    assert report is not None
     for part in (line, f"writes the input {operand}", ".reg .b32 t; mov.b32 t", "one more output '=f'", "'1'"):
-        assert part in told
+        assert part in report
 
 
 def test_emulate_refuses_a_written_input():
@@ -46,7 +46,7 @@ def test_emulate_refuses_a_written_input():
         ("st.global.b32 [$1], $2; mov.b32 $0, 0;", "=r,l,r"),
         ("@$2 bra L; L: mov.b32 $0, $1;", "=r,r,b"),
         ("cp.async.wait_group $0;", "n"),  # a number in the text
-        ("syntax error", "=r,r"),  # for others to tell
+        ("syntax error", "=r,r"),  # the parser reports it
     ],
 )
 def test_reading_an_input_is_no_fault(asm, constraints):
@@ -66,11 +66,11 @@ EARLY = "add.u32 $0, $1, 1; add.u32 $0, $0, $2;"
             "=r,r,l",
             [(0, 1)],
         ),  # of two sizes
-        (EARLY, "=r,0,r", [(0, 2)]),  # where both inputs are equal
+        (EARLY, "=r,0,r", [(0, 2)]),  # if both inputs are equal
         (EARLY, "=&r,0,r", []),
         ("{ .reg .b32 t; mov.b32 t, $1; mov.b32 $0, $2; add.u32 $0, $0, t; }", "=r,r,r", []),
         ("{ .reg .pred p; setp.eq.u32 p, $1, 0; @p mov.b32 $0, 1; @!p mov.b32 $0, $2; }", "=r,r,r", [(0, 2)]),
-        # The read comes first in the text, and again after the write round a loop.
+        # The read comes before the write in the text, and after it in the loop's next round.
         ("{ .reg .pred p; L: add.u32 $0, $1, $2; setp.eq.u32 p, $0, 0; @p bra L; }", "=r,r,r", [(0, 1), (0, 2)]),
         ("mov.b32 $0, $2; mov.b32 $1, $3;", "=r,=r,r,r", [(0, 3)]),
         ("bra B; A: mov.b32 $0, $1; bra E; B: mov.b32 $0, $2; E: mov.b32 $0, 0;", "=r,r,r", []),
@@ -80,7 +80,7 @@ def test_pairs_that_may_share_a_register_and_must_not(asm, constraints, pairs):
     assert [(h.output, h.input) for h in sharing(asm, constraints).hazards] == pairs
 
 
-def test_all_assignments_are_tried_or_every_pair_alone_and_in_a_largest_one():
+def test_all_assignments_are_listed_or_each_pair_alone_and_in_a_largest_assignment():
     few = sharing("mov.b32 $0, 0; mov.b32 $1, 0; add.u32 $0, $2, $3; add.u32 $1, $2, $3;", "=r,=r,r,r")
     assert few.complete
     assert all(a in few.assignments for a in ({0: 2}, {0: 3}, {1: 2}, {1: 3}, {0: 2, 1: 3}, {0: 3, 1: 2}))
@@ -94,8 +94,8 @@ def test_all_assignments_are_tried_or_every_pair_alone_and_in_a_largest_one():
     assert len(many.assignments) < 2 * len(pairs)
 
 
-def test_no_sharing_changes_what_has_no_hazard():
-    """The proof, held to the machine: random blocks, in every assignment that the constraints allow."""
+def test_sharing_registers_without_a_hazard_changes_no_result():
+    """Random blocks run with every assignment of registers that the constraints allow."""
     rng = np.random.default_rng(5)
     tried = 0
     for _ in range(300):
@@ -127,7 +127,7 @@ def random_block(rng):
 
 
 def test_blocks_of_many_operands_are_covered_in_bounded_work():
-    """Outputs before inputs, one instruction each: every output is written before all later inputs are read."""
+    """Each instruction reads one input and writes one output, so an output is written before later inputs are read."""
     count = 150
     text = "".join(f"add.u32 ${k}, ${count + k}, 1;\n" for k in range(count))
     found = sharing(text, ",".join(["=r"] * count + ["r"] * count))
@@ -138,7 +138,7 @@ def test_blocks_of_many_operands_are_covered_in_bounded_work():
     assert len(found.assignments) < count
 
 
-def test_hazards_beyond_the_limit_are_said_to_be_left_out(monkeypatch):
+def test_an_analysis_that_leaves_hazards_out_is_marked_incomplete(monkeypatch):
     monkeypatch.setattr("harness.ptx.analysis.sharing.HAZARDS", 2)
     text = "mov.u32 $0, $2; mov.u32 $1, $3; add.u32 $0, $0, $4;"
     found = sharing(text, "=r,=r,r,r,r")

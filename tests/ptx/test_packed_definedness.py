@@ -1,6 +1,6 @@
 """Undefined bits through conversions that pack two results: each result depends on its own source alone.
 
-Triton itself converts one e4m3 value with an instruction for two, leaving the other source undefined.
+Triton converts one e4m3 value with an instruction for two, and leaves the other source undefined.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ X = np.float32([0.25, 3.0, -7.0])
         ("b8", "cvt.rn.satfinite.e2m1x2.f32 d, u, $1;", "0xf", "sm_100a"),
     ],
 )
-def test_the_part_of_the_defined_source_is_defined(register, sources, mask, target):
+def test_the_result_of_a_defined_source_is_defined(register, sources, mask, target):
     widen = {"b32": "mov.b32 w, d;", "b16": "mov.b32 w, {d, z};", "b8": "cvt.u32.u8 w, d;"}[register]
     head = f".reg .{register} d; .reg .f32 u; .reg .b16 z; .reg .b32 w; mov.b16 z, 0; {sources} {widen}"
     emulate(f"{{ {head} and.b32 $0, w, {mask}; }}", "=r,r", [X], "uint32", target=target)
@@ -35,8 +35,8 @@ def test_the_part_of_the_defined_source_is_defined(register, sources, mask, targ
     [("f16x2", 2, 16), ("bf16x2", 2, 16), ("satfinite.e4m3x4", 4, 8), ("satfinite.e3m2x4", 4, 8),
      ("satfinite.e2m1x4", 4, 4)],
 )  # fmt: skip
-def test_stochastic_rounding_gives_each_source_its_part(form, count, width):
-    """The first source goes to the top; where one is undefined, its part is, and no other. So are all by `r`."""
+def test_stochastic_rounding_gives_each_source_its_part_of_the_result(form, count, width):
+    """The first source goes to the top. An undefined source makes only its part undefined, undefined `r` all parts."""
     register = "b16" if count * width == 16 else "b32"
     widen = "mov.b32 w, {d, z};" if register == "b16" else "mov.b32 w, d;"
     head = f".reg .{register} d; .reg .f32 u; .reg .b16 z; .reg .b32 w, v, r; mov.b16 z, 0; mov.b32 r, 77;"
@@ -63,12 +63,12 @@ def test_a_packed_source_passes_each_half_to_its_own_part():
 
 
 @pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
-@pytest.mark.parametrize(("asked", "known"), [("p", True), ("q", False)])
-def test_each_predicate_of_a_pair_depends_on_its_own_half(kind, asked, known):
-    """The upper half of one source is undefined, so the second predicate is, and the first is not."""
+@pytest.mark.parametrize(("predicate", "known"), [("p", True), ("q", False)])
+def test_each_predicate_of_a_pair_depends_on_its_own_half(kind, predicate, known):
+    """The upper half of one source is undefined, so the second predicate is undefined, and the first is defined."""
     setp = f"setp.lt.and.{kind} p|q, w, v, c;"
     head = ".reg .b16 l, u; .reg .b32 w, v; .reg .pred p, q, c; setp.eq.u32 c, 0, 0; mov.b32 v, 0x40004000;"
-    text = f"{{ {head} cvt.u16.u32 l, $1; mov.b32 w, {{l, u}}; {setp} selp.u32 $0, 1, 0, {asked}; }}"
+    text = f"{{ {head} cvt.u16.u32 l, $1; mov.b32 w, {{l, u}}; {setp} selp.u32 $0, 1, 0, {predicate}; }}"
     words = np.array([0x3C00, 0x4400], np.uint32)
     if known:
         assert emulate(text, "=r,r", [words], "uint32").tolist() == [1, 0]

@@ -1,4 +1,4 @@
-"""Boxes of 4-bit elements that get padding in shared memory (.b4x16_p64), as products of 8 and 4 bits take them."""
+"""Boxes of 4-bit elements that are padded in shared memory (.b4x16_p64) for products of 8-bit and 4-bit elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ since_names = since(3, 9, "Gluon's copies of boxes have other names")
 
 
 def drawn(kind: str, rows: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Elements as the kernel takes them, and their codes."""
+    """Elements as the kernel reads them, and their codes."""
     if kind == "e2m1":
         codes = torch.from_numpy(rng.integers(0, 16, (rows, K)))
         return (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), codes
@@ -77,7 +77,7 @@ def test_products(kinds: tuple[str, str], block: int) -> None:
 
 
 @since_names
-def test_an_mbarrier_that_awaits_the_padding_waits_for_ever() -> None:
+def test_an_mbarrier_that_expects_the_padding_too_is_a_deadlock() -> None:
     with pytest.raises(ExecutionError, match="deadlock"):
         ran(("e4m3", "e2m1"), 32, ahead=N * 64)
 
@@ -112,7 +112,7 @@ def test_a_box_has_twice_the_bytes_in_shared_memory() -> None:
         ({"fill_mode": 1}, "fill mode 1"),
     ],
 )
-def test_maps_that_there_are_not(change: dict[str, object], words: str) -> None:
+def test_maps_that_the_isa_does_not_allow_are_refused(change: dict[str, object], words: str) -> None:
     found = a_map(**change)
     assert isinstance(found, str)
     assert words in found
@@ -151,6 +151,6 @@ FROM = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%x, %y}], 
         (FROM, 0, "thread 0.*: the emulator copies padded 4-bit elements to shared memory only"),
     ],
 )
-def test_copies_that_there_are_not(instruction: str, corner: int, words: str) -> None:
+def test_copies_that_the_emulator_does_not_run_are_refused(instruction: str, corner: int, words: str) -> None:
     with pytest.raises(ExecutionError, match=words):
         moved(instruction, corner)

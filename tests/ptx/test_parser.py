@@ -1,6 +1,6 @@
 """The parser accepts what ptxas accepts, and refuses the rest with line and column.
 
-Each spelling below was given to ptxas 13.4 (sm_90a) when it was written; `test_against_ptxas` asks it again.
+Each spelling below was assembled with ptxas 13.4 (sm_90a) when it was written; `test_against_ptxas` does so again.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ REFUSED = [
 
 
 def build(body: str) -> None:
-    """Parse and check a body as ptxas would see it (a dollar sign is written twice in asm text)."""
+    """Parse and check a body that is written as for ptxas (asm text writes a dollar sign twice)."""
     tree, source = parse_asm(f"{PRELUDE}\n{{{body}\n}}".replace("$", "$$"))
     builder = Builder(source, Target.parse("sm_90a"), elementwise=True)
     builder.add(tree)
@@ -196,26 +196,26 @@ def build(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", ACCEPTED)
-def test_accepts(body: str) -> None:
+def test_accepted_spellings(body: str) -> None:
     build(body)
 
 
 @pytest.mark.parametrize("body", REFUSED)
-def test_refuses_with_a_place(body: str) -> None:
+def test_refused_spellings_have_a_place(body: str) -> None:
     with pytest.raises(PtxError) as caught:
         build(body)
     assert caught.value.line >= 2, str(caught.value)
 
 
 def _ptxas() -> pathlib.Path | None:
-    # The newer of the two that Triton carries, as for sm_90 and up; the older one refuses non-ASCII comments.
+    # The newer of the two in Triton's wheel, which Triton uses from sm_90 on; the older one refuses non-ASCII comments.
     folder = pathlib.Path(sysconfig.get_paths()["purelib"], "triton/backends/nvidia/bin")
     return next((p for p in (folder / "ptxas-blackwell", folder / "ptxas") if p.exists()), None)
 
 
 @pytest.mark.slow
 def test_against_ptxas(tmp_path: pathlib.Path) -> None:
-    """Slow: one ptxas process for each of some 150 spellings."""
+    """Slow: one ptxas process for each of about 150 spellings."""
     ptxas = _ptxas()
     if ptxas is None:
         pytest.skip("Triton's ptxas is not installed")
@@ -351,8 +351,8 @@ def test_any_characters_parse_or_raise_our_error(text: str) -> None:
             parse(text)
 
 
-def test_lines_of_inline_asm_have_the_place_of_its_call() -> None:
-    """LLVM 22 counts the lines of an asm block on from the line of the call."""
+def test_lines_of_inline_asm_have_the_line_of_its_call() -> None:
+    """LLVM 22 numbers the lines of an asm block upwards from the line of the call."""
     text = """.version 8.8
 .target sm_90a
 .visible .entry k() {
@@ -391,14 +391,14 @@ ret;
 
 
 @pytest.mark.parametrize("asm", ["mov.u32 %r1, 0x0", "mov.u32 %r1, 0x0; mov.u32 %r2, %r1 // ;", "mov.u32 %r1, /* } */"])
-def test_a_missing_last_semicolon_is_told_at_the_asm(asm: str) -> None:
+def test_a_missing_last_semicolon_is_reported_at_the_asm(asm: str) -> None:
     with pytest.raises(ParseError, match=r"line 8, .*inline asm called at kernel\.py:9 does not end in ';'") as caught:
         parse_module(UNENDED % asm)
     assert caught.value.source == asm
 
 
 @pytest.mark.parametrize("asm", ["mov.u32 %r1, 0x0;", "{ mov.u32 %r1, 0x0; }", "L:", "// nothing"])
-def test_an_error_behind_asm_that_ends_well_keeps_its_place(asm: str) -> None:
+def test_an_error_after_complete_asm_keeps_its_place(asm: str) -> None:
     with pytest.raises(ParseError, match="line 11") as caught:
         parse_module((UNENDED % asm).replace("%r1, 1;", "%r1 1;"))
     assert "inline asm" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What calls pass in one width and take in another, as nvcc writes it without optimisation."""
+"""Parameters that a call stores in one width and loads in another, as nvcc writes it without optimisation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BYTES = """.func (.param .align 4 .b8 result[4]) bytes(.param .b32 first, .param
 }
 """
 LAST = "st.param.b8 [result+3], 255;"
-TAKEN = "ld.param.b32 %r5, [back+0];"
+LOAD = "ld.param.b32 %r5, [back+0];"
 
 
-def run(taken: str = TAKEN, last: str = LAST) -> np.ndarray:
+def run(load: str = LOAD, last: str = LAST) -> np.ndarray:
     text = f""".version 8.0
 .target sm_90a
 .address_size 64
@@ -39,7 +39,7 @@ def run(taken: str = TAKEN, last: str = LAST) -> np.ndarray:
     .param .b32 two; st.param.b32 [two+0], %r2;
     .param .align 4 .b8 back[4];
     call.uni (back), bytes, (one, two);
-    {taken}
+    {load}
   }}
   ld.param.u64 %d1, [y];
   mad.wide.u32 %d2, %r1, 4, %d1;
@@ -52,35 +52,35 @@ def run(taken: str = TAKEN, last: str = LAST) -> np.ndarray:
     return y
 
 
-GIVEN = np.arange(32, dtype=np.uint32) * 257 + 4660
-LOW, HIGH = GIVEN & 0xFF, GIVEN >> 8 & 0xFF
+ARGUMENT = np.arange(32, dtype=np.uint32) * 257 + 4660
+LOW, HIGH = ARGUMENT & 0xFF, ARGUMENT >> 8 & 0xFF
 
 
-def test_bytes_of_words_and_a_word_of_bytes() -> None:
+def test_bytes_are_loaded_from_words_and_a_word_from_bytes() -> None:
     np.testing.assert_array_equal(run(), LOW | HIGH << 8 | LOW << 16 | 255 << 24)
 
 
-def test_a_vector_of_halves_of_bytes() -> None:
-    taken = "ld.param.v2.b16 {%h1, %h2}, [back]; mov.b32 %r5, {%h2, %h1};"
-    np.testing.assert_array_equal(run(taken), (LOW | 255 << 8) | (LOW | HIGH << 8) << 16)
+def test_a_vector_of_halves_is_loaded_from_bytes() -> None:
+    load = "ld.param.v2.b16 {%h1, %h2}, [back]; mov.b32 %r5, {%h2, %h1};"
+    np.testing.assert_array_equal(run(load), (LOW | 255 << 8) | (LOW | HIGH << 8) << 16)
 
 
-def test_a_byte_that_nobody_stores_is_undefined() -> None:
+def test_a_byte_that_is_never_stored_is_undefined() -> None:
     with pytest.raises(UndefinedBits):
         run(last="")
-    taken = "ld.param.b16 %h1, [back]; cvt.u32.u16 %r5, %h1;"
-    np.testing.assert_array_equal(run(taken, last=""), LOW | HIGH << 8)
+    load = "ld.param.b16 %h1, [back]; cvt.u32.u16 %r5, %h1;"
+    np.testing.assert_array_equal(run(load, last=""), LOW | HIGH << 8)
 
 
-def test_two_widths_of_stores_are_refused() -> None:
-    """Which of the two is the newer is not followed."""
+def test_stores_of_two_widths_to_one_byte_are_refused() -> None:
+    """The emulator does not track which of the two stores came last."""
     with pytest.raises(NotElementwise, match="in two widths"):
         run(last=f"{LAST} st.param.b16 [result+2], %h2;")
 
 
-def test_the_address_of_a_function_is_refused_in_words() -> None:
-    """nvcc writes it for calls through a pointer."""
+def test_the_address_of_a_function_is_refused_with_a_reason() -> None:
+    """nvcc takes the address for calls through a pointer."""
     with pytest.raises(
         NotElementwise, match=r"the address of the function bytes: calls through a register are not run"
     ):
-        run(taken="mov.b64 %d2, bytes; ld.param.b32 %r5, [back+0];")
+        run(load="mov.b64 %d2, bytes; ld.param.b32 %r5, [back+0];")

@@ -31,9 +31,9 @@ def printed(form: str, *values: int | float | None) -> str:
         ("%y %", (), "%y %"),
     ],
 )
-def test_formats_as_printf_of_the_host(form: str, values: Any, text: str) -> None:
+def test_formats_give_the_text_of_the_host_s_printf(form: str, values: Any, text: str) -> None:
     assert printed(form, *values) == text
 
 
-def test_arguments_lie_aligned_to_their_sizes() -> None:
+def test_arguments_are_aligned_to_their_sizes() -> None:
     assert sizes("%u %f %u %lld %*d %%") == [(0, 4), (8, 8), (16, 4), (24, 8), (32, 4), (36, 4)]

@@ -1,4 +1,4 @@
-"""The table of mma's forms against ptxas, in both directions: shapes and types that exist, and those that do not."""
+"""The table of mma's forms accepts exactly the shapes and types that ptxas accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import find
@@ -52,18 +52,18 @@ def lines() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
-def test_the_table_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of two thousand lines that it refuses."""
+def test_the_table_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the two thousand lines that it refuses."""
     needs(target)
     isa.load()
     device = Target.parse(target)
-    asked = lines()
+    texts = lines()
     different = []
-    for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
+    for text, words in zip(texts, errors_of_ptxas(texts, target), strict=True):
         opcode, *modifiers = text.split()[0].split(".")
         found = [f for f in find(opcode, tuple(modifiers)) if f.requirement_unmet(device) is None]
         quads = bool(found) and "alayout" in found[0].modifiers
-        ours = bool(found) and (quads or [m for m in modifiers if m in ("row", "col")] == ["row", "col"])
-        if ours == bool(words):
-            different.append(f"{text.split()[0]}: ptxas {words or 'takes it'}")
+        accepted = bool(found) and (quads or [m for m in modifiers if m in ("row", "col")] == ["row", "col"])
+        if accepted == bool(words):
+            different.append(f"{text.split()[0]}: ptxas {words or 'accepts it'}")
     assert different == []

@@ -1,4 +1,4 @@
-"""Every form of mma in a whole kernel, compared with the reference, with fragments in the ISA's layout."""
+"""Every form of mma in a whole kernel compared with the reference; fragments have the ISA's layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 2 * len(products.KINDS)
 
 
 class Tiles:
-    """An operand's registers (tiles x registers x lanes) as matrices of codes, and matrices as registers."""
+    """Converts an operand's registers (tiles x registers x lanes) to matrices of codes, and matrices to registers."""
 
     def __init__(self, where: Where, rows: int, columns: int, bits: int, quads: bool) -> None:
         self.where, self.rows, self.columns, self.bits, self.quads = where, rows, columns, bits, quads
@@ -61,7 +61,7 @@ def generation(target: str) -> tensor_core.Generation:
 
 
 def expected(bound: Bound, target: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """One tile by the reference."""
+    """The reference's codes of one tile of d."""
     chosen = bound.modifiers
     if "atype" not in chosen:
         return tensor_core.dot_bits(a, b, c, operation=chosen["op"], to=I32)
@@ -69,7 +69,7 @@ def expected(bound: Bound, target: str, a: torch.Tensor, b: torch.Tensor, c: tor
     if a_type == "f64":
         return tensor_core.dot_double(a, b, c, rounding=chosen["rnd"] or "rn")
     if d_type == "s32":
-        # A 4-bit code as the 8-bit code of the same number.
+        # The reference needs the 8-bit code of the number that a 4-bit code stands for.
         a, b = (x | (0xF0 * (x >> 3)) if t == "s4" else x for x, t in ((a, a_type), (b, b_type)))
         formats = {"a_format": I8 if a_type[0] == "s" else U8, "b_format": I8 if b_type[0] == "s" else U8}
         return tensor_core.dot_integer(a, b, c, **formats, to=I32, saturate=bool(chosen["satfinite"]))
@@ -85,7 +85,7 @@ def expected(bound: Bound, target: str, a: torch.Tensor, b: torch.Tensor, c: tor
 
 
 def _code(codes: torch.Tensor, kind: str) -> torch.Tensor:
-    """kind::f8f6f4: e2m1 lies in bits 2 to 5 of its byte, formats of six bits in the low ones."""
+    """The codes in bytes of kind::f8f6f4: e2m1 lies in bits 2 to 5, formats of six bits in the low bits."""
     return codes >> 2 & 15 if kind == "e2m1" else codes & 63 if kind in ("e3m2", "e2m3") else codes
 
 
@@ -109,7 +109,7 @@ def layouts(bound: Bound) -> list[Tiles]:
 
 
 def differing(form: str, target: str, count: int = COUNT) -> list[str]:
-    """Tiles in which the emulator and the reference differ, by kind."""
+    """The kinds of the tiles in which the emulator and the reference differ."""
     bound = productforms.bounds_of()[form]
     known = products.program(form, target)
     operands = products.tiles(form, target, 0, count)
@@ -120,7 +120,7 @@ def differing(form: str, target: str, count: int = COUNT) -> list[str]:
     wanted = torch.stack([expected(bound, target, a, b, c) for a, b, c in rows]).numpy()
     mask = np.int64(-1 if places[0].bits == 64 else (1 << places[0].bits) - 1)
     registers = places[0].registers((wanted & mask).view(np.uint64), got.shape[1])
-    if places[0].bits == 64:  # the reference knows no payloads; the emulator has those of an H200
+    if places[0].bits == 64:  # the reference does not define NaN payloads; the emulator has an H200's
         registers, got = (np.where(np.isnan(x.view(np.float64)), 0, x) for x in (registers, got))
     return [products.KINDS[i % len(products.KINDS)] for i in np.flatnonzero((registers != got).any(axis=(1, 2)))]
 
@@ -157,7 +157,7 @@ def test_every_generation_has_its_arithmetic(form: str, targets: list[str]) -> N
 
 
 def test_generations_differ() -> None:
-    """The table would be worth nothing if one row served for all."""
+    """If one row of the table gave the bits of all generations, the test above would prove nothing."""
     operands = products.tiles(F16_F32, "sm_90a", 0, COUNT)
     ampere, hopper = (products.emulated(products.program(F16_F32, t), operands) for t in ("sm_80", "sm_90a"))
     assert (ampere != hopper).any()
@@ -173,29 +173,29 @@ def run(text: str, operands: list[np.ndarray], defined: bool = True) -> np.ndarr
     return result
 
 
-def test_undefined_bits_of_a_row_reach_its_results_alone() -> None:
+def test_undefined_bits_of_a_row_reach_only_the_results_of_that_row() -> None:
     text = products.program(F16_F32, "sm_90a").text
     operands = products.tiles(F16_F32, "sm_90a", 0, 4)
     with pytest.raises(UndefinedBits, match="reach a store to d"):
         run(text, operands, defined=False)
-    # Undefined: the last register of a, rows 8 to 15. Stored: rows 0 to 7.
+    # Registers of a's rows 8 to 15 stay undefined; only rows 0 to 7 of d are stored.
     lines = text.splitlines()
     loads = [i for i, line in enumerate(lines) if "ld.global" in line]
     stores = [i for i, line in enumerate(lines) if "st.global" in line]
-    kept = [line for i, line in enumerate(lines) if i not in (loads[3], *stores[2:])]
-    run("\n".join(kept), operands)
+    remaining = [line for i, line in enumerate(lines) if i not in (loads[3], *stores[2:])]
+    run("\n".join(remaining), operands)
     with pytest.raises(UndefinedBits, match="reach a store to d"):
         run("\n".join(line for i, line in enumerate(lines) if i != loads[3]), operands)
 
 
-def test_part_of_a_warp_cannot_multiply() -> None:
+def test_a_product_by_a_part_of_a_warp_is_refused() -> None:
     text = products.program(F16_F32, "sm_90a").text
     torn = text.replace("  mma.sync", "  setp.eq.u32 %p, %r3, 7; @!%p mma.sync")
     with pytest.raises(ExecutionError, match="needs all 32 threads of a warp"):
         run(torn, products.tiles(F16_F32, "sm_90a", 0, 4))
 
 
-def test_the_other_warps_keep_their_registers() -> None:
+def test_warps_without_the_product_keep_their_registers() -> None:
     text = products.program(F16_F32, "sm_90a").text
     operands = products.tiles(F16_F32, "sm_90a", 1, 4)
     whole = run(text, operands)
@@ -230,7 +230,7 @@ def test_what_ptxas_refuses_is_refused(change: tuple[str, str], error: type[PtxE
         ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "sm_80", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"),
     ],
 )
-def test_what_hopper_confirmed_confirms_no_other_generation(form: str, target: str, name: str) -> None:
+def test_evidence_of_hopper_confirms_no_other_generation(form: str, target: str, name: str) -> None:
     kernel = load_kernel(products.program(form, target).text)
     assert name in kernel.analysis.forms
     assert ledger.confirmed([name]) == (name == form)

@@ -10,7 +10,7 @@ import pytest
 import random_ptx as rp
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import PtxError, api, emulate
 from harness.ptx.binding.builder import BINDERS
@@ -23,9 +23,9 @@ from tests.ptx import random_campaign, random_texts
 QUICK, LONG = 70, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 UNSHRUNK = (Phase.explicit, Phase.generate)
-"""Where an error is expected: a small example of it is for nobody to read."""
-PLACES = {"%laneid": 3, "%tid.x": 4, "%clock64": 5}
-"""What well-typed programs read of special registers."""
+"""For tests that expect an error: nobody reads its example, so it is not made smaller."""
+SPECIAL = {"%laneid": 3, "%tid.x": 4, "%clock64": 5}
+"""Values of the special registers that well-typed programs read."""
 INPUTS = [np.array([0x3F800000, 0, 0x80000001, 0x7FC00001, 0xFFFFFFFF], np.uint32), np.arange(5, dtype=np.uint32)]
 SOURCES = {
     "mutated": rp.mutated(),
@@ -36,12 +36,12 @@ SOURCES = {
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Endless loops end sooner."""
+    """Lower the limit of steps, so that endless loops end sooner."""
     monkeypatch.setattr(machine, "STEP_LIMIT", 2000)
 
 
 def answers(asm: str, constraints: str, **more: Any) -> bool:
-    """Whether there is an answer; anything but that or a PtxError is raised."""
+    """Whether `emulate` returns a result (True) or raises a PtxError (False); other exceptions are raised."""
     try:
         got = emulate(asm, constraints, INPUTS, "uint32", **more)
     except InternalError as error:
@@ -53,7 +53,7 @@ def answers(asm: str, constraints: str, **more: Any) -> bool:
 
 
 def check(source: str, examples: int, phases: Sequence[Phase] = tuple(Phase)) -> list[bool]:
-    """Many examples of one kind, and which of them were answered."""
+    """Run many examples of one kind; returns for each whether `emulate` returned a result."""
     answered: list[bool] = []
 
     @settings(RELAXED, max_examples=examples, phases=phases)
@@ -66,31 +66,31 @@ def check(source: str, examples: int, phases: Sequence[Phase] = tuple(Phase)) ->
 
 
 def check_well_typed(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
-    """Programs that must run."""
+    """Run programs that must give a result."""
 
     @settings(RELAXED, max_examples=examples, phases=phases)
     @given(rp.well_typed())
     def one(program: tuple[str, str]) -> None:
         asm, target = program
-        assert emulate(asm, "=&r,r,r", INPUTS, "uint32", target=target, special=PLACES).shape == (5,)
+        assert emulate(asm, "=&r,r,r", INPUTS, "uint32", target=target, special=SPECIAL).shape == (5,)
 
     one()
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_answers_or_says_why_not(source: str) -> None:
+def test_any_text_gives_a_result_or_an_error_of_the_emulator(source: str) -> None:
     check(source, QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
-def test_answers_or_says_why_not_at_length(source: str) -> None:
-    """Twenty thousand blocks a kind: minutes each."""
+def test_many_texts_give_a_result_or_an_error_of_the_emulator(source: str) -> None:
+    """Twenty thousand blocks of each kind: minutes each."""
     check(source, LONG)
 
 
 def test_mutations_keep_some_blocks_valid() -> None:
-    """Both outcomes are reached, or the test would say little."""
+    """If one of the two outcomes were missing, the tests above would show little."""
     answered = check("mutated", 300)
     assert 10 < sum(answered) < len(answered) - 10
 
@@ -107,7 +107,7 @@ def test_many_well_typed_programs_run() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_107a", "sm_120a"])
 def test_well_typed_programs_assemble(target: str) -> None:
-    """The generator is right about what ptxas takes."""
+    """ptxas accepts the programs of the generator."""
     needs(target)
     lines: list[str] = []
 
@@ -119,11 +119,11 @@ def test_well_typed_programs_assemble(target: str) -> None:
 
     one()
     assert len(lines) > 100
-    assert not [told for told in told_by_ptxas(lines, target) if told]
+    assert not [error for error in errors_of_ptxas(lines, target) if error]
 
 
-def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parser that fails at a vector in Python's way."""
+def test_an_unexpected_exception_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted parser raises a KeyError at a vector."""
 
     def vector(parser: Any) -> Any:
         return {}[parser.text]
@@ -137,7 +137,7 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_short_campaign_finds_nothing(kind: str) -> None:
     counts, findings, _ = random_campaign.batch(1, range(60), (kind,))
     assert (counts.total(), findings) == (60, [])
-    assert set(counts) - {"answer"}, "nothing was refused: the emulator cannot have looked at the texts"
+    assert set(counts) - {"answer"}, "nothing was refused: the emulator cannot have read the texts"
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_campaign_finds_nothing() -> None:
         assert findings == []
 
 
-def test_a_text_of_a_campaign_is_made_anew_from_its_number() -> None:
+def test_a_text_of_a_campaign_can_be_made_again_from_its_number() -> None:
     assert [random_texts.made(3, n).text for n in range(99)] == [random_texts.made(3, n).text for n in range(99)]
 
 
@@ -155,7 +155,7 @@ def test_a_text_of_a_campaign_is_made_anew_from_its_number() -> None:
     ("fault", "kind", "name"),
     [(ZeroDivisionError(), "foreign", "ZeroDivisionError"), (InternalError("x"), "internal", "InternalError")],
 )
-def test_a_campaign_reports_what_is_no_error_of_the_emulator(fault: Exception, kind: str, name: str) -> None:
+def test_a_campaign_reports_exceptions_that_are_faults(fault: Exception, kind: str, name: str) -> None:
     def fails() -> None:
         raise fault
 
@@ -165,14 +165,14 @@ def test_a_campaign_reports_what_is_no_error_of_the_emulator(fault: Exception, k
     assert "ret;" in found.text
 
 
-def test_a_campaign_reports_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_reports_slow_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_campaign, "SLOW", -1.0)
     word, found = random_campaign.outcome(random_texts.Text("ret;", lambda: None, "=r"), 7)
     assert word == "slow"
     assert found is not None
 
 
-def test_a_campaign_that_finds_something_fails(
+def test_a_campaign_with_a_finding_has_exit_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*arguments: Any, **options: Any) -> Any:
@@ -180,9 +180,9 @@ def test_a_campaign_that_finds_something_fails(
 
     monkeypatch.setattr(random_texts, "emulate", broken)
     assert random_campaign.main(["--texts", "3", "--kinds", "words"]) == 1
-    told = capsys.readouterr().out
-    assert "foreign ('KeyError'" in told
-    assert "3 texts" in told
+    printed = capsys.readouterr().out
+    assert "foreign ('KeyError'" in printed
+    assert "3 texts" in printed
 
 
 OPERANDS = [
@@ -206,7 +206,7 @@ OPERANDS = [
 
 
 def test_instructions_of_kernels_with_operands_of_any_kind() -> None:
-    """Those that the machine carries out itself check their operands each in its own way."""
+    """Each instruction that the machine runs itself has its own check of operands."""
     random = np.random.default_rng(0)
     for form in (f for f in rp.EVERY if f.function is None):
         for _ in range(12):
@@ -232,8 +232,8 @@ KERNEL = """.version 8.7
 """
 
 
-def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instructions of the machine without a handler, in blocks of random operands."""
+def test_an_operation_without_a_binder_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks with random operands contain instructions of the machine, whose binders are removed here."""
     api.assemble.cache_clear()
     for name in list(BINDERS):
         monkeypatch.delitem(BINDERS, name)
@@ -242,12 +242,12 @@ def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget which blocks were checked, for all targets."""
+    """Clear the caches of checked blocks."""
     api.assemble.cache_clear()
     monkeypatch.setattr(api, "_blocks", ByAnswers(512))
 
 
-def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_that_finds_no_label_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs have loops and branches."""
     _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.label", lambda scope, name: None)
@@ -255,7 +255,7 @@ def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
         check_well_typed(QUICK, UNSHRUNK)
 
 
-def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scope_that_hides_no_name_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs declare a name again in an inner block."""
     _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.__init__", _shared_scope)
@@ -287,12 +287,12 @@ def _shared_scope(scope: Any, outer: Any = None) -> None:
         ("mov.b32 $0, 1\u0661;", "unexpected character"),
     ],
 )
-def test_texts_of_unusual_size(asm: str, said: str) -> None:
+def test_deep_nesting_and_long_numbers_are_refused(asm: str, said: str) -> None:
     with pytest.raises(PtxError, match=said):
         emulate(asm, "=r,r,r", INPUTS, "uint32")
 
 
 @pytest.mark.parametrize("constraint", ["\u00b9", "\u0661", "9" * 9000])
-def test_digits_that_are_no_operand(constraint: str) -> None:
+def test_digits_that_name_no_operand_are_refused(constraint: str) -> None:
     with pytest.raises(PtxError, match="constraint"):
         emulate("mov.b32 $0, $1;", f"=r,{constraint}", INPUTS, "uint32")

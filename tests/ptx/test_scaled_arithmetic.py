@@ -1,4 +1,4 @@
-"""Block-scaled products of the emulator against the independent reference, on inputs where they could differ."""
+"""Block-scaled products of the emulator compared with the independent reference, on inputs where they could differ."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def drawn(known: tuple[str, str, str, str, int], edge: str) -> Operands:
     )
     c = rng.standard_normal((M, N)).astype(np.float32) * np.exp2(rng.integers(-spread, spread, (M, N)))
     codes = c.astype(np.float32).view(np.uint32).astype(np.int64)
-    if edge == "cancelling":  # pairs of the opposite products; what is left lies far below
+    if edge == "cancelling":  # pairs of opposite products; the remaining sum is far smaller
         a[:, 1::2] = a[:, ::2] ^ 1 << FORMATS[a_type].code_bits - 1
         b[:, 1:-4:2] = b[:, :-4:2]
-    elif edge == "ties":  # bits at the very place where terms are cut
+    elif edge == "ties":  # two terms, whose bits reach the place where terms are cut
         a[:, 2:], b[:, 2:] = 0, 0
     elif edge == "subnormal":
         x, y = (v * 0 + rng.integers(0, 60, v.shape) if scale == "ue8m0" else v & 7 for v in (x, y))
@@ -69,11 +69,11 @@ def both(known: tuple[str, str, str, str, int], operands: Operands) -> tuple[np.
     kind, a_type, b_type, scale, block = known
     a, b, x, y, c = operands
 
-    def given(codes: np.ndarray, name: str = "") -> np.ndarray:
+    def words(codes: np.ndarray, name: str = "") -> np.ndarray:
         return np.ascontiguousarray(codes << 2 if name == "e2m1" else codes).astype(np.uint32)
 
     got = scaledproducts.dot(
-        given(a, a_type), given(b, b_type), given(c), given(x), given(y), (a_type, b_type, scale), BLACKWELL[kind]
+        words(a, a_type), words(b, b_type), words(c), words(x), words(y), (a_type, b_type, scale), BLACKWELL[kind]
     )
     left, right, of_a, of_b, start = (torch.from_numpy(v.astype(np.int64)) for v in operands)
     wanted = scaled_matrices.dot(
@@ -92,8 +92,8 @@ def test_the_emulator_and_the_reference_agree(known: tuple[str, str, str, str, i
 
 
 @pytest.mark.parametrize("known", KINDS, ids=lambda k: "-".join(map(str, k)))
-def test_the_reference_of_whole_matrices_is_that_of_single_elements(known: tuple[str, str, str, str, int]) -> None:
-    """`scaled_tensor_core`, written apart, computes one output of one instruction in Python's integers."""
+def test_the_references_of_whole_matrices_and_of_single_elements_agree(known: tuple[str, str, str, str, int]) -> None:
+    """`scaled_tensor_core`, written separately, computes one output of one instruction in Python's integers."""
     kind, a_type, b_type, scale, _ = known
     for edge in EDGES:
         a, b, x, y, c = (torch.from_numpy(v[:8].astype(np.int64)) for v in drawn(known, edge))
@@ -104,7 +104,7 @@ def test_the_reference_of_whole_matrices_is_that_of_single_elements(known: tuple
 
 
 @pytest.mark.parametrize(("fraction", "zero"), [(24, -133), (26, -133), (25, -60)])
-def test_the_edges_tell_other_arithmetic_apart(fraction: int, zero: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_edges_detect_other_arithmetic(fraction: int, zero: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that keeps one bit more or less, or aligns to zeros, gives other bits on these inputs."""
     monkeypatch.setitem(BLACKWELL, "mxf8f6f4", scaledproducts.ScaledModel(fraction, 1, zero))
     found = [both(KINDS[0], drawn(KINDS[0], edge)) for edge in EDGES]
@@ -112,7 +112,7 @@ def test_the_edges_tell_other_arithmetic_apart(fraction: int, zero: int, monkeyp
 
 
 @pytest.mark.parametrize(("fraction", "group", "zero"), [(34, 16, -139), (36, 16, -139), (35, 16, -60), (35, 8, -139)])
-def test_the_edges_tell_other_sums_of_four_bits_apart(
+def test_the_edges_detect_other_sums_of_four_bit_elements(
     fraction: int, group: int, zero: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in ("mxf4", "mxf4nvf4"):

@@ -1,4 +1,4 @@
-"""Block-scaled mma against its reference, in every kind and with every selector, and mistakes in them."""
+"""Block-scaled mma compared with its reference, in every kind and with every selector, and mistakes in kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blocks_of(bound: Bound) -> int:
 
 
 def scales(kind: str, shape: tuple[int, int], rng: np.random.Generator, spread: int) -> torch.Tensor:
-    """Codes around one; one NaN in a hundred, some zeros where the format has them."""
+    """Codes of scales: around one, with one NaN in a hundred (ue8m0), or any code, with some zeros."""
     if kind == "ue8m0":
         found = np.where(rng.random(shape) < 0.01, 255, rng.integers(127 - spread, 128 + spread, shape))
     else:
@@ -39,7 +39,7 @@ def scales(kind: str, shape: tuple[int, int], rng: np.random.Generator, spread: 
 
 def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator, specials: bool) -> torch.Tensor:
     codes = rng.integers(0, 1 << FORMATS[kind].code_bits, shape)
-    if not specials and kind in ("e4m3", "e5m2"):  # else few results are numbers
+    if not specials and kind in ("e4m3", "e5m2"):  # otherwise few results would be numbers
         codes &= 0xF7 if kind == "e4m3" else 0xBB
     return torch.from_numpy(np.where(rng.random(shape) < 0.1, 0, codes))
 
@@ -47,7 +47,7 @@ def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator, specials:
 def operands(
     bound: Bound, seed: int, a_place: tuple[int, int], b_place: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Registers of a, b, c and both scales, and the codes of d. The places: byte and thread."""
+    """Registers of a, b, c and both scales, and the codes of d. a_place, b_place: byte and thread of the scales."""
     m = bound.modifiers
     a, b, kind = (m[x] or "" for x in ("atype", "btype", "stype"))
     k, rng = int((m["shape"] or "").rpartition("k")[2]), np.random.default_rng(seed)
@@ -75,13 +75,13 @@ def run(bound: Bound, registers: list[np.ndarray], a: tuple[object, object], b: 
 
 
 def names() -> list[str]:
-    """All but those that leave the size of the scales' vector to the kind, of which one of each is enough."""
+    """All forms that name the size of the scales' vector, and one form of each kind that may omit it."""
     found = [name for name in forms() if "scale_vec" in name]
     return [*found, *(next(n for n in forms() if f"{kind}.block_scale.f32" in n) for kind in ("mxf8f6f4", "mxf4"))]
 
 
 @pytest.mark.parametrize("name", names())
-def test_bits_are_those_of_the_reference(name: str) -> None:
+def test_the_emulator_and_the_reference_agree(name: str) -> None:
     bound, seed = forms()[name], sum(map(ord, name))
     a, b = ((4 - blocks_of(bound), 1), (4 - blocks_of(bound), 3)) if seed % 2 else ((0, 0), (0, 0))
     registers, expected = operands(bound, seed, a, b)
@@ -95,7 +95,7 @@ NV4 = "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f
 
 @pytest.mark.parametrize(("name", "bytes_"), [(MX8, (0, 1, 2, 3)), (MX4, (0, 2)), (NV4, (0,))])
 def test_every_selector_picks_its_scales(name: str, bytes_: tuple[int, ...]) -> None:
-    """Words full of scales: the reference reads those of one selector, others give other bits."""
+    """All bytes of all threads hold scales; the reference reads those of one selector, others give other bits."""
     bound = forms()[name]
     places = list(itertools.product(bytes_, range(2))), list(itertools.product(bytes_, range(4)))
     filled = [sum(operands(bound, 5 + i, p, (0, 0))[0][3] for i, p in enumerate(places[0]))]
@@ -113,7 +113,7 @@ def test_every_selector_picks_its_scales(name: str, bytes_: tuple[int, ...]) -> 
                 assert (run(bound, registers, a, wrong) != expected).any(), wrong
 
 
-def test_selectors_may_lie_in_registers() -> None:
+def test_selectors_may_be_registers() -> None:
     bound = forms()[MX8]
     registers, expected = operands(bound, 5, (2, 1), (1, 2))
     np.testing.assert_array_equal(run(bound, registers, ("%h2", "%h1"), ("%h1", "%h2")), expected)
@@ -123,7 +123,7 @@ def test_selectors_may_lie_in_registers() -> None:
         run(bound, registers, ("%h1", "%h2"), (0, 0))
 
 
-def test_selectors_that_are_none() -> None:
+def test_wrong_selectors_are_refused() -> None:
     registers, _ = operands(forms()[MX4], 5, (0, 0), (0, 0))
     for a, b, words_ in (
         ((1, 0), (0, 0), "one of 0, 2, not 1"),
@@ -137,13 +137,13 @@ def test_selectors_that_are_none() -> None:
         run(forms()[NV4], registers, (0, 0), (2, 0))
 
 
-def test_targets_without_them() -> None:
+def test_targets_without_block_scales_refuse_them() -> None:
     registers, _ = operands(forms()[MX8], 5, (0, 0), (0, 0))
     with pytest.raises(UnsupportedOnTarget):
         launched(forms()[MX8], registers, "{3}, {{0, 0}}, {4}, {{0, 0}}", "sm_100a")
 
 
-def test_undefined_scales_are_named() -> None:
+def test_undefined_scales_are_reported() -> None:
     four = "{%r1, %r1, %r1, %r1}"
     text = f"mma.sync.aligned.{MX8} {{%r4, %r5, %r6, %r7}}, {four}, {{%r1, %r1}}, {four}, %r1, {{0, 0}}, %r2, {{0, 0}};"
     with pytest.raises(UndefinedBits, match="the scales of a matrix"):

@@ -1,4 +1,4 @@
-"""What Triton can do, kernel by kernel, on the CPU: small launches against numpy, on an old target and a new one."""
+"""Triton's functions in small kernels on the CPU, compared with numpy, for an old target and a new one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ on_both = pytest.mark.parametrize("target", TARGETS)
 
 
 def on_either(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecorator:
-    """Rows on one of the targets in turn, as compiling takes most of the time; the slow tests have the other one.
+    """Run the rows on the targets in turn, as compiling takes most of the time; slow tests run the other target.
 
-    Types whose code differs between the targets run on both.
+    Types whose code differs between the targets run on both in the quick tests.
     """
     found = []
     for number, row in enumerate(rows):
@@ -68,7 +68,7 @@ def test_elementwise(target: str, op: str, dtype: str, rng: np.random.Generator)
     x = rng.integers(-90, 90, N).astype(np.float32).astype(kind) if kind.itemsize < 4 else _wide(rng, kind)
     if op == "root":
         x = np.abs(x)
-    if op == "negate":  # Triton 3.6 subtracts halves from zero, which makes a zero positive
+    if op == "negate":  # Triton 3.6 subtracts halves from zero, which gives a positive zero
         x = np.where(x == 0, kind.type(1), x)
     y = np.zeros_like(x)
     emulated(k.elementwise, target)[(2,)](x, y, N, B=256, OP=op, enable_fp_fusion=False)
@@ -103,7 +103,7 @@ CONVERSIONS = [
 @on_either("pair", [(pair,) for pair in CONVERSIONS])
 def test_conversions(target: str, pair: str, rng: np.random.Generator) -> None:
     source, to = (np.dtype(getattr(ml_dtypes, name, None) or name) for name in pair.split())
-    small = 7 if "float8" in pair else 90  # what a float8 holds; older Tritons round to it otherwise
+    small = 7 if "float8" in pair else 90  # exact in float8; older Tritons round differently
     x = rng.integers(0 if source.kind == "u" else -small, small, N).astype(np.float32)
     fraction = np.float32(0.375 if source.kind in "fV" and "float8" not in pair else 0)
     x = (x + fraction).astype(source)
@@ -183,7 +183,7 @@ ARRANGED = {
 
 @on_either("kind, dtype", [(kind, dtype) for kind in ARRANGED for dtype in ("int32", "float32", "int16")])
 def test_arrangements(target: str, kind: str, dtype: str, rng: np.random.Generator) -> None:
-    n = 128  # an element a thread; Triton takes seconds for a network that sorts more
+    n = 128  # one element for each thread; Triton takes seconds to compile a network that sorts more
     x = rng.integers(-90, 90, n).astype(dtype)
     y = np.zeros_like(x)
     emulated(k.arranged, target)[(1,)](x, y, N=n, KIND=kind)
@@ -211,7 +211,7 @@ def test_atomics(target: str, op: str, dtype: str, sem: str, rng: np.random.Gene
     if target == "sm_80" and dtype == "bfloat16":
         pytest.skip("Triton has no atomic addition of bfloat16 before sm_90")
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
-    x = rng.integers(0, 4, 600).astype(kind)  # so few that every sum is exact
+    x = rng.integers(0, 4, 600).astype(kind)  # so small that every sum is exact
     y, old = np.full(8, 3, kind), np.zeros(600, kind)
     emulated(k.atomic, target)[(5,)](x, y, old, 600, B=128, OP=op, PLACES=8, SEM=sem)
     expected = np.array(
@@ -223,7 +223,7 @@ def test_atomics(target: str, op: str, dtype: str, sem: str, rng: np.random.Gene
 
 
 @on_both
-def test_exchanges(target: str) -> None:
+def test_atomic_exchanges(target: str) -> None:
     x = np.arange(1, 129, dtype=np.int32)
     for dtype in (np.int32, np.int64):
         y, old = np.zeros(128, dtype), np.full(128, -1, dtype)
@@ -326,7 +326,7 @@ def test_small_products(target: str) -> None:
 
 @on_both
 def test_tensor_descriptors(target: str) -> None:
-    """Ordinary loads and stores before the hardware had descriptors, bulk copies since."""
+    """The kernel has ordinary loads and stores for targets before descriptors, bulk copies for later ones."""
     x, y = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
     emulated(k.described, target)[(1,)](x, y, 32, 32, B=32)
     np.testing.assert_array_equal(x, y)
@@ -373,7 +373,7 @@ def test_options_of_the_compiler(target: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @on_both
 def test_atomics_on_neighbours(target: str, dtype: str) -> None:
-    """From sm_90 on Triton updates them by one instruction; each keeps an old value of its own."""
+    """From sm_90 on Triton updates neighbours by one instruction; each element has an old value of its own."""
     x = np.arange(512).astype(dtype)
     y, old = np.full(512, 2, dtype), np.zeros(512, dtype)
     emulated(k.atomic, target)[(1,)](x, y, old, 512, B=512, OP="add", PLACES=512, SEM="relaxed", num_warps=2)

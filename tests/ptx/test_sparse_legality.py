@@ -1,4 +1,4 @@
-"""The tables of sparse and of block-scaled mma against ptxas, in both directions."""
+"""The tables of sparse and of block-scaled mma accept exactly the forms that ptxas accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import find
@@ -61,7 +61,7 @@ def scaled_lines() -> list[str]:
 
 
 def sparse_scaled_lines() -> list[str]:
-    """As `scaled_lines`, of both shapes of a sparse matrix."""
+    """Like `scaled_lines`, with the two shapes of products with a sparse matrix."""
     found = []
     four, tail = "{%b32_0, %b32_1, %b32_2, %b32_3}", "%b32_4, 0, %b32_5, {0, 0}, %b32_6, {0, 0};"
     pairs = [("e4m3", "e4m3"), ("e4m3", "e2m1"), ("e2m1", "e2m1"), ("e5m2", "e3m2"), ("e2m3", "e2m3")]
@@ -74,28 +74,28 @@ def sparse_scaled_lines() -> list[str]:
     return found
 
 
-def compared(asked: list[str], target: str) -> list[str]:
+def disagreements(lines: list[str], target: str) -> list[str]:
     needs(target)
     isa.load()
     device = Target.parse(target)
     different = []
-    for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
+    for text, words in zip(lines, errors_of_ptxas(lines, target), strict=True):
         opcode, *modifiers = text.split()[0].split(".")
-        ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
-        if ours == bool(words):
-            different.append(f"{text.split()[0]}: ptxas {words or 'takes it'}")
+        accepted = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
+        if accepted == bool(words):
+            different.append(f"{text.split()[0]}: ptxas {words or 'accepts it'}")
     return different
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a"])
-def test_the_table_of_sparse_forms_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of a thousand lines that it refuses."""
-    assert compared(sparse_lines(), target) == []
+def test_the_table_of_sparse_forms_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the thousand lines that it refuses."""
+    assert disagreements(sparse_lines(), target) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120", "sm_120a", "sm_120f", "sm_121a"])
-def test_the_table_of_scaled_forms_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of hundreds of lines that it refuses."""
-    assert compared(scaled_lines() + sparse_scaled_lines(), target) == []
+def test_the_table_of_scaled_forms_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the hundreds of lines that it refuses."""
+    assert disagreements(scaled_lines() + sparse_scaled_lines(), target) == []

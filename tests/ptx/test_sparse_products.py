@@ -1,4 +1,4 @@
-"""mma.sp against its reference in every shape, selector and type, and metadata that means nothing."""
+"""mma.sp compared with its reference in every shape, selector and type, and errors for invalid metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GENERATIONS |= {"sm_120a": tensor_core.BLACKWELL}
 
 
 def forms() -> list[Bound]:
-    """One of each shape and each pair of a's type and d's, of both variants."""
+    """For each shape and variant one form of each pair of a's type and d's type."""
     found: dict[tuple[str | None, ...], Bound] = {}
     for form in FORMS["mma"]:
         for bound in form.spellings() if form.operation == "mma_sp" else ():
@@ -38,12 +38,12 @@ def forms() -> list[Bound]:
 
 
 def target_of(bound: Bound) -> str:
-    """The first whose arithmetic is known: what multiplies floats of 8 bits on Hopper is not."""
+    """The first target that has the form and whose arithmetic is known (not Hopper's of 8-bit floats)."""
     return next(t for t in GENERATIONS if bound.requirement_unmet(Target.parse(t)) is None)
 
 
 def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> torch.Tensor:
-    """Codes of all kinds, NaN and infinity few; of formats of 6 and 4 bits in a byte as PTX has them."""
+    """Codes of all kinds of numbers, with few NaNs and infinities."""
     fmt = FORMATS[kind]
     codes = rng.integers(0, 1 << (4 if kind in ("s4", "u4") else fmt.code_bits), shape)
     if kind in ("f16", "bf16", "tf32", "f32"):
@@ -58,8 +58,8 @@ def pattern(rng: np.random.Generator, bits: int, k: int) -> torch.Tensor:
     size, run = sparse.CHUNK[bits], 2 if bits == 4 else 1
     places = size // run
     order = rng.random((16, k // size, places)).argsort(-1)
-    kept = np.repeat(order < (1 if bits == 32 else 2), run, -1)
-    return torch.from_numpy(kept.reshape(16, k))
+    mask = np.repeat(order < (1 if bits == 32 else 2), run, -1)
+    return torch.from_numpy(mask.reshape(16, k))
 
 
 def operands(bound: Bound, seed: int, selector: int) -> tuple[list[np.ndarray], torch.Tensor]:
@@ -69,14 +69,14 @@ def operands(bound: Bound, seed: int, selector: int) -> tuple[list[np.ndarray], 
     k, bits = int(shape.rpartition("k")[2]), bits_of(a)
     rng = np.random.default_rng(seed)
     dense, other, more = drawn(a, (16, k), rng), drawn(b, (k, 8), rng), drawn(d, (16, 8), rng)
-    kept = pattern(rng, bits, k)
+    mask = pattern(rng, bits, k)
     registers = [
-        words(sparse.stored(dense, kept), a, of_a(bits), k * bits // 128),
+        words(sparse.stored(dense, mask), a, of_a(bits), k * bits // 128),
         words(other, b, of_b(bits), k * bits // 128),
         words(more, d, of_c(bits_of(d)), 4 * bits_of(d) // 32),
     ]
-    registers.append(sparse.metadata(sparse.indices(kept, bits), bits, k, selector).numpy().astype(np.uint32)[None])
-    expected = sparse.dot(dense, kept, other, more, dense_product(bound, d, a, b))
+    registers.append(sparse.metadata(sparse.indices(mask, bits), bits, k, selector).numpy().astype(np.uint32)[None])
+    expected = sparse.dot(dense, mask, other, more, dense_product(bound, d, a, b))
     return registers, expected
 
 
@@ -94,7 +94,7 @@ def dense_product(bound: Bound, d: str, a: str, b: str) -> Callable[..., torch.T
 
 
 def run(bound: Bound, registers: list[np.ndarray], selector: int, target: str = "") -> np.ndarray:
-    """What the emulator leaves in d, as codes of 16 x 8."""
+    """The codes of d, 16 x 8, that the emulator computes."""
     return launched(bound, registers, f"{{3}}, {selector}", target or target_of(bound))
 
 
@@ -103,7 +103,7 @@ def wanted(expected: torch.Tensor, d: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bound", forms(), ids=lambda b: b.spelling.removeprefix("mma."))
-def test_bits_are_those_of_the_reference(bound: Bound) -> None:
+def test_the_emulator_and_the_reference_agree(bound: Bound) -> None:
     m = bound.modifiers
     k, kind = int((m["shape"] or "").rpartition("k")[2]), m["atype"] or ""
     for selector in range(sparse.selectors(bits_of(kind), k)):
@@ -121,7 +121,7 @@ PLAIN = HALF.replace("::ordered_metadata", "")
 
 
 def test_the_other_selector_gives_other_bits() -> None:
-    """All threads of a group carry metadata, of four matrices."""
+    """All four threads of a group hold metadata, each of another matrix."""
     bound = form(HALF)
     registers, expected = operands(bound, 3, 2)
     for selector in range(4):
@@ -138,7 +138,7 @@ def test_exchanged_metadata_gives_other_bits() -> None:
     assert (run(bound, [*registers[:3], halves], 0) != wanted(expected, "f32")).any()
 
 
-def test_metadata_without_meaning_is_named() -> None:
+def test_invalid_metadata_is_reported() -> None:
     registers, _ = operands(form(HALF), 3, 0)
     for bad in (0b0000, 0b0001, 0b1011):
         registers[3][0, 8] = registers[3][0, 8] & ~np.uint32(0xF0) | np.uint32(bad << 4)
@@ -150,8 +150,8 @@ def test_metadata_without_meaning_is_named() -> None:
         run(form(WIDE), registers, 0)
 
 
-def test_plain_metadata_may_fall() -> None:
-    """Two kept elements exchanged, and their indices: only `.sp` takes that."""
+def test_indices_may_descend_only_without_ordered_metadata() -> None:
+    """Two stored elements are exchanged together with their indices: only `.sp` allows that."""
     bound = form(PLAIN)
     registers, expected = operands(bound, 3, 0)
     registers[0] = registers[0] >> 16 | registers[0] << np.uint32(16)
@@ -162,7 +162,7 @@ def test_plain_metadata_may_fall() -> None:
         run(form(HALF), registers, 0)
 
 
-def test_selectors_that_a_shape_has_not() -> None:
+def test_selectors_that_a_shape_does_not_have_are_refused() -> None:
     registers, _ = operands(form(HALF.replace("k16", "k32")), 3, 0)
     with pytest.raises(OperandError, match="a constant from 0 to 1"):
         run(form(HALF.replace("k16", "k32")), registers, 2)
@@ -175,15 +175,15 @@ def test_selectors_that_a_shape_has_not() -> None:
         ("sm_100a", "e4m3", "e4m3", "mma.sp::ordered_metadata"),
     ],
 )  # fmt: skip
-def test_floats_of_8_bits_that_are_widened(target: str, a: str, b: str, head: str) -> None:
-    """As ptxas writes it: two products of float16, of every other chunk each, and an addition at the end."""
+def test_floats_of_8_bits_are_widened_to_float16(target: str, a: str, b: str, head: str) -> None:
+    """ptxas makes two products of float16, of the even and of the odd chunks, and an addition at the end."""
     bound = form(f"{head}.sync.aligned.m16n8k64.row.col.f32.{a}.{b}.f32")
     generation = tensor_core.HOPPER if target == "sm_90a" else tensor_core.BLACKWELL
 
     def product(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         left, right = convert(x, source=FORMATS[a], target=F16), convert(y, source=FORMATS[b], target=F16)
         total = torch.zeros_like(z)
-        for odd in (0, 1):  # chunks have two stored elements each
+        for odd in (0, 1):  # a chunk has two stored elements
             some = torch.arange(x.shape[1]) // 2 % 2 == odd
             formats = {"a_format": F16, "b_format": F16, "c_format": F32, "d_format": F32}
             total = tensor_core.dot(left[:, some], right[some], total, **formats, generation=generation)
@@ -191,17 +191,17 @@ def test_floats_of_8_bits_that_are_widened(target: str, a: str, b: str, head: st
 
     rng = np.random.default_rng(8)
     dense, other, more = drawn(a, (16, 64), rng), drawn(b, (64, 8), rng), drawn("f32", (16, 8), rng)
-    kept = pattern(rng, 8, 64)
+    mask = pattern(rng, 8, 64)
     registers = [
-        words(sparse.stored(dense, kept), a, of_a(8), 4), words(other, b, of_b(8), 4), words(more, "f32", of_c(32), 4),
-        sparse.metadata(sparse.indices(kept, 8), 8, 64, 0).numpy().astype(np.uint32)[None],
+        words(sparse.stored(dense, mask), a, of_a(8), 4), words(other, b, of_b(8), 4), words(more, "f32", of_c(32), 4),
+        sparse.metadata(sparse.indices(mask, 8), 8, 64, 0).numpy().astype(np.uint32)[None],
     ]  # fmt: skip
-    expected = sparse.dot(dense, kept, other, more, product)
+    expected = sparse.dot(dense, mask, other, more, product)
     np.testing.assert_array_equal(run(bound, registers, 0, target), wanted(expected, "f32"))
-    in_one = sparse.dot(dense, kept, other, more, dense_product(bound, "f32", a, b))
+    in_one = sparse.dot(dense, mask, other, more, dense_product(bound, "f32", a, b))
     assert (expected != in_one).any(), "one block would give other bits"
 
 
-def test_undefined_metadata_is_named() -> None:
+def test_undefined_metadata_is_reported() -> None:
     with pytest.raises(UndefinedBits, match="metadata of a sparse matrix"):
         run_undefined(f"{HALF} {{%r4, %r5, %r6, %r7}}, {{%r1, %r1}}, {{%r1, %r1}}, {{%r1, %r1, %r1, %r1}}, %r2, 0;")

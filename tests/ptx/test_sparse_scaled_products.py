@@ -1,4 +1,4 @@
-"""mma.sp with block scales against its reference, in every kind and type, and mistakes in them."""
+"""mma.sp with block scales compared with its reference, in every kind and type, and mistakes in kernels."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def k_of(bound: Bound) -> int:
 
 
 def blocks_of(bound: Bound) -> int:
-    """A scale is for 64 of k, or, of four, for 32 (CUTLASS, mma_sm120_sparse.hpp: VS)."""
+    """A scale covers 64 elements along k, with scale_vec::4X 32 (CUTLASS, mma_sm120_sparse.hpp: VS)."""
     return k_of(bound) // (32 if "scale_vec::4X" in bound.spelling else 64)
 
 
 def operands(
     bound: Bound, seed: int, a_place: tuple[int, int] = (0, 0), b_place: tuple[int, int] = (0, 0)
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Registers of a, b, c, metadata and both scales, and the codes of d. The places: byte and thread."""
+    """Registers of a, b, c, metadata and scales, and the codes of d. a_place, b_place: byte and thread of scales."""
     m = bound.modifiers
     a, b, kind = (m[x] or "" for x in ("atype", "btype", "stype"))
     k, rng = k_of(bound), np.random.default_rng(seed)
@@ -73,7 +73,7 @@ NAMES = [name for name in forms() if "scale_vec" in name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bits_are_those_of_the_reference(name: str) -> None:
+def test_the_emulator_and_the_reference_agree(name: str) -> None:
     bound, seed = forms()[name], sum(map(ord, name))
     a, b = ((4 - blocks_of(bound), 1), (4 - blocks_of(bound), 3)) if seed % 2 else ((0, 0), (0, 0))
     registers, expected = operands(bound, seed, a, b)
@@ -107,7 +107,7 @@ def edge(bound: Bound, code: int, accumulator: int, of_scale: int, seed: int) ->
     sign = 1 << FORMATS[a].code_bits - 1
     left = torch.full((16, k), code & mask)
     right = torch.full((k, 8), 0x01)
-    right[: k // 2] |= 1 << FORMATS[b].code_bits - 1  # so that halves cancel
+    right[: k // 2] |= 1 << FORMATS[b].code_bits - 1  # so that the two halves cancel
     left[8:] ^= torch.from_numpy(rng.integers(0, 2, (8, k))) * sign
     more = torch.full((16, 8), accumulator)
     of_rows = torch.full((16, blocks_of(bound)), of_scale & (0x7E if kind == "ue4m3" else 0xFE))
@@ -135,14 +135,14 @@ def test_each_operand_matters(name: str) -> None:
         assert (run(bound, changed) != expected).any(), number
 
 
-def test_a_scale_is_for_all_columns_of_its_share() -> None:
-    """The reference with scales by the place among stored elements of half a row gives other bits."""
+def test_exchanged_scales_of_a_row_give_other_bits() -> None:
+    """A scale belongs to columns of the full row, not to a range of stored elements."""
     registers, expected = operands(forms()[MX4], 5)
     swapped = registers[4] >> np.uint32(8) & np.uint32(0xFF) | (registers[4] & np.uint32(0xFF)) << np.uint32(8)
     assert (run(forms()[MX4], [*registers[:4], swapped, registers[5]]) != expected).any()
 
 
-def test_selectors_that_are_none() -> None:
+def test_wrong_selectors_are_refused() -> None:
     registers, _ = operands(forms()[MX4], 5)
     for a, b, said in (((1, 0), (0, 0), "one of 0, 2, not 1"), ((0, 2), (0, 0), "one of 0, 1, not 2")):
         with pytest.raises(OperandError, match=said):
@@ -152,21 +152,21 @@ def test_selectors_that_are_none() -> None:
             run(forms()[MX4], registers, selector=selector)
 
 
-def test_metadata_without_meaning_is_named() -> None:
+def test_invalid_metadata_is_reported() -> None:
     registers, _ = operands(forms()[MX8], 5)
     registers[3][0, 8] = registers[3][0, 8] & ~np.uint32(0xF0)
     with pytest.raises(ExecutionError, match="metadata 0b0000 for columns from 4 of row 2"):
         run(forms()[MX8], registers)
 
 
-def test_targets_without_them() -> None:
+def test_targets_without_the_form_refuse_it() -> None:
     registers, _ = operands(forms()[MX8], 5)
     for target in ("sm_100a", "sm_90a"):
         with pytest.raises(UnsupportedOnTarget):
             run(forms()[MX8], registers, target=target)
 
 
-def test_undefined_scales_and_metadata_are_named() -> None:
+def test_undefined_scales_and_metadata_are_reported() -> None:
     four = "{%r1, %r1, %r1, %r1}"
     head = f"mma.sp::ordered_metadata.sync.aligned.{MX8} {{%r4, %r5, %r6, %r7}}, {four}, {four}, {four}, "
     with pytest.raises(UndefinedBits, match="metadata of a sparse matrix"):

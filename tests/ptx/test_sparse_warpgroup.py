@@ -1,4 +1,4 @@
-"""wgmma.sp against its reference, with metadata and elements in the ISA's layout, and refusals."""
+"""wgmma.sp compared with its reference, with metadata and elements in the ISA's layout, and refusals."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ F8 = f"{HEAD}m64n16k64.f32.e4m3.e5m2"
 S8 = f"{HEAD}m64n32k64.satfinite.s32.u8.s8"
 
 
-def test_the_table_has_what_the_isa_lists() -> None:
-    """ISA 9.7.15.6.3: 32 numbers of columns, of integers 18; k as in the dense form, twice."""
+def test_the_table_has_the_forms_that_the_isa_lists() -> None:
+    """ISA 9.7.15.6.3: 32 values of n, for integers 18; k is twice that of the dense form."""
     kinds = {f"k32.{d}.f16.f16": 32 for d in ("f16", "f32")} | {"k32.f32.bf16.bf16": 32, "k16.f32.tf32.tf32": 32}
     bytes_, integers = ("e4m3", "e5m2"), ("s8", "u8")
     kinds |= {f"k64.{d}.{a}.{b}": 32 for d in ("f16", "f32") for a in bytes_ for b in bytes_}
@@ -38,15 +38,15 @@ def test_the_table_has_what_the_isa_lists() -> None:
     assert found == kinds
 
 
-def mask(rng: np.random.Generator, bits: int, k: int) -> torch.Tensor:
-    """What of 64 rows is kept."""
+def drawn_mask(rng: np.random.Generator, bits: int, k: int) -> torch.Tensor:
+    """Which elements of 64 rows are stored."""
     size = sparse.CHUNK[bits]
     order = rng.random((64, k // size, size)).argsort(-1)
     return torch.from_numpy((order < (1 if bits == 32 else 2)).reshape(64, k))
 
 
 def product_of(form: str, layout: GroupLayout) -> Callable[..., torch.Tensor]:
-    """The dense product of the reference."""
+    """The reference's function of a dense product."""
     chosen = productforms.bounds_of()[form].modifiers
     d, a, b = (chosen[x] or "" for x in ("dtype", "atype", "btype"))
 
@@ -62,19 +62,19 @@ def product_of(form: str, layout: GroupLayout) -> Callable[..., torch.Tensor]:
 
 
 def placed(known: GroupKernel, tiles: int, seed: int, selector: int = 0) -> tuple[list[np.ndarray], list[torch.Tensor]]:
-    """Operands with the reference's metadata, and what of each tile is kept."""
+    """Operands with the reference's metadata, and the mask of each tile's stored elements."""
     operands = groupproducts.drawn(known, f"{seed}", tiles)
     bits, k = BITS[known.product.a.type], known.product.b.k
-    kept = [mask(np.random.default_rng(seed + t), bits, k) for t in range(tiles)]
-    words = [sparse_metadata.of_warpgroup(sparse.indices(m, bits), bits, k, selector) for m in kept]
+    masks = [drawn_mask(np.random.default_rng(seed + t), bits, k) for t in range(tiles)]
+    words = [sparse_metadata.of_warpgroup(sparse.indices(m, bits), bits, k, selector) for m in masks]
     operands[3] = np.stack([w.numpy().astype(np.uint32) for w in words]).reshape(operands[3].shape)
-    return operands, kept
+    return operands, masks
 
 
-def expected(form: str, known: GroupKernel, operands: list[np.ndarray], kept: list[torch.Tensor]) -> np.ndarray:
-    """Registers of d by the reference."""
+def expected(form: str, known: GroupKernel, operands: list[np.ndarray], masks: list[torch.Tensor]) -> np.ndarray:
+    """The reference's registers of d."""
     found = []
-    for stored, b, c, tile in zip(*(torch.from_numpy(x.astype(np.int64)) for x in operands[:3]), kept, strict=True):
+    for stored, b, c, tile in zip(*(torch.from_numpy(x.astype(np.int64)) for x in operands[:3]), masks, strict=True):
         a = torch.zeros(tile.shape, dtype=torch.int64)
         a[tile] = stored.reshape(-1)
         found.append(sparse.dot(a, tile, b, c, product_of(form, known.layout)))
@@ -83,19 +83,19 @@ def expected(form: str, known: GroupKernel, operands: list[np.ndarray], kept: li
 
 
 def ran(known: GroupKernel, operands: list[np.ndarray]) -> np.ndarray:
-    """Registers of d by the emulator, with an image of shared memory that the test lays out."""
+    """The emulator's registers of d, with an image of shared memory that the test makes."""
     return groupproducts.emulated(known, groupproducts.arrays(known, operands, image(known, *operands[:2])))
 
 
 def agrees(form: str, layout: GroupLayout, tiles: int = 2, seed: int = 5) -> bool:
     known = groupproducts.program(form, "sm_90a", layout)
-    operands, kept = placed(known, tiles, seed)
-    return np.array_equal(ran(known, operands), expected(form, known, operands, kept))
+    operands, masks = placed(known, tiles, seed)
+    return np.array_equal(ran(known, operands), expected(form, known, operands, masks))
 
 
 @pytest.mark.parametrize("form", _SMALL)
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
-    """In one layout, another one from form to form; every fifth has a in registers."""
+    """Each form runs in one layout, the next form in the next layout; every fifth layout has a in registers."""
     known = groupproducts.layouts_of(form)
     assert agrees(form, known[_SMALL.index(form) % len(known)])
 
@@ -117,25 +117,25 @@ def test_every_shape(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", [F16, TF32])
-def test_the_selector_chooses_the_threads(form: str) -> None:
-    """Threads of both selectors have metadata, of two matrices."""
+def test_the_selector_chooses_the_threads_with_metadata(form: str) -> None:
+    """Threads of the two selectors hold metadata of two matrices."""
     known = groupproducts.program(form, "sm_90a", GroupLayout(64, 64))
-    operands, kept = placed(known, 1, 3, selector=1)
+    operands, masks = placed(known, 1, 3, selector=1)
     others, _ = placed(known, 1, 30)
     operands[3] = operands[3] | others[3]
     second = groupproducts.GroupKernel(
         known.text.replace("%m0, 0,", "%m0, 1,"), known.product, known.layout, known.chunks, known.size
     )
-    wanted = expected(form, known, operands, kept)
+    wanted = expected(form, known, operands, masks)
     assert np.array_equal(ran(second, operands), wanted)
     assert not np.array_equal(ran(known, operands), wanted)
 
 
-def test_planted_mistakes_in_metadata_are_seen() -> None:
-    """Rows exchanged with those 8 below, threads of a pair exchanged, warps exchanged."""
+def test_planted_mistakes_in_metadata_are_detected() -> None:
+    """The mistakes: rows exchanged with rows 8 below, threads of a pair exchanged, warps exchanged."""
     known = groupproducts.program(F16, "sm_90a", GroupLayout(16, 16))
-    operands, kept = placed(known, 1, 3)
-    wanted = expected(F16, known, operands, kept)
+    operands, masks = placed(known, 1, 3)
+    wanted = expected(F16, known, operands, masks)
     words = operands[3]
     mistakes = (
         words >> np.uint32(16) | words << np.uint32(16),
@@ -151,8 +151,7 @@ def test_planted_mistakes_in_metadata_are_seen() -> None:
         assert (ran(known, [*operands[:3], legal]) != wanted).any()
 
 
-def test_a_dense_b_of_another_half_is_seen() -> None:
-    """Rows of b that the metadata does not choose count for nothing, those that it chooses do."""
+def test_only_rows_of_b_that_the_metadata_selects_have_an_effect() -> None:
     known = groupproducts.program(F16, "sm_90a", GroupLayout(0, 64))
     operands, _ = placed(known, 1, 3)
     operands[3][:] = 0x44444444  # the first two of every four
@@ -171,7 +170,7 @@ LINE = f"{HEAD}m64n8k32.f32.f16.f16 {D}, {A}, %q0, %m0, 0, %p1, 1, 1, 0;"
 
 
 def kernel(body: str, metadata: str = "mov.b32 %m0, 0x44444444;") -> None:
-    """Run a block of one warpgroup, whose b is a kilobyte of zeros."""
+    """Run a block of one warpgroup; b is a kilobyte of zeros."""
     run_kernel(
         f"""
 .version 8.8
@@ -206,14 +205,14 @@ def test_a_correct_kernel_runs() -> None:
     kernel(f"{FENCE} {LINE} {DONE}")
 
 
-@pytest.mark.parametrize("falling", [0x11111111, 0xBBBBBBBB, 0x66666666])
-def test_metadata_may_fall(falling: int) -> None:
-    """ISA 9.7.15.6.1: only equal indices mean nothing."""
-    kernel(f"{FENCE} {LINE} {DONE}", f"mov.b32 %m0, {falling};")
+@pytest.mark.parametrize("descending", [0x11111111, 0xBBBBBBBB, 0x66666666])
+def test_indices_of_metadata_may_descend(descending: int) -> None:
+    """ISA 9.7.15.6.1: only two equal indices are invalid."""
+    kernel(f"{FENCE} {LINE} {DONE}", f"mov.b32 %m0, {descending};")
 
 
 @pytest.mark.parametrize("equal", [0b0000, 0b0101, 0b1010, 0b1111])
-def test_metadata_without_meaning_is_named(equal: int) -> None:
+def test_invalid_metadata_is_reported(equal: int) -> None:
     set_one = f"mov.b32 %m0, 0x44444444; mov.u32 %r3, %tid.x; setp.eq.u32 %p0, %r3, {32 * 2 + 4 * 3 + 1};"
     set_one += f" @%p0 mov.b32 %m0, {0x44444444 & ~(15 << 20) | equal << 20};"
     words = rf"thread 77 .* metadata 0b{equal:04b} for columns from 20 of row 43: .* two different indices"
@@ -221,14 +220,14 @@ def test_metadata_without_meaning_is_named(equal: int) -> None:
         kernel(f"{FENCE} {LINE} {DONE}", set_one)
 
 
-def test_metadata_of_threads_that_give_none_is_not_read() -> None:
+def test_metadata_of_threads_that_the_selector_does_not_choose_is_not_read() -> None:
     odd = "mov.b32 %m0, 0x44444444; mov.u32 %r3, %tid.x; and.b32 %r3, %r3, 2; setp.eq.u32 %p0, %r3, 2;"
     kernel(f"{FENCE} {LINE} {DONE}", f"{odd} @%p0 mov.b32 %m0, 0;")
     with pytest.raises(ExecutionError, match="metadata 0b0000"):
         kernel(f"{FENCE} {LINE.replace('%m0, 0,', '%m0, 1,')} {DONE}", f"{odd} @%p0 mov.b32 %m0, 0;")
 
 
-def test_undefined_metadata_is_named() -> None:
+def test_undefined_metadata_is_reported() -> None:
     with pytest.raises(UndefinedBits, match="metadata of a sparse matrix"):
         kernel(f"{FENCE} {LINE} {DONE}", "")
 
@@ -246,31 +245,31 @@ def test_undefined_metadata_is_named() -> None:
         (LINE.replace(A, "{%r0, %r0}"), "4"),
     ],
 )
-def test_operands_that_do_not_fit(line: str, words: str) -> None:
+def test_wrong_operands_are_refused(line: str, words: str) -> None:
     with pytest.raises(OperandError, match=words):
         kernel(line)
 
 
 @pytest.mark.parametrize("text", ["m64n8k16.f32.f16.f16", "m64n8k32.f16.bf16.bf16", "m64n40k64.s32.s8.s8"])
-def test_forms_that_are_not_there(text: str) -> None:
+def test_forms_that_do_not_exist_are_refused(text: str) -> None:
     with pytest.raises(PtxError):
         kernel(LINE.replace("m64n8k32.f32.f16.f16", text))
 
 
-def test_metadata_is_the_products_until_it_is_waited_for() -> None:
+def test_the_register_of_metadata_must_not_change_before_a_wait() -> None:
     with pytest.raises(ExecutionError, match=r"writes %m0, which the wgmma in line .* reads"):
         kernel(f"{FENCE} {LINE} mov.b32 %m0, 0; {DONE}")
     with pytest.raises(ExecutionError, match=r"wrote %m0, which this wgmma takes, and no wgmma\.fence"):
         kernel(f"{FENCE} mov.b32 %m0, 0x44444444; {LINE} {DONE}")
 
 
-def test_rows_of_b_that_a_swizzle_does_not_hold() -> None:
-    """b has 64 bytes along k."""
+def test_a_swizzle_shorter_than_a_row_of_b_is_refused() -> None:
+    """A row of b along k has 64 bytes."""
     wide = f"or.b64 %q0, %q0, {3 << 62}; {LINE}"
     with pytest.raises(ExecutionError, match="swizzle of 32 bytes, and 64 bytes lie along k"):
         kernel(f"{FENCE} {wide} {DONE}")
 
 
-def test_a_missing_wait_is_named() -> None:
+def test_a_missing_wait_is_reported() -> None:
     with pytest.raises(ExecutionError, match=r"reads %f0, .* wgmma\.wait_group"):
         kernel(f"{FENCE} {LINE} wgmma.commit_group.sync.aligned;")

@@ -1,11 +1,11 @@
-"""Special registers: which targets have them, which moves read them, as in ptxas; and instructions that compute
-nothing."""
+"""Special registers: which targets have them and which moves read them, compared with ptxas; and instructions without a
+result."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from legality import check, told_by_emulate
+from legality import check, error_of_emulate
 
 from harness.ptx import emulate, trace
 from harness.ptx.binding.builder import BINDERS
@@ -46,15 +46,15 @@ NOTHING = [
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_107a"])
-def test_reads_as_ptxas_takes_them(target: str) -> None:
+def test_the_emulator_accepts_the_reads_that_ptxas_accepts(target: str) -> None:
     check(reads() + NOTHING, target)
 
 
-def test_a_register_that_the_target_lacks_is_named() -> None:
-    told = told_by_emulate("mov.u32 %b32_0, %cluster_ctarank;", "sm_89")
-    assert told
-    assert "%cluster_ctarank needs sm_90 and later; the target is sm_89" in told
-    assert told_by_emulate("mov.u32 %b32_0, %cluster_ctarank;", "sm_90") is None
+def test_the_error_names_a_register_that_the_target_lacks() -> None:
+    error = error_of_emulate("mov.u32 %b32_0, %cluster_ctarank;", "sm_89")
+    assert error
+    assert "%cluster_ctarank needs sm_90 and later; the target is sm_89" in error
+    assert error_of_emulate("mov.u32 %b32_0, %cluster_ctarank;", "sm_90") is None
 
 
 FIVE = np.uint32([5])
@@ -72,7 +72,7 @@ DEPENDENT = {
 
 @pytest.mark.parametrize("asm", DEPENDENT)
 def test_a_result_that_depends_on_a_register_without_a_value_is_refused(asm: str) -> None:
-    """By data, by a guard or by a branch; where a caller names the registers, it is computed."""
+    """The result depends on it by data, by a guard or by a branch. With a value from the caller, it is computed."""
     names = DEPENDENT[asm].split(" and ")
     words = f"line 1.*a result depends on {DEPENDENT[asm]}, .*special="
     with pytest.raises(UnknownSpecialRegister, match=words):
@@ -94,11 +94,11 @@ def test_a_result_that_depends_on_a_register_without_a_value_is_refused(asm: str
         "mov.u32 $0, %laneid; mov.b32 $0, $1;",
     ],
 )
-def test_reading_a_register_is_fine_where_no_result_depends_on_it(asm: str) -> None:
+def test_a_register_without_a_value_may_be_read_if_no_result_depends_on_it(asm: str) -> None:
     assert emulate(asm, "=&r,r", [FIVE], "uint32").tolist() == [5]
 
 
-def test_undefined_bits_of_another_cause_keep_their_words() -> None:
+def test_undefined_bits_of_another_cause_have_their_own_error() -> None:
     with pytest.raises(UndefinedBits, match="undefined bits") as caught:
         emulate("{ .reg .b32 t, u; mov.u32 t, %tid.x; add.u32 $0, $1, u; }", "=r,r", [FIVE], "uint32")
     assert not isinstance(caught.value, UnknownSpecialRegister)
@@ -116,7 +116,7 @@ def test_undefined_bits_of_another_cause_keep_their_words() -> None:
         ({"%laneid": [0, 1]}, "does not fit the elements' "),
     ],
 )
-def test_what_names_no_register_or_no_value_of_one_is_told(special: dict[str, object], said: str) -> None:
+def test_wrong_names_and_values_in_special_are_refused(special: dict[str, object], said: str) -> None:
     with pytest.raises(BindingError, match=said):
         emulate("mov.b32 $0, $1;", "=r,r", [np.zeros(3, np.uint32)], "uint32", special=special)
 
@@ -147,7 +147,7 @@ KERNEL = """
 
 
 @pytest.mark.parametrize("register", ["%clock", "%smid", "%globaltimer_lo", "%nsmid", "%envreg3"])
-def test_a_kernel_that_stores_what_no_run_can_know_is_told_which(register: str) -> None:
+def test_the_error_names_a_register_of_unknown_value_that_a_kernel_stores(register: str) -> None:
     text = KERNEL.replace("REGISTER", register)
     out = np.zeros(32, np.uint32)
     with pytest.raises(UndefinedBits, match=f"this kernel reads {register}, which no run here can know"):
@@ -157,13 +157,13 @@ def test_a_kernel_that_stores_what_no_run_can_know_is_told_which(register: str) 
 
 
 @pytest.mark.parametrize("register", ["%tid.x", "%ctaid.x", "%laneid", "%warpid", "%lanemask_lt", "%cluster_ctarank"])
-def test_a_kernel_knows_its_grid(register: str) -> None:
+def test_registers_of_the_grid_have_values_in_kernels(register: str) -> None:
     out = np.zeros(32, np.uint32)
     text = KERNEL.replace("REGISTER", register).replace("STORED", "%r1")
     run_kernel(text, [Buffer(out, "out")], (1,), num_threads=32)
 
 
-def test_every_operation_runs_in_a_snippet_or_is_refused_in_words() -> None:
+def test_every_operation_runs_in_a_snippet_or_is_refused_with_a_reason() -> None:
     load()
     here = {name for name, binder in BINDERS.items() if binder.__module__.startswith("harness.ptx.binding.")}
     for opcode, forms in FORMS.items():

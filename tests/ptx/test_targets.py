@@ -38,8 +38,8 @@ def module(body: str, target: str, version: str = "8.7") -> str:
     return MODULE.format(body=body, target=target, version=version)
 
 
-# Bodies that not every target takes, or that targets bind differently: by a form, by a modifier's value, by a special
-# register, by braces that only old assemblers overlook, by a modifier that is none for old ones.
+# Bodies that some targets refuse or bind differently, because of a form, a target's family, a special register, braces
+# that only old assemblers ignore, or a modifier that old targets lack; and one that all targets accept.
 DIFFER = {
     "form": "add.u16x2 %r1, %r2, %r3;",
     "family": "cvt.rn.satfinite.e2m1x2.f32 %b1, 0f3F800000, 0f3F800000;",
@@ -50,8 +50,8 @@ DIFFER = {
 }
 
 
-def said(text: str) -> object:
-    """What becomes of a module, all that matters of its program included."""
+def outcome(text: str) -> object:
+    """The outcome of loading a module: the error, or the parts of its program that decide what it does."""
     try:
         found = load_kernel(text)
     except PtxError as e:
@@ -62,7 +62,7 @@ def said(text: str) -> object:
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """Forget what was parsed and bound."""
+    """Clears the caches of parsed and bound modules, and returns the function that does so."""
 
     def forget() -> None:
         load_kernel.cache_clear()
@@ -77,13 +77,13 @@ def fresh(monkeypatch):
 
 @pytest.mark.parametrize("name", DIFFER)
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_module_is_to_each_target_what_it_is_alone(fresh, name, order):
+def test_a_module_loads_the_same_alone_and_after_other_targets(fresh, name, order):
     alone = {}
     for target in ALL:
         fresh()
-        alone[target] = said(module(DIFFER[name], target))
+        alone[target] = outcome(module(DIFFER[name], target))
     fresh()
-    assert {t: said(module(DIFFER[name], t)) for t in ALL[::order]} == {t: alone[t] for t in ALL}
+    assert {t: outcome(module(DIFFER[name], t)) for t in ALL[::order]} == {t: alone[t] for t in ALL}
     if name != "everywhere":
         assert len({str(a[1]) if a[0] is not None and isinstance(a[0], type) else "runs" for a in alone.values()}) > 1
 
@@ -102,7 +102,7 @@ def test_equal_digests_mean_equal_programs(fresh, name):
 
 
 def test_a_form_whose_bits_differ_between_targets_is_bound_for_each(fresh):
-    """Planted: targets from sm_90 on bind another form than older ones."""
+    """The planted binder gives targets from sm_90 on another form than older ones."""
     made = ByAnswers[str](8)
 
     def bind(target: AskedTarget) -> str:
@@ -115,7 +115,7 @@ def test_a_form_whose_bits_differ_between_targets_is_bound_for_each(fresh):
             assert made.get("key", target, bind)[0] == expected, name
 
 
-def test_what_a_form_asks_decides_who_shares(fresh):
+def test_targets_with_equal_answers_share_a_program(fresh):
     one, other = (load_kernel(module(DIFFER["everywhere"], t)) for t in ("sm_80", "sm_120a"))
     assert one.program is other.program
     assert one.bound == other.bound
@@ -132,7 +132,7 @@ def test_asm_is_shared_in_the_same_way(fresh):
         assemble(text, constraints, "sm_80")
 
 
-def test_a_target_cannot_be_asked_unnoticed():
+def test_every_question_to_a_target_is_recorded():
     asked = AskedTarget(Target.parse("sm_90a"))
     for name in ("number", "suffix"):
         assert not hasattr(asked, name)
@@ -144,23 +144,23 @@ def test_a_target_cannot_be_asked_unnoticed():
     assert len(asked.answers) == 3
 
 
-def test_what_is_forgotten_is_made_again():
-    kept, made = ByAnswers[int](2), []
+def test_a_dropped_entry_is_made_again():
+    cache, made = ByAnswers[int](2), []
 
     def make(target: AskedTarget) -> int:
         made.append(target.older_than(90))
         return len(made)
 
     for key in ("a", "b", "c", "a"):
-        kept.get(key, Target.parse("sm_80"), make)
+        cache.get(key, Target.parse("sm_80"), make)
     assert len(made) == 4
-    kept.get("a", Target.parse("sm_86"), make)
+    cache.get("a", Target.parse("sm_86"), make)
     assert len(made) == 4
-    kept.get("a", Target.parse("sm_90"), make)
+    cache.get("a", Target.parse("sm_90"), make)
     assert made[4:] == [False]
 
 
-def test_only_a_plain_header_is_taken_out():
+def test_only_a_plain_header_is_removed():
     text = module("", "sm_90a")
     assert without_header(text).target == "sm_90a"
     assert without_header(text).version == "8.7"
@@ -187,8 +187,8 @@ def test_errors_show_the_place_in_the_users_own_text(fresh):
         load_kernel(".version 8.7\n.target sm_90a\n.version\n")
 
 
-def test_shared_memory_is_the_targets_own(fresh):
-    """One program for both targets, and a block that only one of them has room for."""
+def test_each_target_has_its_own_limit_of_shared_memory(fresh):
+    """Both targets share the program; only one of them has room for the block."""
     bytes_asked = shared_memory(Target.parse("sm_86")) + 16
     for target, fits in (("sm_90a", True), ("sm_86", False), ("sm_90a", True)):
         made = load_kernel(module(DIFFER["everywhere"].replace("%r2, %r3", "1, 2"), target))

@@ -1,4 +1,4 @@
-"""Collector buffers of tcgen05.mma: hints that are true change no bits, others are errors."""
+"""Collector buffers of tcgen05.mma: correct hints change no bits, wrong hints are errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ A, WS = PRODUCTS[0], PRODUCTS[-1]
 
 
 def several(product: Product, hints: list[str], between: str = "", last: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """What a product leaves that is issued once for each hint, without its accumulator; and what it should be.
+    """The emulator's and the expected d of a product without accumulator that is issued once for each hint.
 
-    between: lines before the last. last: the last one's operands.
+    between: lines before the last product. last: operands of the last product.
     """
     a, b = drawn(product, 1)
     c, cells = accumulator(product, 2, 64 if product.ws else 16)
@@ -45,7 +45,7 @@ def several(product: Product, hints: list[str], between: str = "", last: str = "
         (WS, ["b1::fill", "", "b1::lastuse"]),
     ],
 )  # fmt: skip
-def test_true_hints_change_no_bits(product: Product, hints: list[str]) -> None:
+def test_correct_hints_change_no_bits(product: Product, hints: list[str]) -> None:
     got, wanted = several(product, hints)
     np.testing.assert_array_equal(got, wanted)
 
@@ -57,13 +57,13 @@ def test_true_hints_change_no_bits(product: Product, hints: list[str]) -> None:
         (A, ["a::fill", "a::discard", "a::lastuse"]), (WS, ["b1::fill", "b2::use"]), (WS, ["b0::fill", "", "b0::use"]),
     ],
 )  # fmt: skip
-def test_a_use_of_an_empty_buffer_is_named(product: Product, hints: list[str]) -> None:
+def test_a_use_of_an_empty_buffer_is_reported(product: Product, hints: list[str]) -> None:
     with pytest.raises(ExecutionError, match=r"uses the collector buffer \w+, in which nothing is"):
         several(product, hints)
 
 
-def test_a_use_with_another_matrix_is_named() -> None:
-    """A planted mistake: the second product's a is elsewhere. Without the hint it runs, with other bits."""
+def test_a_use_with_another_matrix_is_reported() -> None:
+    """The second product has another a, which is a mistake with the hint. Without the hint it runs, with other bits."""
     other = "add.s64 %rd9, %a, 1;"
     with pytest.raises(ExecutionError, match=r"has another a since the product in line \d+: hardware may take either"):
         several(A, ["a::fill", "a::use"], other, "%rd9, %b")
@@ -71,12 +71,12 @@ def test_a_use_with_another_matrix_is_named() -> None:
     assert (got != wanted).any()
 
 
-def test_another_b_is_no_other_a() -> None:
+def test_another_b_does_not_count_as_another_a() -> None:
     got, wanted = several(A, ["a::fill", "a::lastuse"], "add.s64 %rd9, %b, 1;", "%a, %rd9")
     assert (got != wanted).any()
 
 
-def test_another_type_of_the_same_bits_is_another_matrix() -> None:
+def test_the_same_bits_of_another_type_count_as_another_matrix() -> None:
     product = replace(A, kind="f8f6f4", a="e4m3", b="e4m3")
     turn = "xor.b32 %x, %x, 128;"  # bit 7: a is e5m2
     with pytest.raises(ExecutionError, match="has another a"):

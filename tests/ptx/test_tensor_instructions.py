@@ -1,4 +1,4 @@
-"""Instruction descriptors of tcgen05.mma: every field, every value, and shapes that are not there."""
+"""Instruction descriptors of tcgen05.mma: every value of every field, and shapes that do not exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALED = {0: (2, _NEVER), 2: (1, _NEVER), 3: (1, _NEVER), 6: (1, _NEVER), 13: (
 _SCALED |= {24: (3, _NEVER), 31: (1, _NEVER), 27: (2, {1})}
 _FOUR = {4: (2, {0, 2}), 7: (3, {1}), 10: (2, {1}), 12: (1, _NEVER), 15: (1, _NEVER), 16: (1, _NEVER), 29: (2, {0, 2})}
 FIELDS = {
-    "f16": _PLAIN | {4: (2, {0, 1}), 7: (3, {0}), 10: (3, {0})},  # a and b of one type: the other's is that of a
+    "f16": _PLAIN | {4: (2, {0, 1}), 7: (3, {0}), 10: (3, {0})},  # a and b have one type, here that of the product
     "tf32": _PLAIN | {4: (2, {1}), 7: (3, {2}), 10: (3, {2})},
     "f8f6f4": _PLAIN | {4: (2, {0, 1}), 7: (3, _TYPES), 10: (3, _TYPES)},
     "i8": _PLAIN | {3: (1, _BIT), 4: (2, {2}), 7: (3, {0, 1}), 10: (3, {0, 1}), 13: (1, _NEVER), 14: (1, _NEVER)},
@@ -29,12 +29,12 @@ FIELDS = {
     "mxf4": _SCALED | _FOUR | {23: (1, {1})},
     "mxf4nvf4": _SCALED | _FOUR | {23: (1, {0, 1})},
 }  # fmt: skip
-"""Tables 42 to 44 once more, for dense products: by a field's lowest bit its width and values; not m and n."""
+"""Tables 42 to 44 written again, for dense products: a field's lowest bit to its width and values, without m and n."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_value_of_every_field(kind: str) -> None:
-    """What the tables list is taken, and everything else refused; each bit lies in one field."""
+    """Values in the tables are accepted, all others are refused, and each bit lies in one field."""
     product = KINDS[kind]
     covered = sorted(at + i for at, (bits, _) in FIELDS[kind].items() for i in range(bits))
     m = range(24, 29) if not product.block else range(0)
@@ -59,7 +59,7 @@ def test_every_value_of_every_field(kind: str) -> None:
         (replace(PRODUCTS[-1], n=16), "it has 16 columns; .kind::f16 with 128 rows takes"),
     ],
 )
-def test_shapes_that_are_not_there(product: Product, words: str) -> None:
+def test_shapes_that_do_not_exist_are_refused(product: Product, words: str) -> None:
     found = tensorinstructions.decoded(product.idesc, product.kind, product.ws, product.block)
     assert isinstance(found, str)
     assert words in found

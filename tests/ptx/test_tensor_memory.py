@@ -29,10 +29,10 @@ def load(shape: str, num: int, at: str = "%own", packing: str = "", behind: str 
 
 
 def figure(shape: str, num: int, apart: int = 0) -> np.ndarray:
-    """Row and column of every register of every thread: the figures of ISA 9.7.16.2.3.1, walked cell by cell.
+    """Row and column of each register of each thread, cell by cell from the figures of ISA 9.7.16.2.3.1.
 
-    16x64b: row by row two threads have a cell each, rows 0 to 7 the even ones. 16x128b: four threads have a row's
-    cells, then the registers go on 8 rows below. 16x256b: each of these has two neighbours.
+    16x64b: the two cells of a row belong to two threads, of rows 0 to 7 to even ones. 16x128b: the four cells of a row
+    belong to four threads, whose next registers are 8 rows below. 16x256b: as 16x128b, with two neighbours in a thread.
     """
     found = np.zeros((32, PER_COUNT[shape] * num, 2), int)
     for n in range(num):
@@ -69,7 +69,7 @@ def test_loads(shape: str, num: int, lower: int) -> None:
     np.testing.assert_array_equal(got, cells[:, place[..., 0] + lower, place[..., 1]])
 
 
-def test_halves_apart() -> None:
+def test_loads_of_two_halves_that_are_apart() -> None:
     kernel = tm.text(STORED + load("16x32bx2", 4, behind=", 20") + LOADED + tm.stored(4, 100), columns=COLUMNS)
     got = tm.run(kernel, numbers(32), np.zeros(512, np.uint32)).reshape(4, 32, 4)
     place = figure("16x32bx2", 4, 20)
@@ -77,8 +77,8 @@ def test_halves_apart() -> None:
 
 
 @pytest.mark.parametrize(("shape", "num"), [("32x32b", 8), ("16x64b", 4), ("16x256b", 2), ("16x128b", 4)])
-def test_stores_are_loads_backwards(shape: str, num: int) -> None:
-    """What a shape stores it loads, and other cells stay."""
+def test_a_store_writes_the_cells_that_a_load_of_its_shape_reads(shape: str, num: int) -> None:
+    """Other cells keep their values."""
     count = PER_COUNT[shape] * num
     store = f"  tcgen05.st.sync.aligned.{shape}.x{num}.b32 [%own], {tm.registers(100, count)};\n"
     add = "".join(
@@ -93,7 +93,9 @@ def test_stores_are_loads_backwards(shape: str, num: int) -> None:
 
 
 def test_packing() -> None:
-    """Two columns' low halves in one register, and back; the upper halves are nobody's."""
+    """.pack::16b puts the low halves of two columns into a register, .unpack::16b does the reverse; upper halves are
+    undefined.
+    """
     body = STORED + load("32x32b", 4, packing=".pack::16b") + LOADED + tm.stored(4, 100)
     got = tm.run(tm.text(body, columns=COLUMNS), numbers(32), np.zeros(512, np.uint32)).reshape(128, 4)
     low = numbers(32).reshape(128, 32)[:, :8] & 0xFFFF
@@ -112,7 +114,7 @@ def test_packing() -> None:
 
 
 def copied(shape: str, data: np.ndarray, descriptor: MatrixDescriptor, words: int) -> np.ndarray:
-    """All lanes of the columns that a copy wrote; others were zero."""
+    """All lanes of the columns after a copy; cells that it does not write are zero."""
     zero = "".join(f"  mov.b32 %r{10 + i}, 0;\n" for i in range(32))
     body = zero + STORE + "  tcgen05.wait::st.sync.aligned;\n  bar.sync 0;\n"
     body += f"  mov.b64 %a, {descriptor.code};\n  @%first tcgen05.cp.cta_group::1.{shape} [%base], %a;\n"
@@ -123,7 +125,7 @@ def copied(shape: str, data: np.ndarray, descriptor: MatrixDescriptor, words: in
 
 
 def source(rows: int, words: int, swizzle: Swizzle) -> tuple[np.ndarray, np.ndarray, MatrixDescriptor]:
-    """Rows of words, shared memory with them where ISA 9.7.16.4.1 has a K-major matrix, and its descriptor."""
+    """Rows of words, shared memory that holds them as a K-major matrix (ISA 9.7.16.4.1), and its descriptor."""
     matrix = np.arange(1, rows * words + 1, dtype=np.uint32).reshape(rows, words)
     image = np.zeros(4096, np.uint32)
     stride, leading = 8 * swizzle.row, 2048
@@ -163,7 +165,7 @@ def test_decompression(name: str, bits: int, up: int) -> None:
     _, image, descriptor = source(128, 4, SWIZZLES[0])
     rng = np.random.default_rng(1)
     elements = rng.integers(0, 1 << bits, (128, 16))
-    octets = np.full((128, 16), 0xEE, np.uint8)  # padding, which nobody reads
+    octets = np.full((128, 16), 0xEE, np.uint8)  # padding, which the copy does not read
     for row in range(128):
         whole = sum(int(e) << bits * i for i, e in enumerate(elements[row]))
         octets[row, : 2 * bits] = np.frombuffer(whole.to_bytes(2 * bits, "little"), np.uint8)
@@ -181,7 +183,7 @@ def test_shift() -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-# what goes wrong --------------------------------------------------------------------------------------------------
+# mistakes ---------------------------------------------------------------------------------------------------------
 
 FENCES = "  tcgen05.fence::before_thread_sync;\n  bar.sync 0;\n  tcgen05.fence::after_thread_sync;\n"
 SHIFT = "  @%first tcgen05.shift.cta_group::1.down [%base];\n"
@@ -224,15 +226,15 @@ DEALLOC = FREED.partition("\n")[2]
         "permit",
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named(body: str, kind: type[PtxError], words: str) -> None:
+def test_mistakes_are_reported(body: str, kind: type[PtxError], words: str) -> None:
     kernel = tm.text(body, columns=COLUMNS)
-    if "race" in words:  # only the first warp's rows are its own; the shift of another's is unordered
+    if "race" in words:  # a shift of another warp's rows is not ordered after that warp's stores
         kernel = kernel.replace("shift.cta_group::1.down [%base]", "shift.cta_group::1.down [%base+2097152]")
     with pytest.raises(kind, match=words):
         tm.run(kernel, numbers(32), np.zeros(4096, np.uint32))
 
 
-def test_columns_that_stay_are_named() -> None:
+def test_columns_that_are_not_freed_are_reported() -> None:
     with pytest.raises(ExecutionError, match=r"ends with 32 columns of tensor memory that no tcgen05.dealloc has"):
         tm.run(tm.text("", columns=COLUMNS, free=""), numbers(1), np.zeros(1, np.uint32))
 
@@ -252,12 +254,12 @@ def test_columns_that_stay_are_named() -> None:
     ],
     ids=["other number", "odd number", "twice"],
 )
-def test_columns_that_are_wrongly_counted(change: tuple[str, str], words: str) -> None:
+def test_wrong_numbers_of_columns_are_reported(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ExecutionError, match=words):
         tm.run(tm.text("", columns=COLUMNS).replace(*change), numbers(1), np.zeros(1, np.uint32))
 
 
-def test_more_columns_than_there_are() -> None:
+def test_an_allocation_beyond_the_free_columns_is_reported() -> None:
     more = "  @%warp0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [smem+4], 512;\n"
     allocate = tm.ALLOCATE.replace("  bar.sync 0;", more + "  bar.sync 0;", 1)
     with pytest.raises(ExecutionError, match="waits for 512 columns of tensor memory; of 512 are held 32 by line"):
@@ -265,8 +267,8 @@ def test_more_columns_than_there_are() -> None:
 
 
 @pytest.mark.parametrize("missing", ["before", "after", ""])
-def test_fences(missing: str) -> None:
-    """A kernel with fences is held to them; one without relies on what ptxas makes of it, as Triton's do."""
+def test_a_kernel_with_fences_needs_both_of_them(missing: str) -> None:
+    """A kernel with a fence needs the other one too; kernels without fences, such as Triton's, rely on ptxas."""
     fences = FENCES.replace(f"  tcgen05.fence::{missing}_thread_sync;\n", "")
     body = STORED + fences + SHIFT.replace("[%base]", "[%base+2097152]") + tm.waited()
     body += "  tcgen05.fence::after_thread_sync;\n" + READ

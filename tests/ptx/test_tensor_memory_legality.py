@@ -1,4 +1,4 @@
-"""The table of tcgen05's forms against ptxas, in both directions: modifiers that exist, and those that do not."""
+"""The table of tcgen05's forms accepts exactly the modifiers that ptxas accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import find
@@ -24,7 +24,7 @@ A, D, B = "[%b32_0]", "%b64_0", "%b64_1"
 
 
 OWN = ".reg .b32 r<128>; "
-"""A load's registers must differ from each other."""
+"""Registers of loads, which must differ from each other."""
 
 
 def registers(count: int) -> str:
@@ -36,7 +36,7 @@ def moves() -> list[str]:
     for shape, count, packed in itertools.product(PER_COUNT, COUNTS, (False, True)):
         many = PER_COUNT[shape] * count
         if many > 128:
-            continue  # ptxas has other words for too many registers
+            continue  # ptxas has another error for too many registers
         apart = ", 16" if shape == "16x32bx2" else ""
         head, packing = f"sync.aligned.{shape}.x{count}", packed * "pack::16b"
         found.append(f"{OWN}tcgen05.ld.{head}{'.' * packed}{packing}.b32 {registers(many)}, {A}{apart};")
@@ -79,17 +79,17 @@ def managing() -> list[str]:
     ]
 
 
-def differing(asked: list[str], target: str) -> list[str]:
+def disagreements(lines: list[str], target: str) -> list[str]:
     needs(target)
     isa.load()
     device = Target.parse(target)
     different = []
-    for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
+    for text, words in zip(lines, errors_of_ptxas(lines, target), strict=True):
         name = re.findall(r"tcgen05[\w.:]+", text)[0]
         opcode, *modifiers = name.split(".")
-        ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
-        if ours == bool(words):
-            different.append(f"{name}: ptxas {words or 'takes it'}")
+        accepted = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
+        if accepted == bool(words):
+            different.append(f"{name}: ptxas {words or 'accepts it'}")
     return different
 
 
@@ -98,17 +98,17 @@ _SLOW = ("sm_100", "sm_103a", "sm_107a", "sm_107f", "sm_110a", "sm_110f", "sm_12
 
 
 @pytest.mark.parametrize("target", [*QUICK, *(pytest.param(t, marks=pytest.mark.slow) for t in _SLOW)])
-def test_the_table_has_what_ptxas_takes(target: str) -> None:
-    """Slow: what the quick ones say, of more targets."""
-    assert differing([*managing(), *moves(), *products()], target) == []
+def test_the_table_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: more targets."""
+    assert disagreements([*managing(), *moves(), *products()], target) == []
 
 
 @pytest.mark.parametrize(
     "target", ["sm_100a", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sm_100f", "sm_110a"))]
 )
-def test_the_table_has_what_ptxas_takes_of_pairs(target: str) -> None:
-    """Slow: what the quick one says, of more targets. ptxas takes one .cta_group in a kernel."""
-    asked = [text.replace("cta_group::1", "cta_group::2") for text in (*managing(), *moves(), *products())]
+def test_the_table_accepts_what_ptxas_accepts_for_pairs(target: str) -> None:
+    """Slow: more targets. The forms are separate from those above because ptxas accepts one .cta_group in a kernel."""
+    lines = [text.replace("cta_group::1", "cta_group::2") for text in (*managing(), *moves(), *products())]
     mask = "tcgen05.commit.cta_group::2.mbarrier::arrive::one{}.multicast::cluster.b64 [{}], %b16_0;"
-    asked += [mask.format("", D), mask.format(".shared::cluster", "%b32_0"), mask.format(".shared::cta", "%b32_0")]
-    assert differing([text for text in asked if "cta_group" in text], target) == []
+    lines += [mask.format("", D), mask.format(".shared::cluster", "%b32_0"), mask.format(".shared::cta", "%b32_0")]
+    assert disagreements([text for text in lines if "cta_group" in text], target) == []

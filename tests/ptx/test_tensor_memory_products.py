@@ -1,4 +1,4 @@
-"""tcgen05.mma in every kind and layout, compared with the references, with elements in the ISA's layout."""
+"""tcgen05.mma in every kind and layout compared with the references; elements have the ISA's layout."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ N = 16
 
 @dataclass(frozen=True)
 class Product:
-    """One product. swizzle: modes of a and b, where a's is None in tensor memory."""
+    """One product. swizzle: the modes of a and b; None for an a in tensor memory."""
 
     kind: str
     a: str
@@ -69,7 +69,7 @@ class Product:
 
     @property
     def idesc(self) -> int:
-        """ISA 9.7.16.4.2, bit by bit."""
+        """The instruction descriptor, ISA 9.7.16.4.2."""
         types = CODE.get(self.kind, NARROW)
         if self.kind.startswith("mxf4"):
             types = {"e2m1": 1}
@@ -82,7 +82,7 @@ class Product:
 
 
 def place(row: int, e: int, byte_of: int, across: bool, swizzle: int, each: int, lead: int, stride: int) -> int:
-    """The byte of an element's chunk, and its place in it: ISA 9.7.16.4.1, canonical layouts, then the swizzle."""
+    """The byte at which an element's chunk begins, by the canonical layouts of ISA 9.7.16.4.1 and the swizzle."""
     wide = SWIZZLES[swizzle].row
     group = 4 if swizzle == 1 else 8
     if across and wide == 16:
@@ -180,7 +180,7 @@ def ran(
     product: Product, a: np.ndarray, b: np.ndarray, cells: np.ndarray, *, enable: int = 0, operands: str = "",
     change: Any = lambda d: d,
 ) -> np.ndarray:  # fmt: skip
-    """Codes of d, m x n, by the emulator. cells: tensor memory before, 128 lanes of columns."""
+    """The emulator's codes of d, m x n. cells: tensor memory before the product, 128 lanes x columns."""
     data = np.zeros(0, np.uint8)
     descriptors = []
     for codes, kind, across, swizzle in zip(
@@ -206,9 +206,9 @@ def ran(
     low = "".join(f"  and.b32 %r{i}, %r{i}, 0xffff;\n" for i in range(10, 10 + count)) * (product.d == "f16")
     pointer = f"  add.s64 %in, %in, {len(data)};\n"
     body = pointer + tm.product(head, operands or f"{left}, %b, %x, {scales}%p0", count, width, before, low)
-    given = np.concatenate([data.view(np.uint32), cells.reshape(-1)])
+    memory = np.concatenate([data.view(np.uint32), cells.reshape(-1)])
     kernel = tm.text(body, len(data) // 4, columns=64)
-    out = tm.run(kernel, given, np.zeros(128 * count, np.uint32), 2048 + len(data)).reshape(128, count)
+    out = tm.run(kernel, memory, np.zeros(128 * count, np.uint32), 2048 + len(data)).reshape(128, count)
     found = np.array([out[lane, c] for lane, c in lanes(product, product.n)]).reshape(product.m, product.n)
     return found & 0xFFFF if product.d == "f16" else found
 
@@ -233,7 +233,7 @@ def expected(product: Product, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> n
 
 
 def accumulator(product: Product, seed: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes m x n, and tensor memory with them."""
+    """Codes of d before the product, m x n, and tensor memory that holds them."""
     rng = np.random.default_rng(seed)
     real = rng.standard_normal((product.m, product.n)) * 64
     kind = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[product.d]
@@ -266,7 +266,7 @@ def test_products(product: Product) -> None:
     np.testing.assert_array_equal(got, expected(product, a, b, c))
 
 
-def test_an_accumulator_that_is_not_taken() -> None:
+def test_a_product_without_its_accumulator() -> None:
     product = PRODUCTS[0]
     a, b = drawn(product, 3)
     c, cells = accumulator(product, 4, 16)
@@ -288,7 +288,7 @@ def test_a_in_tensor_memory(kind: str, m: int) -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells, enable=1), expected(product, a, b, c))
 
 
-def test_lanes_that_are_disabled_and_a_divided_accumulator() -> None:
+def test_disabled_lanes_and_a_divided_accumulator() -> None:
     product = PRODUCTS[0]
     a, b = drawn(product, 7)
     c, cells = accumulator(product, 8, 16)
@@ -329,7 +329,7 @@ def scales(product: Product, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def put(cells: np.ndarray, column: int, codes: np.ndarray, part: int) -> None:
-    """ISA 9.7.16.10.7: rows 32 apart in neighbouring columns, the same in all four quarters of the lanes."""
+    """Put scales into tensor memory (ISA 9.7.16.10.7): the column is row // 32, all quarters of the lanes are equal."""
     for row in range(len(codes)):
         for number, code in enumerate(codes[row]):
             for quarter in range(4):
@@ -375,7 +375,7 @@ def test_a_wrong_scale_factor_id_gives_other_bits() -> None:
     assert (ran(product, a, b, cells, enable=1) != scaled_reference(product, a, b, x, y, c)).any()
 
 
-def test_scales_in_one_quarter_of_the_lanes_are_named() -> None:
+def test_scales_that_differ_between_quarters_of_the_lanes_are_reported() -> None:
     product = SCALED[0]
     a, b = drawn(product, 11)
     _, cells = accumulator(product, 13, 32)
@@ -394,7 +394,7 @@ def test_scales_in_one_quarter_of_the_lanes_are_named() -> None:
     ],
     ids=["stride", "start"],
 )
-def test_descriptors_that_lead_out_of_shared_memory_are_named(change: Any, words: str) -> None:
+def test_descriptors_that_lead_out_of_shared_memory_are_reported(change: Any, words: str) -> None:
     product = PRODUCTS[0]
     a, b = drawn(product, 1)
     with pytest.raises(MemoryFault, match=words):
@@ -414,7 +414,7 @@ def test_descriptors_of_another_layout_give_other_bits(change: Any) -> None:
 
 @dataclass(frozen=True)
 class Spoiled:
-    """A descriptor with other bits."""
+    """The bits of a descriptor that may be invalid."""
 
     code: int
 
@@ -429,22 +429,22 @@ class Spoiled:
         (1 << 61, "swizzles in parts of 32 bytes; a K-major matrix of f16"),
     ],
 )  # fmt: skip
-def test_descriptors_that_say_nothing(bits: int, words: str) -> None:
+def test_invalid_descriptors_are_reported(bits: int, words: str) -> None:
     product = PRODUCTS[0]
     a, b = drawn(product, 1)
     with pytest.raises(ExecutionError, match=words):
         ran(product, a, b, np.zeros((128, 16), np.uint32), change=lambda d: Spoiled(d.code ^ bits))
 
 
-def test_a_base_offset_says_nothing_without_a_swizzle() -> None:
-    """Triton writes 4 where it copies scales from the second 512 bytes of a buffer on."""
+def test_a_base_offset_has_no_effect_without_a_swizzle() -> None:
+    """Triton writes a base offset of 4 when it copies scales from the second 512 bytes of a buffer."""
     a, b = drawn(PRODUCTS[0], 1)
     got = ran(PRODUCTS[0], a, b, np.zeros((128, 16), np.uint32), change=lambda d: Spoiled(d.code ^ 4 << 49))
     assert (got == expected(PRODUCTS[0], a, b, np.zeros((128, N), np.uint32))).all()
 
 
 @pytest.mark.parametrize(("swizzle", "words"), [((None, 0), "takes a from lane"), ((0, 0), "takes d from lane")])
-def test_operands_that_nobody_wrote_are_named(swizzle: Any, words: str) -> None:
+def test_operands_that_were_never_written_are_reported(swizzle: Any, words: str) -> None:
     product = replace(PRODUCTS[0], swizzle=swizzle)
     a, b = drawn(product, 1)
     with pytest.raises(MemoryFault, match=f"{words} .* of tensor memory, which was never written"):

@@ -1,4 +1,4 @@
-"""Block-scaled tcgen05.mma on pairs of blocks: where the scales lie with 256 and 128 rows, and planted mistakes."""
+"""Block-scaled tcgen05.mma on pairs of blocks: the places of scales with 256 and 128 rows, and planted mistakes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def with_scales(product: Product, cells: np.ndarray, x: np.ndarray, y: np.ndarra
     for first, codes, part, places_of in places:
         for number, scales_of in enumerate(codes):
             for block, lane, column in places_of(number):
-                held = cells[block, lane, first + column : first + column + 1].view(np.uint8)
-                held[part : part + len(scales_of)] = scales_of
+                octets = cells[block, lane, first + column : first + column + 1].view(np.uint8)
+                octets[part : part + len(scales_of)] = scales_of
     return cells
 
 
@@ -49,7 +49,7 @@ def test_scaled_products(product: Product) -> None:
 
 
 @pytest.mark.parametrize("n", [64, 128, 256])
-def test_scales_lie_where_the_strides_of_cutlass_put_them(n: int) -> None:
+def test_the_places_of_scales_follow_the_strides_of_cutlass(n: int) -> None:
     """tmem_sf_frg, "SFB, 2x2 datapath": ((32, n/64), 2, 2) has the strides ((1, 512), 64, 32), in lanes, then bytes."""
     near, far, half, copy = np.meshgrid(*map(np.arange, (32, n // 64, 2, 2)), indexing="ij")
     column = near + 32 * far + n // 2 * half
@@ -69,7 +69,7 @@ def test_scales_lie_where_the_strides_of_cutlass_put_them(n: int) -> None:
         (96, "scale of b of row 16 differs between .* both quarters of a half"),
     ],
 )
-def test_scales_of_b_that_differ_within_a_half_are_named(lane: int, words: str) -> None:
+def test_scales_of_b_that_differ_within_a_half_are_reported(lane: int, words: str) -> None:
     product = SCALED[3]
     a, b = drawn(product, 11)
     x, y = scales(product, 12)
@@ -80,7 +80,7 @@ def test_scales_of_b_that_differ_within_a_half_are_named(lane: int, words: str) 
 
 
 def test_scales_of_all_columns_in_each_quarter_give_other_bits() -> None:
-    """What is right with 256 rows: lanes 64 to 127 have the scales of the first columns, which layout B takes there."""
+    """These places are right with 256 rows; layout B of 128 rows needs the later columns' scales in lanes 64 to 127."""
     product = SCALED[3]
     a, b = drawn(product, 11)
     x, y = scales(product, 12)
@@ -115,7 +115,7 @@ def replaced(old: str, new: str) -> Callable[[str], str]:
 
 
 def descriptors(change: Callable[[int], int]) -> Callable[[str], str]:
-    """Another descriptor of b."""
+    """A function that changes the descriptor of b in a kernel's text."""
 
     def changed(text: str) -> str:
         code = next(line for line in text.splitlines() if "mov.b64 %b, " in line).split()[-1].rstrip(";")
@@ -142,7 +142,7 @@ STILL = r"of tensor memory.*, which the tcgen05\.mma.* still writes: a wait for 
     ],
     ids=["wait", "phase", "commit", "wait of stores", "stride", "version", "swizzle"],
 )
-def test_mistakes_are_named(change: Any, kind: type[Exception], words: str) -> None:
+def test_mistakes_are_reported(change: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         of_128_rows(change)
     np.testing.assert_array_equal(*of_128_rows())
@@ -150,6 +150,6 @@ def test_mistakes_are_named(change: Any, kind: type[Exception], words: str) -> N
 
 @pytest.mark.parametrize("change", [lambda code: code + (1 << 32), lambda code: code ^ 2 << 61, lambda code: code + 1])
 def test_wrong_descriptors_within_memory_give_other_bits(change: Callable[[int], int]) -> None:
-    """A stride of 16 bytes more, another swizzle, a start 16 bytes on: legal, and no tensor map says what was meant."""
+    """A stride or a start that is 16 bytes greater and another swizzle are legal; no tensor map contradicts them."""
     got, wanted = of_128_rows(descriptors(change))
     assert (got != wanted).any()

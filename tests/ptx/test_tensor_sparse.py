@@ -1,4 +1,4 @@
-"""tcgen05.mma.sp in every kind, compared with the references, which place the metadata, and refusals."""
+"""tcgen05.mma.sp in every kind compared with the references, which also give the places of metadata; refusals."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from references.formats import E4M3, I32, UE8M0
 META = 28
 """The column at which metadata begins."""
 WIDE = 66
-"""That of products with .ws, whose d is wider."""
+"""The same for products with .ws, whose d has more columns."""
 
 
 @dataclass(frozen=True)
 class Sparse(Product):
-    """A product with a sparse a; `k` is that of its stored elements."""
+    """A product with a sparse a; `k` counts the stored elements of a row."""
 
     selector: int = 0
 
@@ -43,20 +43,20 @@ class Sparse(Product):
 
 
 def drawn(product: Sparse, seed: int) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
-    """Stored elements of a, b of twice as many along k, and which elements of a are stored."""
+    """Stored elements of a, b with twice as many elements along k, and the mask of a's stored elements."""
     first, b = dense.drawn(product, seed)
     _, more = dense.drawn(product, seed + 100)
     rng = np.random.default_rng(seed)
     size, run = sparse.CHUNK[product.bits], 2 if product.bits == 4 else 1
     order = rng.random((product.m, 2 * product.k // size, size // run)).argsort(-1)
-    kept = np.repeat(order < (1 if product.bits == 32 else 2), run, -1).reshape(product.m, 2 * product.k)
-    return first, np.concatenate([b, more], 1), torch.from_numpy(kept)
+    mask = np.repeat(order < (1 if product.bits == 32 else 2), run, -1).reshape(product.m, 2 * product.k)
+    return first, np.concatenate([b, more], 1), torch.from_numpy(mask)
 
 
-def put_metadata(cells: np.ndarray, product: Sparse, kept: torch.Tensor, first: int = META) -> None:
-    """ISA 9.7.16.10.8.4 by the reference."""
+def put_metadata(cells: np.ndarray, product: Sparse, mask: torch.Tensor, first: int = META) -> None:
+    """Put metadata into tensor memory at the reference's places (ISA 9.7.16.10.8.4)."""
     size = sparse.CHUNK[product.bits]
-    for (row, chunk), code in np.ndenumerate(sparse.indices(kept, product.bits).numpy()):
+    for (row, chunk), code in np.ndenumerate(sparse.indices(mask, product.bits).numpy()):
         lane, column, bit = places.place(product.kind, product.m, row, int(chunk) * size, product.ws)
         for copy in places.copies(product.m) if product.ws else (0,):
             at = (lane + copy, first + column + product.selector)
@@ -82,14 +82,14 @@ def ran(
 
 
 def expected(
-    product: Sparse, a: np.ndarray, b: np.ndarray, kept: torch.Tensor, c: np.ndarray, scales: Any = None
+    product: Sparse, a: np.ndarray, b: np.ndarray, mask: torch.Tensor, c: np.ndarray, scales: Any = None
 ) -> np.ndarray:
-    """Row by row; each meets columns of b of its own."""
-    whole = torch.zeros(kept.shape, dtype=torch.int64)
-    whole[kept] = tensor(a).reshape(-1)
+    """The reference's codes of d, row by row: each row of a selects other elements of b."""
+    whole = torch.zeros(mask.shape, dtype=torch.int64)
+    whole[mask] = tensor(a).reshape(-1)
     found = []
     for row in range(product.m):
-        left, right, total = whole[row : row + 1, kept[row]], tensor(b).T[kept[row]], tensor(c)[row : row + 1]
+        left, right, total = whole[row : row + 1, mask[row]], tensor(b).T[mask[row]], tensor(c)[row : row + 1]
         formats = {"a_format": FORMATS[product.a], "b_format": FORMATS[product.b]}
         if product.kind == "i8":
             found.append(tensor_core.dot_integer(left, right, total, **formats, to=I32, saturate=product.saturate))
@@ -120,18 +120,18 @@ _IDS = {"ids": lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.swizzle}-{p.selector}"}
 
 
 def prepared(product: Sparse, seed: int = 1) -> tuple[np.ndarray, np.ndarray, torch.Tensor, np.ndarray, np.ndarray]:
-    a, b, kept = drawn(product, seed)
+    a, b, mask = drawn(product, seed)
     c, cells = dense.accumulator(product, seed + 1, 128 if product.ws else 32)
     first = WIDE if product.ws else META
     cells[:, first : first + 3] = 0x44444444
-    put_metadata(cells, product, kept, first)
-    return a, b, kept, c, cells
+    put_metadata(cells, product, mask, first)
+    return a, b, mask, c, cells
 
 
 @pytest.mark.parametrize("product", PRODUCTS, **_IDS)
 def test_products(product: Sparse) -> None:
-    a, b, kept, c, cells = prepared(product)
-    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, kept, c))
+    a, b, mask, c, cells = prepared(product)
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c))
 
 
 SCALED = [
@@ -153,12 +153,12 @@ STATIONARY = [
 
 @pytest.mark.parametrize("product", STATIONARY, **_IDS)
 def test_weight_stationary_products(product: Sparse) -> None:
-    a, b, kept, c, cells = prepared(product)
+    a, b, mask, c, cells = prepared(product)
     got = ran(product, a, b, cells, meta=f"[%base+{WIDE}]")
-    np.testing.assert_array_equal(got, expected(product, a, b, kept, c))
+    np.testing.assert_array_equal(got, expected(product, a, b, mask, c))
 
 
-def test_copies_of_metadata_that_differ_are_named() -> None:
+def test_copies_of_metadata_that_differ_are_reported() -> None:
     product = STATIONARY[0]
     a, b, _, _, cells = prepared(product)
     cells[64:96, WIDE] = 0xEEEEEEEE
@@ -168,19 +168,19 @@ def test_copies_of_metadata_that_differ_are_named() -> None:
 
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.size}")
 def test_scaled_products(product: Sparse) -> None:
-    """A scale is for as many stored elements as in a dense product (table 54: as many scales for twice the k)."""
-    a, b, kept, c, cells = prepared(product, 11)
+    """A scale covers as many stored elements as in a dense product: table 54 has as many scales for twice the k."""
+    a, b, mask, c, cells = prepared(product, 11)
     scales = dense.scales(product, 12)
     put(cells, SCALE_A, scales[0], product.parts[0])
     put(cells, SCALE_B, scales[1], product.parts[1])
-    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, kept, c, scales))
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c, scales))
 
 
 def test_a_in_tensor_memory() -> None:
     product = Sparse("f16", "f16", "f16", swizzle=(None, 2))
-    a, b, kept, c, cells = prepared(product)
+    a, b, mask, c, cells = prepared(product)
     cells[:, 16:24] = (a[:, ::2] | a[:, 1::2] << 16).astype(np.uint32)
-    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, kept, c))
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c))
 
 
 @pytest.mark.parametrize(
@@ -193,25 +193,25 @@ def test_a_in_tensor_memory() -> None:
     **_IDS,
 )
 def test_pairs_of_blocks(product: Sparse) -> None:
-    """Layouts A and C: each block has the metadata of its own rows, in the lanes of its rows of d."""
-    a, b, kept = drawn(product, 3)
+    """Layouts A and C: each block holds the metadata of its own rows, in the lanes of its rows of d."""
+    a, b, mask = drawn(product, 3)
     half = replace(product, m=product.m // 2)
     c = np.zeros((product.m, product.n), np.uint32)
     cells = np.full((2, 128, 64), 0x44444444, np.uint32)
-    for block, rows in enumerate(kept.chunk(2)):
+    for block, rows in enumerate(mask.chunk(2)):
         put_metadata(cells[block], half, rows, 40)
 
     def change(text: str) -> str:
         return text.replace("tcgen05.mma.", "tcgen05.mma.sp.").replace("%b, %x", "%b, [%base+40], %x")
 
     got = test_tensor_pairs.ran(product, a, b, cells, enable=0, change=change, sparse=True)
-    np.testing.assert_array_equal(got, expected(product, a, b, kept, c))
+    np.testing.assert_array_equal(got, expected(product, a, b, mask, c))
 
 
 @pytest.mark.parametrize("kind", places.BITS)
 @pytest.mark.parametrize(("rows", "ws"), [(64, False), (128, False), (32, True), (64, True)])
 def test_both_derivations_of_places_agree(kind: str, rows: int, ws: bool) -> None:
-    """The emulator's, by chunks, and the reference's, by elements, which CUTLASS's strides are."""
+    """The emulator derives places by chunks, the reference by elements, from CUTLASS's strides."""
     k, size = tensorinstructions.K[kind] * 2, sparse.CHUNK[places.BITS[kind]]
     lanes, columns, bits = tensorsparse.places(tensorsparse.Shape(kind, rows, k, ws))
     found = [
@@ -222,7 +222,7 @@ def test_both_derivations_of_places_agree(kind: str, rows: int, ws: bool) -> Non
 
 
 def test_places_are_those_of_a_warps_registers() -> None:
-    """f16: eight lanes have the first words of eight groups of mma.sp.m16n8k32, eight more the second words."""
+    """f16: eight lanes hold the first words of eight groups of mma.sp.m16n8k32, the next eight the second words."""
     codes = torch.from_numpy(np.random.default_rng(2).integers(0, 16, (16, 8)))
     words = sparse.metadata(codes, 16, 32, 0)
     for row, chunk in np.ndindex(16, 8):
@@ -234,10 +234,10 @@ def test_places_are_those_of_a_warps_registers() -> None:
 
 
 def test_other_places_of_metadata_give_other_bits() -> None:
-    """Rows exchanged with those 8 below, lanes with those 8 below, the other selector, dense order of 8-bit kinds."""
+    """Rows exchanged with rows 8 below, lanes exchanged with lanes 8 below, lanes moved by 16, the other selector."""
     product = PRODUCTS[0]
-    a, b, kept, c, cells = prepared(product)
-    wanted = expected(product, a, b, kept, c)
+    a, b, mask, c, cells = prepared(product)
+    wanted = expected(product, a, b, mask, c)
     column = cells[:, META].copy()
     turned = column >> np.uint32(16) | column << np.uint32(16)
     for wrong in (turned, column.reshape(-1, 2, 8)[:, ::-1].reshape(-1), np.roll(column, 16)):
@@ -248,14 +248,14 @@ def test_other_places_of_metadata_give_other_bits() -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells), wanted)
 
 
-def test_a_falling_pair_means_what_it_says() -> None:
+def test_indices_of_metadata_may_descend() -> None:
     """0b0110 has the second element before the first (ISA 9.7.16.10.8.2)."""
     product = PRODUCTS[6]
-    a, b, kept, c, cells = prepared(product)
-    kept[:] = torch.tensor([False, True, True, False]).repeat(kept.shape[1] // 4)
+    a, b, mask, c, cells = prepared(product)
+    mask[:] = torch.tensor([False, True, True, False]).repeat(mask.shape[1] // 4)
     cells[:, META : META + 2] = 0x66666666
     turned = a.reshape(len(a), -1, 2)[:, :, ::-1].reshape(a.shape)
-    np.testing.assert_array_equal(ran(product, turned, b, cells), expected(product, a, b, kept, c))
+    np.testing.assert_array_equal(ran(product, turned, b, cells), expected(product, a, b, mask, c))
 
 
 # refusals ---------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_a_falling_pair_means_what_it_says() -> None:
         (4, 0x44444484, "0b1000 for columns from 2 of row 3.* only 0b0100, 0b1110 do"), (8, 0x444444F4, "0b1111"),
     ],
 )  # fmt: skip
-def test_metadata_without_meaning_is_named(number: int, word: int, text: str) -> None:
+def test_invalid_metadata_is_reported(number: int, word: int, text: str) -> None:
     product = PRODUCTS[number]
     a, b, _, _, cells = prepared(product)
     cells[:, META : META + 2] = 0x44444444
@@ -284,7 +284,7 @@ def test_metadata_without_meaning_is_named(number: int, word: int, text: str) ->
         ("f8f6f4", 4 | 1, "takes 0 alone"), ("mxf4", 4 | 3, "takes 0 alone"),
     ],
 )  # fmt: skip
-def test_descriptors(kind: str, code: int, words: str) -> None:
+def test_fields_of_a_sparse_product_in_descriptors(kind: str, code: int, words: str) -> None:
     product = next(p for p in (*PRODUCTS, *SCALED) if p.kind == kind)
     bits = product.idesc & ~7 | code
     assert tensorinstructions.decoded(bits & ~7 | 4, kind, False, product.block, False, True).k == 2 * product.k  # type: ignore[union-attr]
@@ -292,7 +292,7 @@ def test_descriptors(kind: str, code: int, words: str) -> None:
     assert isinstance(tensorinstructions.decoded(bits | 4, kind, False, product.block), str), "a dense one has no bit 2"
 
 
-def test_metadata_that_lies_elsewhere() -> None:
+def test_metadata_at_a_wrong_place_is_reported() -> None:
     product = PRODUCTS[0]
     a, b, _, _, cells = prepared(product)
     with pytest.raises(ExecutionError, match="begins at column 477 of tensor memory, an odd one"):
@@ -303,14 +303,14 @@ def test_metadata_that_lies_elsewhere() -> None:
         ran(PRODUCTS[1], *prepared(PRODUCTS[1])[:2], prepared(PRODUCTS[1])[4], meta=f"[%base+{META + (16 << 16)}]")
 
 
-def test_a_swizzle_whose_rows_do_not_hold_b() -> None:
+def test_a_swizzle_shorter_than_a_row_of_b_is_refused() -> None:
     product = replace(PRODUCTS[0], swizzle=(0, 6))
     a, b, _, _, cells = prepared(product)
     with pytest.raises(ExecutionError, match="swizzle of 32 bytes, and 64 bytes lie along k"):
         ran(product, a, b, cells)
 
 
-def test_metadata_is_locked_until_the_commit_is_waited_for() -> None:
+def test_metadata_must_not_change_before_a_wait_for_the_commit() -> None:
     product = PRODUCTS[0]
     a, b, _, _, cells = prepared(product)
 
@@ -332,19 +332,19 @@ def test_metadata_is_locked_until_the_commit_is_waited_for() -> None:
         (".kind::f16 ", ".kind::f16.ashift ", NotElementwise),
     ],
 )  # fmt: skip
-def test_what_is_not_run_says_so(old: str, new: str, error: type[PtxError]) -> None:
+def test_wrong_operands_and_unsupported_forms_are_refused(old: str, new: str, error: type[PtxError]) -> None:
     product = PRODUCTS[0]
     a, b, _, _, cells = prepared(product)
     with pytest.raises(error):
         ran(product, a, b, cells, change=lambda text: text.replace(old, new))
 
 
-def test_a_that_begins_at_another_lane_than_d() -> None:
-    """ISA 9.7.16.10.5, of products whose rows lie in half of the lanes."""
+def test_a_in_tensor_memory_must_begin_at_the_lane_of_d() -> None:
+    """ISA 9.7.16.10.5, for products whose rows lie in half of the lanes."""
     product = Sparse("f16", "f16", "f16", m=64, swizzle=(None, 2))
-    a, b, kept, c, cells = prepared(product)
+    a, b, mask, c, cells = prepared(product)
     for row in range(64):
         cells[row // 16 * 32 + row % 16, 16:24] = (a[row, ::2] | a[row, 1::2] << 16).astype(np.uint32)
-    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, kept, c))
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c))
     with pytest.raises(ExecutionError, match="a begins at lane 16 of tensor memory, and d at lane 0"):
         ran(product, a, b, cells, change=lambda text: text.replace("[%base+16]", f"[%base+{16 + (16 << 16)}]"))

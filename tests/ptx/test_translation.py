@@ -1,4 +1,4 @@
-"""Definitions as machine code: each construct has Python's meaning, what is not known is refused, nothing is stale."""
+"""Definitions as machine code: each construct has Python's meaning, unknown ones are refused, no code is stale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = ((1, 10), (2, 20), (3, 30))
 
 @scalar
 def picked(a: int, b: int, which: bool) -> int:
-    """The helper of some functions below, with three results."""
+    """A helper of functions below, with three different results."""
     if which:
         return a
     return b if b > NAMED else wrap64(a + b)
@@ -154,7 +154,7 @@ def test_a_construct_has_the_meaning_of_python(function):
 
 
 def test_every_definition_is_translated():
-    """Else it would run in Python, a thousand times slower."""
+    """A definition that is not translated runs in Python, a thousand times slower."""
     every = {f for forms in FORMS.values() for form in forms for f in (form.function, form.rounded) if f is not None}
     assert len(every) > 200
     for function in every:
@@ -281,7 +281,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
-def test_what_is_not_known_is_refused(function):
+def test_unknown_constructs_are_refused(function):
     with pytest.raises(Untranslatable, match=REFUSED[function]) as refusal:
         functions.unit(function, (INT64,))
     assert f"test_translation.{function.__name__}, line " in str(refusal.value)
@@ -298,7 +298,7 @@ def imported(path) -> ModuleType:
 
 
 def test_a_function_whose_file_has_changed_runs_as_it_was_imported(tmp_path):
-    """The file is read when the function is compiled, later than it was imported."""
+    """The file is read at compilation, and it may have changed since the import."""
     path = tmp_path / "changing.py"
     path.write_text(TEXT)
     module = imported(path)
@@ -314,7 +314,7 @@ def test_a_function_whose_file_has_changed_runs_as_it_was_imported(tmp_path):
 
 
 def imported_again(module: ModuleType):
-    """The same function of a file that no longer exists."""
+    """The same function, from a file that does not exist."""
     gone = module.changing.__code__.replace(co_filename="/nowhere.py")
     return type(module.changing)(gone, module.__dict__)
 

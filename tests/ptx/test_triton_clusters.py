@@ -1,4 +1,4 @@
-"""Triton kernels with num_ctas=2, which it compiles to clusters: right values, and a removed barrier is named."""
+"""Triton kernels with num_ctas=2, which Triton compiles to clusters: right values, and errors for mistakes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ BARRIER = re.compile(r"\tbarrier\.cluster\.arrive\S*;\n(\t.*\n)*?\tbarrier\.clus
 
 
 def test_each_barrier_of_the_cluster_is_needed(compiled: Compilation) -> None:
-    """The first stands between a store and a load of the other block, the last before the end."""
+    """The first lies between a block's store and the other block's load, the last before the end."""
     found = list(BARRIER.finditer(compiled.ptx))
     assert len(found) == 2
     assert launched(compiled, compiled.ptx)[0] == X.sum()
@@ -78,7 +78,7 @@ def test_each_barrier_of_the_cluster_is_needed(compiled: Compilation) -> None:
         launched(compiled, texts[1])
 
 
-def test_a_wrong_rank_is_seen(compiled: Compilation) -> None:
+def test_a_wrong_rank_is_detected(compiled: Compilation) -> None:
     mapa = re.compile(r"(mapa\.shared::cluster\.u32 \t%r\d+, %r\d+, )%r\d+;")
     assert mapa.search(compiled.ptx)
     assert launched(compiled, mapa.sub(r"\g<1>0;", compiled.ptx))[0] != X.sum()
@@ -86,13 +86,13 @@ def test_a_wrong_rank_is_seen(compiled: Compilation) -> None:
         launched(compiled, mapa.sub(r"\g<1>2;", compiled.ptx))
 
 
-def test_a_wait_without_an_arrival(compiled: Compilation) -> None:
+def test_a_wait_without_an_arrival_is_reported(compiled: Compilation) -> None:
     text = re.sub(r"\tbarrier\.cluster\.arrive\S*;\n", "", compiled.ptx, count=1)
     with pytest.raises(ExecutionError, match="at which it has not arrived"):
         launched(compiled, text)
 
 
-def test_a_grid_counts_clusters(compiled: Compilation) -> None:
+def test_a_grid_must_consist_of_whole_clusters(compiled: Compilation) -> None:
     with pytest.raises(PtxError, match="not made of clusters"):
         run_kernel(
             load_kernel(compiled.ptx), [Buffer(X, "x"), Buffer(X.copy(), "y")], (3,), shared_bytes=compiled.shared

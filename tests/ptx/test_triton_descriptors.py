@@ -46,7 +46,7 @@ def expected(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("tasks", [False, True], ids=["one task", "warps of several tasks"])
 def test_descriptors_made_on_the_device(tasks: bool) -> None:
-    """Sizes that no box divides: what lies beyond the tensor counts as zero, and is not written."""
+    """The sizes are no multiples of the boxes': elements beyond the tensor are read as zero, and not written."""
     a, b = operands()
     out = torch.zeros(M, N).half()
     run = emulated(descriptor_kernels.with_made_descriptors, "sm_90a")
@@ -64,12 +64,12 @@ def test_descriptors_of_the_host(padding: str) -> None:
     run[(2, 2)](x, y, z, K, **META, TO=tl.float16, num_stages=3)
     if padding == "zero":
         np.testing.assert_array_equal(out.numpy(), expected(a, b))
-    else:  # K is no multiple of 64: every row meets a column of NaNs
+    else:  # K is no multiple of 64, so every sum has terms with NaN
         assert out.isnan().all()
 
 
 def test_attention() -> None:
-    """Scores stay in registers, and are a's elements of the second product."""
+    """Scores stay in registers, as the elements of a for the second product."""
     generator = torch.Generator().manual_seed(3)
     q, k, v = (torch.randn(1, 64, 64, generator=generator).half() for _ in range(3))
     out = torch.zeros(1, 64, 64)
@@ -79,15 +79,15 @@ def test_attention() -> None:
     assert (out.double() - wanted).abs().max() < 2e-3  # p is rounded to float16: 2^-11 of sums of |v| < 4
 
 
-# mistakes, planted in what Triton wrote ------------------------------------------------------------------------
+# mistakes planted in PTX of Triton -----------------------------------------------------------------------------
 
 
 @cache
 def compiled(tasks: bool) -> Compilation:
     function = descriptor_kernels.with_made_descriptors
-    given = {name: PointerType("fp16") for name in ("x", "y", "out")} | {"M": M, "N": N, "K": K}
+    types = {name: PointerType("fp16") for name in ("x", "y", "out")} | {"M": M, "N": N, "K": K}
     spec = specialise(
-        FunctionRef.of(function), given | META | {"TASKS": tasks}, Parameters.of(function), target="sm_90a",
+        FunctionRef.of(function), types | META | {"TASKS": tasks}, Parameters.of(function), target="sm_90a",
         enable_fp_fusion=True, num_warps=4, options=(("num_stages", 3),),
     )  # fmt: skip
     found = compile_kernel(spec)
@@ -96,7 +96,7 @@ def compiled(tasks: bool) -> Compilation:
 
 
 def run(tasks: bool, change: Callable[[str], str] = lambda text: text) -> tuple[np.ndarray, np.ndarray]:
-    k = 2 * K if tasks else K  # more steps than there are buffers, so that those that load wait for empty ones
+    k = 2 * K if tasks else K  # more steps than buffers, so that the loading warps wait for empty buffers
     a, b = operands(k)
     out = np.zeros((M, N), np.float16)
     known = compiled(tasks)
@@ -138,7 +138,7 @@ TRY_WAIT = rf"waitLoop:\s*(?:\.loc[^\n]*\n\s*)?{ASKED}%r\d+;\s*@!complete bra\.u
         (replaced(r"fence\.proxy\.async\S*;", ""), MemoryFault, r"copies from shared memory .* no fence\.proxy\.async"),
         pytest.param(
             replaced(r"cp\.async\.bulk\.wait_group \s*0;", ""), ExecutionError, r"ends, .*\.bulk\.wait_group must",
-            marks=since(3, 9, "it waits for the reading of a store alone"),
+            marks=since(3, 9, "it waits only until a store has read"),
         ),
         (
             replaced(r"(tensormap\.replace\.tile\.swizzle_mode\S+ \[ %rd\d+ \+ 0 \], )0x3;", r"\g<1>0x2;", 1),
@@ -150,14 +150,14 @@ TRY_WAIT = rf"waitLoop:\s*(?:\.loc[^\n]*\n\s*)?{ASKED}%r\d+;\s*@!complete bra\.u
     ],
     ids=["wait", "phase", "bytes", "arrival", "init", "proxy fence", "wait of a store", "swizzle of a map", "size"],
 )  # fmt: skip
-def test_what_is_wrong_is_named(change: Callable[[str], str], kind: type[PtxError], words: str) -> None:
+def test_mistakes_are_reported(change: Callable[[str], str], kind: type[PtxError], words: str) -> None:
     with pytest.raises(kind, match=words) as caught:
         run(False, change)
     assert re.search(r"descriptor_kernels\.py:\d+", str(caught.value))
 
 
-def test_a_descriptor_of_wgmma_with_another_swizzle_than_the_map_is_named() -> None:
-    """128 bytes by the map; 64 by the descriptor, in its two highest bits."""
+def test_a_descriptor_of_wgmma_with_another_swizzle_than_the_map_is_reported() -> None:
+    """The map has a swizzle of 128 bytes, the descriptor one of 64, in its two highest bits."""
 
     def changed(text: str) -> str:
         return re.sub(r"\b46116\d{14}\b", lambda m: str(int(m[0]) ^ (3 << 62)), text)
@@ -166,14 +166,14 @@ def test_a_descriptor_of_wgmma_with_another_swizzle_than_the_map_is_named() -> N
         run(False, changed)
 
 
-def test_what_triton_wrote_is_right() -> None:
+def test_the_ptx_of_triton_gives_the_right_bits() -> None:
     for tasks in (False, True):
         got, wanted = run(tasks)
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_producer_that_does_not_wait_for_empty_buffers_is_named() -> None:
-    """Warps of several tasks: the waits of the warps that load, before each mbarrier.arrive.expect_tx."""
+def test_a_producer_that_does_not_wait_for_empty_buffers_is_reported() -> None:
+    """With warps of several tasks, the loading warps' waits before each mbarrier.arrive.expect_tx are removed."""
 
     def changed(text: str) -> str:
         found, count = re.subn(TRY_WAIT + r"(?=(?:(?!try_wait)[\s\S])*?arrive\.expect_tx)", "", text)
@@ -184,7 +184,7 @@ def test_a_producer_that_does_not_wait_for_empty_buffers_is_named() -> None:
         run(True, changed)
 
 
-def test_an_arrival_that_is_missing_is_named() -> None:
+def test_a_missing_arrival_is_reported() -> None:
     change = replaced(r"@%p\d+ mbarrier\.arrive\.shared::cta\.b64 _, \[%r\d+\], 128;", "")
     with pytest.raises(ExecutionError, match=r"deadlock: .* lacks 128 of 128 arrivals"):
         run(True, change)

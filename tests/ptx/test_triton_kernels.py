@@ -1,4 +1,4 @@
-"""Kernels as Triton compiles them, for several generations of GPUs, against numpy."""
+"""Kernels as Triton compiles them for several generations of GPUs, compared with numpy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.tritons import since
 
 TARGETS = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
 QUICK = ["sm_75", "sm_90a", "sm_120a"]
-"""`test_small_kernels` has quick tests on the other two; the slow ones run each kernel on all."""
+"""`test_small_kernels` has quick tests for the other two targets; the slow tests run each kernel on all targets."""
 BLACKWELL = ["sm_100a", "sm_120a"]
 NAMES = {
     "float32": "fp32",
@@ -68,7 +68,7 @@ def run(
     debug: bool = False,
     **arguments: Any,
 ) -> Executed:
-    """Compile and run; arrays named like outputs (y, q, scales) start unwritten. `edit` changes the PTX."""
+    """Compile and run; arrays named y, q or scales are undefined at first. `edit` changes the PTX."""
     compiled = compile_for(name, target, arguments, num_warps, debug)
     signature = dict(compiled.spec.signature)
     buffers = {
@@ -87,7 +87,7 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize("target", only(TARGETS, ["sm_75"]))
 def test_sort(target: str, rng: np.random.Generator) -> None:
-    """Triton spends seconds on each. `test_small_kernels` sorts on two other targets."""
+    """Triton compiles for seconds. `test_small_kernels` sorts on two other targets."""
     x = rng.integers(-1000, 1000, 512).astype(np.int32)
     y = np.zeros_like(x)
     run("sort", target, (1,), x=x, y=y, B=512)
@@ -152,7 +152,7 @@ class TestOrdinaryKernels:
 
 
 @pytest.mark.parametrize("target", only(["sm_80", "sm_90a", "sm_100a"], ["sm_90a"]))
-class TestWhatElseTritonEmits:
+class TestOtherCodeOfTriton:
     def test_loads_ahead(self, target: str, rng: np.random.Generator) -> None:
         x = rng.integers(0, 100, (45, 1000)).astype(np.float32)
         y = np.zeros(45, np.float32)
@@ -208,8 +208,8 @@ def test_block_scaled_quantisation(target: str, rng: np.random.Generator) -> Non
     np.testing.assert_array_equal(q[chosen], expected[chosen])
 
 
-class TestMistakesAreCaught:
-    """Each in a kernel that Triton compiled, with the place in PTX and in the Triton source."""
+class TestMistakesAreReported:
+    """Each mistake is in a kernel that Triton compiled; errors have the place in the PTX and in the Triton source."""
 
     def test_store_past_the_end(self) -> None:
         x = np.zeros(1000, np.int32)

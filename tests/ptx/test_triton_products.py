@@ -70,7 +70,7 @@ def reference(x: np.ndarray, y: np.ndarray, fmt: Format, to: Format, generation:
 def test_float_products(target: str, name: str) -> None:
     fmt, kind = TYPES[name]
     if fmt.code_bits == 8 and target not in ("sm_89", "sm_120a"):
-        pytest.skip("Triton makes no product of 8-bit floats by mma for it")
+        pytest.skip(f"Triton compiles no product of 8-bit floats to mma for {target}")
     x, y = operands(kind, np.random.default_rng(1))
     out = np.zeros((M, N), np.float32)
     emulated(triton_kernels.matmul, target)[(M // B, N // B)](x, y, out, M, N, K, B=B, STEP=STEP, ACC=tl.float32)
@@ -96,16 +96,16 @@ def test_integer_products(target: str) -> None:
     np.testing.assert_array_equal(codes(out).numpy(), expected.numpy())
 
 
-# mistakes, planted in what Triton wrote ------------------------------------------------------------------------
+# mistakes planted in PTX of Triton -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def pipelined() -> Compilation:
     values = {"M": M, "N": N, "K": K, "B": B, "STEP": STEP, "ACC": tl.float32}
-    given = {"x": PointerType("fp16"), "y": PointerType("fp16"), "out": PointerType("fp32")}
+    types = {"x": PointerType("fp16"), "y": PointerType("fp16"), "out": PointerType("fp32")}
     function = triton_kernels.matmul
     spec = specialise(
-        FunctionRef.of(function), given | values, Parameters.of(function), target="sm_80", enable_fp_fusion=True,
+        FunctionRef.of(function), types | values, Parameters.of(function), target="sm_80", enable_fp_fusion=True,
         num_warps=4, options=(("num_stages", 3),),
     )  # fmt: skip
     compiled = compile_kernel(spec)
@@ -129,7 +129,7 @@ def test_a_pipelined_product_is_right(pipelined: Compilation) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_wait_that_was_removed_is_named(pipelined: Compilation) -> None:
+def test_a_removed_wait_is_reported(pipelined: Compilation) -> None:
     waits = list(re.finditer(r"cp\.async\.wait_group\s+\d+;", pipelined.ptx))
     first = waits[0]
     ptx = pipelined.ptx[: first.start()] + pipelined.ptx[first.end() :]
@@ -137,13 +137,13 @@ def test_a_wait_that_was_removed_is_named(pipelined: Compilation) -> None:
         run(pipelined, ptx)
 
 
-def test_a_wait_for_one_group_too_few_is_named(pipelined: Compilation) -> None:
+def test_a_wait_for_one_group_too_few_is_reported(pipelined: Compilation) -> None:
     ptx = re.sub(r"wait_group(\s+)(\d+)", lambda m: f"wait_group{m[1]}{int(m[2]) + 1}", pipelined.ptx)
     with pytest.raises(MemoryFault, match="to which an asynchronous copy is under way"):
         run(pipelined, ptx)
 
 
-def test_a_barrier_that_was_removed_is_named(pipelined: Compilation) -> None:
+def test_a_removed_barrier_is_reported(pipelined: Compilation) -> None:
     ptx = re.sub(r"bar\.sync\s+0;", "", pipelined.ptx)
     with pytest.raises(MemoryFault, match="race"):
         run(pipelined, ptx)

@@ -1,4 +1,4 @@
-"""tl.dot and tl.dot_scaled as Triton compiles them to tcgen05 on sm_100a: the references' bits, and mistakes named."""
+"""tl.dot and tl.dot_scaled as Triton compiles them to tcgen05 on sm_100a: the references' bits, and clear errors."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_persistent_with_descriptors(tasks: bool) -> None:
 
 
 def test_attention() -> None:
-    """Scores go to registers and back to tensor memory, as a of the second product."""
+    """Scores go to registers, and back to tensor memory as a of the second product."""
     generator = torch.Generator().manual_seed(3)
     q, k, v = (torch.randn(1, 128, 64, generator=generator).half() for _ in range(3))
     out = torch.zeros(1, 128, 64)
@@ -149,7 +149,7 @@ NARROW = {"e4m3": E4M3, "e5m2": E5M2, "e2m1": E2M1}
 
 
 def elements(name: str, rows: int, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """As the kernel takes them, and their codes."""
+    """Elements as the kernel reads them, and their codes."""
     if name == "e2m1":
         found = rng.integers(0, 16, (rows, k))
         return (found[:, ::2] | found[:, 1::2] << 4).astype(np.uint8), found
@@ -159,15 +159,15 @@ def elements(name: str, rows: int, k: int, rng: np.random.Generator) -> tuple[np
 
 
 def scaled_operands(a: str, b: str, block: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """The kernel's arguments, and what the reference makes of them."""
+    """The kernel's arguments, and the reference's codes of the product."""
     m, n, k = 128, 64, 256
     rng = np.random.default_rng(5)
     (x, of_x), (y, of_y) = elements(a, m, k, rng), elements(b, n, k, rng)
     low, high = (120, 134) if block == 32 else (0x20, 0x60)
     s, t = (rng.integers(low, high, (rows, k // block)).astype(np.uint8) for rows in (m, n))
-    given = [torch.from_numpy(v.astype(np.int64)) for v in (of_x, of_y.T, s, t, np.zeros((m, n)))]
+    inputs = [torch.from_numpy(v.astype(np.int64)) for v in (of_x, of_y.T, s, t, np.zeros((m, n)))]
     expected = scaled_matrices.dot(
-        *given, a_format=NARROW[a], b_format=NARROW[b], scale_format=UE8M0 if block == 32 else E4M3, block=block,
+        *inputs, a_format=NARROW[a], b_format=NARROW[b], scale_format=UE8M0 if block == 32 else E4M3, block=block,
         kind=scaled_matrices.FOUR if a == b == "e2m1" else scaled_matrices.MX8,
     )  # fmt: skip
     kinds = ml_dtypes.float8_e4m3fn if block == 16 else np.uint8
@@ -176,10 +176,10 @@ def scaled_operands(a: str, b: str, block: int) -> tuple[list[np.ndarray], np.nd
 
 @pytest.mark.parametrize(("a", "b", "block"), SCALED)
 def test_block_scaled_products(a: str, b: str, block: int) -> None:
-    given, expected = scaled_operands(a, b, block)
+    inputs, expected = scaled_operands(a, b, block)
     out = np.zeros((128, 64), np.float32)
     meta = {"BM": 128, "BN": 64, "BK": 128, "A": a, "B": b, "BLOCK": block}
-    emulated(kernels.scaled, TARGET)[(1, 1)](*given, out, 128, 64, 256, **meta)
+    emulated(kernels.scaled, TARGET)[(1, 1)](*inputs, out, 128, 64, 256, **meta)
     np.testing.assert_array_equal(codes(out).numpy(), expected)
 
 
@@ -187,26 +187,26 @@ def test_block_scaled_products(a: str, b: str, block: int) -> None:
 def test_dequantised_products_lie_within_the_bound_of_the_cases(name: str) -> None:
     case, plain = getattr(CASES, f"{name}_matmul"), getattr(CASES, f"{name}_dequantised")
     made = case.generate(case.sizes[0], np.random.default_rng(7))
-    given = [torch.from_numpy(made[n].astype(np.int64)) for n in case.inputs]
-    scaled, other = (to_float64(F32, f(*given)).numpy() for f in (case.reference, plain))
+    inputs = [torch.from_numpy(made[n].astype(np.int64)) for n in case.inputs]
+    scaled, other = (to_float64(F32, f(*inputs)).numpy() for f in (case.reference, plain))
     assert np.abs(scaled - other).max() < CASES.BOUND < np.abs(scaled).max() / 100
 
 
-# mistakes, planted in what Triton wrote ---------------------------------------------------------------------------
+# mistakes planted in PTX of Triton --------------------------------------------------------------------------------
 
 
 @cache
 def compiled(name: str) -> Compilation:
     if name == "matmul":
-        given: dict[str, Any] = {"x": PointerType("fp16"), "y": PointerType("fp16"), "out": PointerType("fp32")}
-        given |= {"M": M, "N": N, "K": 128, "BM": M, "BN": N, "STEP": 32, "ACC": tl.float32, "TWICE": False}
+        inputs: dict[str, Any] = {"x": PointerType("fp16"), "y": PointerType("fp16"), "out": PointerType("fp32")}
+        inputs |= {"M": M, "N": N, "K": 128, "BM": M, "BN": N, "STEP": 32, "ACC": tl.float32, "TWICE": False}
     else:
-        given = {"a": PointerType("fp8e4nv"), "of_a": PointerType("u8"), "b": PointerType("fp8e4nv")}
-        given |= {"of_b": PointerType("u8"), "out": PointerType("fp32"), "M": 128, "N": 64, "K": 256}
-        given |= {"BM": 128, "BN": 64, "BK": 128, "A": "e4m3", "B": "e4m3", "BLOCK": 32}
+        inputs = {"a": PointerType("fp8e4nv"), "of_a": PointerType("u8"), "b": PointerType("fp8e4nv")}
+        inputs |= {"of_b": PointerType("u8"), "out": PointerType("fp32"), "M": 128, "N": 64, "K": 256}
+        inputs |= {"BM": 128, "BN": 64, "BK": 128, "A": "e4m3", "B": "e4m3", "BLOCK": 32}
     function = getattr(kernels, name)
     spec = specialise(
-        FunctionRef.of(function), given, Parameters.of(function), target=TARGET, enable_fp_fusion=True, num_warps=4,
+        FunctionRef.of(function), inputs, Parameters.of(function), target=TARGET, enable_fp_fusion=True, num_warps=4,
         options=(("num_stages", 3),),
     )  # fmt: skip
     found = compile_kernel(spec)
@@ -219,11 +219,11 @@ def run(name: str, change: Callable[[str], str]) -> tuple[np.ndarray, np.ndarray
     if name == "matmul":
         x, y = operands(np.float16, k=128)
         out, expected, sizes = np.zeros((M, N), np.float32), reference(x, y, F16), [M, N, 128]
-        given = [x, y]
+        inputs = [x, y]
     else:
-        given, expected = scaled_operands("e4m3", "e4m3", 32)
+        inputs, expected = scaled_operands("e4m3", "e4m3", 32)
         out, sizes = np.zeros((128, 64), np.float32), [128, 64, 256]
-    buffers = [Buffer(v.view(f"u{v.itemsize}"), f"operand {i}") for i, v in enumerate([*given, out])]
+    buffers = [Buffer(v.view(f"u{v.itemsize}"), f"operand {i}") for i, v in enumerate([*inputs, out])]
     run_kernel(load_kernel(change(known.ptx)), [*buffers, *sizes], (1, 1), num_threads=128, shared_bytes=known.shared)
     return codes(out).numpy(), expected
 
@@ -241,37 +241,37 @@ WAIT = r"mbarrier\.try_wait\S+ complete, \[%r\d+\], %r\d+;\s+@!complete bra.uni 
 
 
 def without_barriers(text: str) -> str:
-    """Behind the copies of the first step."""
+    """Remove the barriers after the copies of the first step."""
     head, middle, tail = text.partition("cp.async.wait_group")
     return head + middle + re.sub(r"bar\.sync\s+0;", "", tail)
 
 
 @pytest.mark.parametrize("name", ["matmul", "scaled"])
-def test_what_triton_wrote_is_right(name: str) -> None:
+def test_the_ptx_of_triton_gives_the_right_bits(name: str) -> None:
     got, wanted = run(name, lambda text: text)
     np.testing.assert_array_equal(got, wanted)
 
 
 def committed(code: str) -> Callable[[str], str]:
-    """Other code before each commit, which then takes no state space and the register `there`."""
+    """Insert code before each commit; the commit then has no state space, and `there` as its address."""
     pattern = r"(@%p\d+ tcgen05\.commit\S+one)\.shared::cluster(\.b64) \[(%r\d+)\];"
     return replaced(pattern, rf"{{{{.reg .b64 there; {code} \1\2 [there];}}}}")
 
 
-IN_OTHER_WORDS = since(3, 9, "it names no state space to begin with")
+HAS_STATE_SPACES = since(3, 9, "its commits have no state space that could be removed")
 
 
-@IN_OTHER_WORDS
+@HAS_STATE_SPACES
 @pytest.mark.parametrize("code", ["cvt.u64.u32 there, \\3;", "cvt.u64.u32 there, \\3; cvta.shared.u64 there, there;"])
-def test_a_commit_without_a_state_space_takes_an_address_or_an_offset(code: str) -> None:
-    """Triton 3.6 writes the offset, the ISA asks for the address, and ptxas takes the low word of either."""
+def test_a_commit_without_a_state_space_accepts_an_address_or_an_offset(code: str) -> None:
+    """Triton 3.6 writes the offset, the ISA demands the address, and ptxas's code uses the low word of either."""
     got, wanted = run("matmul", committed(code))
     np.testing.assert_array_equal(got, wanted)
 
 
-@IN_OTHER_WORDS
-def test_a_commit_to_global_memory_is_named() -> None:
-    """Its low word would be an mbarrier's offset."""
+@HAS_STATE_SPACES
+def test_a_commit_to_global_memory_is_reported() -> None:
+    """The low word of its address is an mbarrier's offset."""
     code = "cvt.u64.u32 there, \\3; add.u64 there, there, 0x700000000;"
     with pytest.raises(MemoryFault, match="out of bounds: address 0x7"):
         run("matmul", committed(code))
@@ -295,22 +295,22 @@ def test_a_commit_to_global_memory_is_named() -> None:
     ],
     ids=["commit", "wait", "wait of scales", "phase", "wait ld", "wait st", "barrier", "dealloc", "scales"],
 )  # fmt: skip
-def test_what_was_changed_is_named(name: str, change: Any, kind: type[PtxError], words: str) -> None:
-    """With the line of the Triton kernel."""
+def test_mistakes_are_reported(name: str, change: Any, kind: type[PtxError], words: str) -> None:
+    """The error has the line of the Triton kernel."""
     with pytest.raises(kind, match=words) as caught:
         run(name, change)
     assert re.search(r"(tensor_memory_kernels|core|semantic)\.py:\d+", str(caught.value))
 
 
 def with_another_id(text: str) -> str:
-    """The scales of a second step along k, by the descriptor's bits 29 and 30, for the first one's."""
+    """Change the scale factor id (bits 29 and 30) of the second step along k to that of the first step."""
     numbers = {int(n) for n in re.findall(r"mov\.b32\s+%r\d+, (\d{9,10});", text)}
     second = next(n for n in numbers if n >> 29 & 3 == 1 and n >> 4 & 3 == 1)
     return replaced(rf"(mov\.b32\s+%r\d+, ){second};", rf"\g<1>{second ^ 1 << 29};")(text)
 
 
 def with_another_swizzle(text: str) -> str:
-    """32 bytes for 64, in the upper halves of the descriptors."""
+    """Change the swizzle from 64 to 32 bytes, in the upper halves of the descriptors."""
     words = 0x80004020 - (1 << 32)
     return replaced(rf"(mov\.b32\s+%r\d+, ){words};", rf"\g<1>{words | 0x40000000};")(text)
 
@@ -319,7 +319,7 @@ def with_another_swizzle(text: str) -> str:
     ("name", "change"),
     [
         ("scaled", with_another_id),
-        pytest.param("matmul", with_another_swizzle, marks=since(3, 9, "it writes the descriptor in other words")),
+        pytest.param("matmul", with_another_swizzle, marks=since(3, 9, "its PTX makes the descriptor in another way")),
     ],
 )
 def test_wrong_operands_give_other_bits(name: str, change: Callable[[str], str]) -> None:

@@ -88,26 +88,26 @@ def test_integer_products() -> None:
 
 
 def test_elements_of_a_in_registers() -> None:
-    """What is computed before the product stays in registers, and goes with another layout than shared memory's."""
+    """Elements that are computed before the product stay in registers, in another layout than shared memory's."""
     x, y = operands(np.float16, 5)
     out = np.zeros((M, N), np.float32)
-    given = (x, y, out, M, N, K)
-    emulated(triton_kernels.matmul_of_twice, "sm_90a")[(1, 1)](*given, B=B, STEP=STEP)
+    arguments = (x, y, out, M, N, K)
+    emulated(triton_kernels.matmul_of_twice, "sm_90a")[(1, 1)](*arguments, B=B, STEP=STEP)
     assert re.search(r"wgmma\.mma_async\S+ \{[^}]*\}, \{", compiled("matmul_of_twice").ptx)
     np.testing.assert_array_equal(codes(out).numpy(), reference(x + x, y, F16))
 
 
-# mistakes, planted in what Triton wrote ------------------------------------------------------------------------
+# mistakes planted in PTX of Triton -----------------------------------------------------------------------------
 
 
 @cache
 def compiled(name: str, stages: int = 3, kind: str = "fp16") -> Compilation:
     values: dict[str, Any] = {"M": M, "N": N, "K": K, "B": B, "STEP": STEP}
     values |= {"ACC": tl.float32} if name == "matmul" else {}
-    given = {"x": PointerType(kind), "y": PointerType(kind), "out": PointerType("fp32")}
+    types = {"x": PointerType(kind), "y": PointerType(kind), "out": PointerType("fp32")}
     function = getattr(triton_kernels, name)
     spec = specialise(
-        FunctionRef.of(function), given | values, Parameters.of(function), target="sm_90a", enable_fp_fusion=True,
+        FunctionRef.of(function), types | values, Parameters.of(function), target="sm_90a", enable_fp_fusion=True,
         num_warps=4, options=(("num_stages", stages),),
     )  # fmt: skip
     found = compile_kernel(spec)
@@ -132,7 +132,7 @@ def replaced(pattern: str, by: str) -> Callable[[str], str]:
     return changed
 
 
-def test_what_triton_wrote_is_right() -> None:
+def test_the_ptx_of_triton_gives_the_right_bits() -> None:
     got, wanted = run(compiled("matmul").ptx, compiled("matmul").shared)
     np.testing.assert_array_equal(got, wanted)
 
@@ -152,15 +152,15 @@ def test_what_triton_wrote_is_right() -> None:
     ],
     ids=["wait", "last wait", "commit", "fence", "barrier"],
 )
-def test_what_was_removed_is_named(change: Callable[[str], str], kind: type[PtxError], words: str) -> None:
-    """With the line of the Triton kernel."""
+def test_mistakes_are_reported(change: Callable[[str], str], kind: type[PtxError], words: str) -> None:
+    """The error has the line of the Triton kernel."""
     with pytest.raises(kind, match=words) as caught:
         run(change(compiled("matmul").ptx), compiled("matmul").shared)
     assert re.search(r"triton_kernels\.py:\d+", str(caught.value))
 
 
-def test_a_proxy_fence_that_was_removed_is_named() -> None:
-    """Behind stores to shared memory; behind cp.async Triton 3.6 writes none itself."""
+def test_a_removed_proxy_fence_is_reported() -> None:
+    """The fence follows stores to shared memory; after cp.async Triton 3.6 itself writes no fence."""
     found = compiled("matmul", stages=1)
     assert "cp.async" not in found.ptx
     ptx = replaced(r"fence\.proxy\.async\S*;", "")(found.ptx)
@@ -168,7 +168,7 @@ def test_a_proxy_fence_that_was_removed_is_named() -> None:
         run(ptx, found.shared)
 
 
-def test_an_accumulator_written_behind_the_fence_is_named() -> None:
+def test_an_accumulator_written_after_the_fence_is_reported() -> None:
     ptx = compiled("matmul").ptx
     register = re.search(r"wgmma\.mma_async\S+ \{(%r\d+)", ptx)
     assert register
@@ -188,7 +188,7 @@ def test_an_accumulator_written_behind_the_fence_is_named() -> None:
     ids=["written", "written and read", "read", "read where half of the threads wrote"],
 )
 def test_elements_of_a_may_be_overwritten_but_not_read(behind: str, words: str) -> None:
-    """Triton 3.6 writes the next round's elements while products run; ptxas takes another register for them."""
+    """Triton 3.6 writes the next round's elements while products run; ptxas uses another register for them."""
     found = compiled("matmul_of_twice")
     register = re.search(r"wgmma\.mma_async\S+ \{[^}]*\}, \{(%r\d+)", found.ptx)
     assert register
@@ -206,7 +206,7 @@ def test_elements_of_a_may_be_overwritten_but_not_read(behind: str, words: str) 
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_store_to_a_matrix_that_is_still_read_is_named() -> None:
+def test_a_store_to_a_matrix_that_is_still_read_is_reported() -> None:
     found = compiled("matmul")
     store = "st.shared.b32 [global_smem+16], 0;"
     changed = replaced(r"(wgmma\.commit_group\S+;)", rf"\1 {store}")(found.ptx)
@@ -214,8 +214,8 @@ def test_a_store_to_a_matrix_that_is_still_read_is_named() -> None:
         run(changed, found.shared)
 
 
-def test_a_stride_that_leads_out_of_shared_memory_is_named() -> None:
-    """128 rows of 1 KiB begin behind each other, in place of 128 bytes."""
+def test_a_stride_that_leads_out_of_shared_memory_is_reported() -> None:
+    """Groups of 8 rows are 8192 bytes apart instead of 1024."""
     changed = replaced(r"4611686293305294848", str(1 << 62 | (8192 >> 4) << 32))(compiled("matmul").ptx)
     with pytest.raises(MemoryFault, match=r"descriptor of \w reaches offset \d+, outside the \d+ bytes.*stride 8192"):
         run(changed, compiled("matmul").shared)

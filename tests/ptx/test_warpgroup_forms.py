@@ -1,4 +1,4 @@
-"""Forms of wgmma in every layout of shared memory, compared with the reference, with elements in the ISA's layout."""
+"""Forms of wgmma in every layout of shared memory compared with the reference; elements have the ISA's layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TILES = len(products.KINDS)
 
 
 def places(descriptor: Descriptor, across: bool, rows: int, k: int, bits: int) -> np.ndarray:
-    """The byte of every element (of every eight single bits) by row and place along k.
+    """The byte of each element (of each eight elements of one bit), by row and place along k.
 
     ISA 9.7.15.5.1, "Strides" and the canonical layouts: K-major ((8, m), (T, 2)), MN-major ((T, s, m), (8, k)), where T
     elements have 16 bytes; the swizzle exchanges bits of the address. Written as loops over these modes.
@@ -50,7 +50,7 @@ def places(descriptor: Descriptor, across: bool, rows: int, k: int, bits: int) -
 
 
 def image(known: GroupKernel, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Shared memory by `places`."""
+    """Shared memory that holds a and b at their `places`."""
     found = np.full((len(a), known.size), 0xFF, np.uint8)
     start = 0
     for matrix, codes, swizzle in (
@@ -71,7 +71,7 @@ def image(known: GroupKernel, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def expected(form: str, layout: GroupLayout, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Codes of d by the reference."""
+    """The reference's codes of d."""
     chosen = productforms.bounds_of()[form].modifiers
     d_type, a_type, b_type = (chosen[x] or "" for x in ("dtype", "atype", "btype"))
     rows = []
@@ -107,7 +107,7 @@ _SMALL = [f for f in FORMS if ".m64n24k" in f or ".m64n8k16.f16" in f]
 
 @pytest.mark.parametrize("form", _SMALL)
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
-    """In one layout, a different one from form to form."""
+    """Each form runs in one layout, the next form in the next layout."""
     known = groupproducts.layouts_of(form)
     assert differing(form, known[_SMALL.index(form) % len(known)]) == []
 
@@ -158,7 +158,7 @@ def test_layouts_have_every_swizzle_major_and_source() -> None:
 def test_other_offsets_and_swizzles_give_other_bits(
     layout: GroupLayout, change: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An image of b that is laid out as another descriptor says does not pass."""
+    """An image of b in the layout of another descriptor is detected."""
     known = groupproducts.program(F16_F32, "sm_90a", layout)
     operands = groupproducts.drawn(known, "planted", 1)
     right = groupproducts.placed
@@ -173,7 +173,7 @@ def test_other_offsets_and_swizzles_give_other_bits(
     assert (got != groupproducts.computed(known, operands)).any()
 
 
-def test_a_descriptor_that_cannot_be_followed_says_why() -> None:
+def test_an_invalid_descriptor_is_refused_with_a_reason() -> None:
     assert decoded(Descriptor(1024, 16, 512, 64).code) == Descriptor(1024, 16, 512, 64)
     assert "base offset is 3" in str(decoded(3 << 49))
     assert "no field" in str(decoded(1 << 14))

@@ -1,4 +1,4 @@
-"""The table of wgmma's forms against ptxas, in both directions: shapes and types that exist, and those that do not."""
+"""The table of wgmma's forms accepts exactly the shapes and types that ptxas accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from legality import needs, told_by_ptxas
+from legality import errors_of_ptxas, needs
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import find
@@ -42,7 +42,7 @@ def lines() -> list[str]:
 
 
 def sparse(n: int, k: int, d: str, a: str, b: str, middle: str = "") -> str:
-    """With metadata, and k as the ISA counts it: of a's elements half are stored."""
+    """A line of wgmma.sp: with metadata, and with k as the ISA counts it, of which a stores half."""
     head, operands = line(n, k, d, a, b, middle).split(" ", 1)
     return f"{head.replace('.sync', '.sp.sync')} {operands.replace('%b64_1,', '%b64_1, %b32_0, 0,')}"
 
@@ -58,33 +58,35 @@ def sparse_lines() -> list[str]:
     return found + [text.replace(".sp.", ".sp::ordered_metadata.") for text in found[-2:]]
 
 
-def different(asked: list[str], target: str) -> list[str]:
+def disagreements(texts: list[str], target: str) -> list[str]:
     needs(target)
     isa.load()
     device = Target.parse(target)
     found = []
-    for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
+    for text, words in zip(texts, errors_of_ptxas(texts, target), strict=True):
         opcode, *modifiers = re.split(r"\.", text.split()[0])
-        ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
-        if ours == bool(words):
-            found.append(f"{text.split()[0]}: ptxas {words or 'takes it'}")
+        accepted = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
+        if accepted == bool(words):
+            found.append(f"{text.split()[0]}: ptxas {words or 'accepts it'}")
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100a"])
-def test_the_table_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of many lines that it refuses."""
-    assert different(lines(), target) == []
+def test_the_table_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the many lines that it refuses."""
+    assert disagreements(lines(), target) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100a"])
-def test_the_table_of_sparse_forms_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of many lines that it refuses. With few registers named again and
-    again it finds none for more than 200 columns; `test_sparse_warpgroup` holds those to the ISA's list.
+def test_the_table_of_sparse_forms_accepts_what_ptxas_accepts(target: str) -> None:
+    """Slow: ptxas runs again and again until it has named each of the many lines that it refuses.
+
+    The lines name the same few registers, and ptxas then fails to allocate registers for more than 200 columns;
+    `test_sparse_warpgroup` compares those forms with the ISA's list.
     """
-    asked = sparse_lines()
+    texts = sparse_lines()
     for n in COLUMNS:
         if n < 200 or n > 256:
-            assert different([text for text in asked if f".m64n{n}k" in text], target) == []
+            assert disagreements([text for text in texts if f".m64n{n}k" in text], target) == []

@@ -1,4 +1,4 @@
-"""One product of matrices by a warp: its registers from matrices of codes, a kernel around it, and what that leaves."""
+"""One product of matrices by a warp: registers from matrices of codes, a kernel with the product, and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.ptx.kernel.run import Buffer, run_kernel
 
 _BITS = {"tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4}
 Place = Callable[[int, int, int], tuple[int, int]]
-"""From lane, register and element within it to row and column (figures of the ISA's 9.7.14.5)."""
+"""Maps lane, register and element within the register to row and column (figures of the ISA's 9.7.14.5)."""
 
 
 def bits_of(kind: str) -> int:
@@ -36,7 +36,7 @@ def of_c(bits: int) -> Place:
 
 
 def words(codes: torch.Tensor, kind: str, place: Place, count: int, bits: int = 0) -> np.ndarray:
-    """Registers of 32 lanes with a matrix of codes. bits: of an element, where not those of its type."""
+    """The registers of 32 lanes that hold a matrix of codes, count x 32. bits: of an element; 0: those of its type."""
     bits = bits or bits_of(kind)
     found = np.zeros((count, 32), np.uint32)
     shift = 2 if kind == "e2m1" else 0  # in the middle of a byte
@@ -47,9 +47,10 @@ def words(codes: torch.Tensor, kind: str, place: Place, count: int, bits: int = 
 
 
 def launched(bound: Bound, registers: list[np.ndarray], behind: str, target: str) -> np.ndarray:
-    """What the emulator leaves in d, as codes of 16 x 8.
+    """The codes of d, 16 x 8, that the emulator computes.
 
-    registers: of a, b, c and further operands, count x 32. behind: what follows c, where `{3}` is the fourth's name.
+    registers: of a, b, c and further operands, count x 32. behind: the text after c, in which `{3}` stands for the
+    fourth operand's first register.
     """
     d = bound.modifiers.get("dtype") or "f32"
     counts = [len(r) for r in registers]
@@ -84,6 +85,6 @@ ret;
 
 
 def run_undefined(instruction: str, target: str = "sm_90a") -> None:
-    """Run an instruction where %r1 is zero and nobody wrote %r2."""
+    """Run an instruction with %r1 zero and %r2 never written."""
     head = f".version 8.8\n.target {target}\n.address_size 64\n.visible .entry k() .reqntid 32"
     run_kernel(f"{head} {{ .reg .b32 %r<9>; mov.b32 %r1, 0; {instruction} ret; }}", [], (1,))

@@ -1,4 +1,4 @@
-"""Comparing runs: each planted change is named, and nothing else."""
+"""Comparisons of runs name each planted change, and nothing else."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ def base():
 
 @pytest.fixture(scope="module")
 def last(base):
-    """The thirtieth night, with all five planted changes."""
+    """The thirtieth night, which has all five planted changes."""
     *_, found = synthetic.nights(base)
     return found
 

@@ -1,4 +1,4 @@
-"""Records of speed in registers: their rules, and the intensity above which the faster variant pays."""
+"""Records of speed in registers: their rules, and the intensity above which the faster variant is worth its use."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ HEAD = Run("one", "2026-11-01T00:00:00Z", "quick", 0, {})
 
 
 def loop(variant="rcp", mode="throughput", clocks=256.0, *, spread=0.001, **more):
-    """A record whose samples lie within `spread` of its median."""
+    """A record whose samples are within `spread` of its median."""
     key = Key("rcp", variant, "sm_90a", "gpu", shape=mode, num_warps=16, context="held")
     samples = tuple(clocks * (1 + spread * (k - 10) / 10) for k in range(21))
     said = {"noise": 0.003, "opcodes": {"MUFU.RCP": 1.0, "LOP3.LUT": 1.0}, "bytes": 8.0, "bytes_per_clock": 16.0}
@@ -42,14 +42,14 @@ def untimed(variant="rcp", words="the loop holds LDG.E"):
 
 
 def written(path, *records, end=True):
-    """A file of records."""
+    """A file with the records."""
     writer = Writer(path)
     writer.write(HEAD, *records, *([End("", 0.0, {})] if end else []))
     writer.close()
     return path
 
 
-def test_values_are_results_a_clock_or_clocks_an_application():
+def test_values_are_results_per_clock_or_clocks_per_application():
     rate, chain = loop(), loop(mode="latency", clocks=40.0)
     assert rate.value == 16
     assert rate.interval[0] < 16 < rate.interval[1]
@@ -98,12 +98,12 @@ def test_a_run_that_was_cut_short_times_again(tmp_path):
     assert resumable(written(tmp_path / "r.jsonl", loop(), loop("div"), end=False)).in_registers == []
 
 
-def test_a_merged_run_keeps_the_records_of_both_machines(tmp_path):
+def test_a_merged_run_has_the_records_of_both_machines(tmp_path):
     runs = [read(written(tmp_path / f"{name}.jsonl", loop(device=name))) for name in ("one", "other")]
     assert [t.device for t in merged(runs).in_registers] == ["one", "other"]
 
 
-def test_a_difference_is_one_beyond_the_noise_with_samples_and_without():
+def test_a_difference_must_exceed_the_noise_with_and_without_samples():
     slow, first = loop("div", clocks=512.0), loop()
     for a, b in ((first, slow), (replace(first, samples=()), replace(slow, samples=()))):
         assert b.beside(a).verdict == "slower"

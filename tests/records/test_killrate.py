@@ -1,4 +1,4 @@
-"""The share of planted mistakes that a quick run catches."""
+"""The share of planted mistakes that a quick run detects."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_results_that_disagree_are_both_kept_and_reported(fields, words):
     assert second.notes[-1] == f"on GPU-2; {words}"
 
 
-def test_a_result_that_one_machine_lacks_is_taken_from_another():
+def test_a_result_that_one_machine_lacks_comes_from_another():
     one = machine("NVIDIA H200", "GPU-1")
     key = first_gpu_key(one)
     without = {"verdict": "not run", "words": "no NVIDIA GPU on this machine", "outputs_digest": ()}
@@ -91,14 +91,14 @@ def test_the_facts_of_both_machines_are_named_and_those_they_share_once():
     assert len(machines(merged([found, machine("NVIDIA L4", "GPU-3")]).run.environment)) == 3
 
 
-def test_one_run_is_itself_and_none_is_refused():
+def test_one_run_is_returned_unchanged_and_none_is_refused():
     one = machine("NVIDIA H200", "GPU-1")
     assert merged([one]) is one
     with pytest.raises(ValueError, match="no run"):
         merged([])
 
 
-def test_a_run_that_was_cut_short_leaves_the_whole_so():
+def test_with_a_run_cut_short_the_whole_is_cut_short():
     one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
     two.end = None
     assert merged([one, two]).end is None

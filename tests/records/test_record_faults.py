@@ -22,7 +22,7 @@ from tests.reports import synthetic
 from tests.sampling import sizes
 from tests.sealed import sealed, unsealed
 
-# A run has no mutations: `ptxdiff mutate` writes them to files of their own.
+# Runs have no mutations: `ptxdiff mutate` writes them to other files.
 RUNS = [s for s in SAMPLES if not isinstance(s, Mutation)]
 RECORDS = [*RUNS[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
 PASS = Result(dataclasses.replace(RESULT.key, variant="plain"), "pass", evidence="hardware", total=10)
@@ -52,7 +52,7 @@ Edit = Callable[[dict[str, Any]], Any]
 
 
 def put(value: Any, *path: Any) -> Edit:
-    """Set a member, however deep."""
+    """Set a member, at any depth."""
 
     def edit(obj: dict[str, Any]) -> None:
         inner: Any = obj
@@ -67,7 +67,7 @@ def drop(name: str) -> Edit:
     return lambda obj: obj.pop(name)
 
 
-# What is wrong in the line of that kind, and words of the refusal.
+# The fault in a line of that kind, and words of the refusal.
 CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "an unknown kind": ("result", put("resultat", "record"), "no kind of record is called 'resultat'"),
     "no kind": ("result", drop("record"), "no kind of record is called null"),
@@ -142,7 +142,7 @@ def number_of(objects: list[dict[str, Any]], kind: str) -> int:
 
 
 def corrupted(whole: bytes, kind: str, edit: Edit) -> tuple[int, bytes]:
-    """A file with one line changed and all checksums made right again, and the line's number."""
+    """A file with one changed line and corrected checksums, and the number of that line."""
     lines = unsealed(whole)
     objects = [json.loads(line) for line in lines]
     number = number_of(objects, kind)
@@ -172,7 +172,7 @@ def test_the_file_itself_is_read(whole, tmp_path):
     assert sealed(unsealed(whole)) == whole
 
 
-def test_two_members_of_one_name_are_refused(whole, tmp_path):
+def test_two_members_with_the_same_name_are_refused(whole, tmp_path):
     lines = unsealed(whole)
     number = next(n for n, line in enumerate(lines) if b'"verdict":"fail"' in line)
     lines[number] = lines[number].replace(b'"verdict":"fail"', b'"verdict":"fail","verdict":"pass"')
@@ -192,7 +192,7 @@ def at(number: int, change: Callable[[bytes], bytes]) -> Change:
     return lambda lines: joined([change(x) if n == number else x for n, x in enumerate(lines)])
 
 
-# Of a file of eight lines, with the checksums that it has: what happened to it, and words of the refusal.
+# Changes of a file of eight lines, which keeps its checksums, and words of the refusal.
 DAMAGE: dict[str, tuple[Change, str]] = {
     "a line lost": (lambda x: joined(x[:3] + x[4:]), ":4: the checksum is wrong"),
     "the first line lost": (lambda x: joined(x[1:]), ":1: the checksum is wrong"),
@@ -245,7 +245,8 @@ def test_a_damaged_file_is_refused_with_its_line(whole, tmp_path, name):
 
 
 def test_a_lost_line_of_a_run_that_was_cut_short_is_detected(whole, tmp_path):
-    """There is no `end` line with counts, and a resumed run would take the remaining results for the whole item."""
+    """Without an `end` line there are no counts, and a resumed run would take the remaining results for the whole
+    item."""
     lines = whole.splitlines()[:-1]
     path = tmp_path / "run.jsonl"
     path.write_bytes(joined([*lines[:3], *lines[4:]]))
@@ -254,7 +255,7 @@ def test_a_lost_line_of_a_run_that_was_cut_short_is_detected(whole, tmp_path):
 
 
 @pytest.mark.parametrize("cut", range(0, 2600, 100))
-def test_a_tail_that_is_missing_leaves_a_run_cut_short(whole, tmp_path, cut):
+def test_a_file_without_its_end_is_a_run_cut_short(whole, tmp_path, cut):
     path = tmp_path / "run.jsonl"
     path.write_bytes(whole[: len(whole) - 1 - cut])
     found = read(path)
@@ -304,7 +305,7 @@ def flips(data: bytes, count: int) -> Iterator[tuple[int, bytes]]:
 @pytest.mark.parametrize("count", sizes(400, 4000))
 @pytest.mark.parametrize("of", ["run", "baseline"])
 def test_every_flipped_bit_is_refused(tmp_path, of, count):
-    """As many bits of a run as of a baseline; each is refused, and raises no other exception."""
+    """The same number of bits of a run and of a baseline. Each is refused, without any other exception."""
     run = small()
     if of == "run":
         data = stored(run, tmp_path / "whole.jsonl").read_bytes()
@@ -317,7 +318,7 @@ def test_every_flipped_bit_is_refused(tmp_path, of, count):
 
 
 def test_a_flipped_bit_near_the_end_of_a_line_is_detected(whole, tmp_path):
-    """Newlines, checksums and their marks: all bits of the last 30 bytes of each line."""
+    """All bits of the last 30 bytes of each line: newline, checksum and its marks."""
     path = tmp_path / "run.jsonl"
     ends = [n for n, byte in enumerate(whole) if byte == ord("\n")]
     for end in ends:
@@ -384,7 +385,7 @@ def test_every_verb_refuses_in_one_line_with_exit_2(whole, tmp_path, capfd, verb
 
 
 def test_a_field_that_older_files_lack_may_be_missing(whole, tmp_path):
-    """A field with a default."""
+    """Such a field has a default."""
     number, data = corrupted(whole, "result", drop("device"))
     assert refusal(tmp_path / "run.jsonl", data) == ""
     assert number == 4

@@ -1,4 +1,4 @@
-"""Records: written at once, read back unchanged, resumed, and independent of the order in which items run."""
+"""Records are written at once, read back unchanged, resumed, and independent of the order of items."""
 
 from __future__ import annotations
 
@@ -133,15 +133,15 @@ SAMPLES: list[Record] = [
 
 
 @pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
-def test_every_type_comes_back_as_it_was(record):
+def test_every_type_is_read_back_unchanged(record):
     assert from_json(json.loads(json.dumps(to_json(record)))) == record
 
 
 @pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
 def test_the_sample_of_every_type_fills_every_field(record):
-    """A field that is added later is then tested too."""
+    """So that fields added later are tested too."""
     for f in dataclasses.fields(record):
-        if isinstance(record, InRegisters) and f.name == "words":  # why there are no figures: never beside them
+        if isinstance(record, InRegisters) and f.name == "words":  # empty wherever there are figures
             continue
         if f.default is not dataclasses.MISSING and f.name not in ("schema", "chained"):
             assert getattr(record, f.name) != f.default, f.name
@@ -207,8 +207,8 @@ def test_a_resumed_writer_continues_the_file_and_drops_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 3])
-def test_the_case_in_which_a_run_broke_off_is_run_again(tmp_path, cut):
-    """Its results up to there would otherwise count as all of them."""
+def test_the_case_in_which_a_run_was_interrupted_is_run_again(tmp_path, cut):
+    """Otherwise its results so far would count as all of its results."""
     path = tmp_path / "run.jsonl"
     done = dataclasses.replace(RESULT, key=dataclasses.replace(KEY, case="done"))
     write(path, RUN, done, RESULT, dataclasses.replace(RESULT, key=dataclasses.replace(KEY, pack=4)))
@@ -248,7 +248,7 @@ def digests(pytester: pytest.Pytester, name: str) -> dict[Key, tuple[str, int]]:
 
 
 def test_no_way_of_running_changes_an_input(run_cases, pytester):
-    """Seeds come from the key: -k, --lf and the order of files give the same inputs."""
+    """Seeds come from the key, so that -k, --lf and the order of files give the same inputs."""
     wide = FLIP.replace("U8", "U32").replace(", pack=4", ", pack=1").replace("0x01010181", "0x01010101")
     wide = wide.replace("x ^ 1", "x ^ 0x01010101")
     run_cases("--ptx-records=all.jsonl", flip=FLIP, wide=wide)
@@ -388,9 +388,10 @@ case = Case(
 
 
 def test_under_xdist_the_controller_writes(pytester, monkeypatch):
-    """In processes of their own: two workers, one file, no key twice, the same inputs, and commands that work.
+    """Separate processes: two workers write one file, with each key once, the same inputs, and repeat commands that
+    work.
 
-    Workers send distances of any size: a float32 of the wrong sign is up to 2**32 codes off.
+    Workers send distances of any size: a float32 of the wrong sign is up to 2**32 codes away.
     """
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (pytester.path / "cases").mkdir()

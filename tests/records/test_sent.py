@@ -1,4 +1,4 @@
-"""Records together with their JSON: both are always equal, whatever the texts hold, and an altered text is refused."""
+"""Records with their JSON: both are equal for all texts, and changed JSON is refused."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ RECORDS = [
 
 
 def test_packed_records_are_unpacked_unchanged():
-    """Each record is one line: no character of a text, and no separator of Unicode, begins another line."""
+    """Each record is one line: no character of a text, and no line separator of Unicode, begins a new line."""
     out = unpacked(packed(map(sent, RECORDS)))
     assert [s.record for s in out] == RECORDS
     assert [json.loads(s.text) for s in out] == [json.loads(json.dumps(to_json(r))) for r in RECORDS]

@@ -1,4 +1,4 @@
-"""The statistics of times: intervals that contain the median as often as stated, verdicts on planted differences."""
+"""Statistics of times: intervals contain the median as often as stated, and planted differences get their verdicts."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ def drawn(rng, kind, count):
     """Samples of distributions with median 1."""
     if kind == "normal":
         return 1 + 0.02 * rng.standard_normal(count)
-    if kind == "tail":  # a floor and a tail, as times have
+    if kind == "tail":  # a least time and a tail above it, as times have
         return 0.98 + 0.02 * rng.exponential(size=count) / np.log(2)
     return 1 + 0.02 * rng.choice([-1, 1], count) * rng.random(count)
 
@@ -25,7 +25,7 @@ def test_the_interval_covers_the_median_as_often_as_it_says(kind, count):
     trials = 400
     intervals = [speed.median(drawn(rng, kind, count)) for _ in range(trials)]
     covered = sum(m.low <= 1 <= m.high for m in intervals)
-    # 95% of 400 less four standard errors, which are 4.4 each.
+    # 95% of 400, minus four standard errors of 4.4 each.
     assert covered > 362
     assert covered < trials
 
@@ -51,13 +51,13 @@ def test_medians_are_those_of_resampling(count):
 def test_an_interval_is_no_narrower_than_the_clocks_step():
     found = speed.median([1.600e-6, 1.632e-6, *[1.600e-6] * 60])
     assert (found.value, found.low, found.high) == pytest.approx((1.6e-6, 1.584e-6, 1.616e-6))
-    assert speed.step([1.6e-6, 1.601e-6, 1.632e-6]) == pytest.approx(31e-9)  # a nanosecond is rounding
+    assert speed.step([1.6e-6, 1.601e-6, 1.632e-6]) == pytest.approx(31e-9)  # 1 ns is only rounding
     with pytest.raises(ValueError, match="no samples"):
         speed.median([])
 
 
 def on_clock(level, count, rng):
-    """Times around a level, 50 ns of spread, on a clock of 32 ns whose phase is arbitrary."""
+    """Times around a level with 50 ns of spread, read on a clock of 32 ns with a random phase."""
     return np.round((level + 50e-9 * rng.standard_normal(count)) / 32e-9) * 32e-9
 
 
@@ -67,7 +67,7 @@ def test_medians_resolve_a_fraction_of_the_clocks_step():
     intervals = [speed.median(on_clock(level, 1000, rng)) for level in levels]
     assert all(m.width < 0.01 for m in intervals)  # less than half a step
     covered = sum(m.low <= level <= m.high for m, level in zip(intervals, levels, strict=True))
-    assert covered >= 86  # 95 less four standard errors
+    assert covered >= 86  # 95 minus four standard errors
 
 
 def test_differences_below_the_clocks_step_are_resolved_if_times_vary_by_more():
@@ -79,8 +79,8 @@ def test_differences_below_the_clocks_step_are_resolved_if_times_vary_by_more():
     assert speed.beside(one, twin, speed.noise_of(one, twin)).verdict == "same"
 
 
-def test_readings_of_a_coarse_clock_are_not_told_apart_by_less_than_a_step():
-    """All samples of each kernel have one reading: the bootstrap alone would report a difference of 2%."""
+def test_readings_of_a_coarse_clock_differ_only_by_more_than_a_step():
+    """All samples of each kernel have one reading, for which the bootstrap alone would report a difference of 2%."""
     found = speed.beside([1.408e-6] * 99 + [1.44e-6], [1.44e-6] * 99 + [1.408e-6], 0.0)
     assert found.ratio == pytest.approx(1.0227, abs=1e-4)
     assert found.low < 1 < found.high
@@ -89,7 +89,7 @@ def test_readings_of_a_coarse_clock_are_not_told_apart_by_less_than_a_step():
 
 
 def test_a_kernel_beside_itself_is_called_the_same():
-    """Of 300 sessions with noise of 1%, no more than a few find a difference where there is none."""
+    """Of 300 sessions with noise of 1%, only a few report a difference, though there is none."""
     rng = np.random.default_rng(7)
     wrong = 0
     for _ in range(300):
@@ -114,13 +114,13 @@ def test_a_planted_difference_is_named(factor, spread, verdict):
 
 
 def test_a_difference_within_the_twins_noise_is_not_reported():
-    """A drift that makes a kernel 3% slower than itself hides a variant that is 2% slower."""
+    """A drift that makes a kernel 3% slower than itself can hide that a variant is 2% slower."""
     rng = np.random.default_rng(3)
     a, twin, b = (level * (1 + 0.002 * rng.standard_normal(100)) for level in (1.0, 1.03, 1.02))
     noise = speed.noise_of(a, twin)
     assert noise == pytest.approx(0.03, abs=0.002)
     assert speed.beside(a, b, noise).verdict == "same"
-    assert speed.beside(a, b, 0.0).verdict == "slower"  # what would be said without an A/A run
+    assert speed.beside(a, b, 0.0).verdict == "slower"  # the verdict without an A/A run
 
 
 def timing(level, spread=0.002, noise=0.01, seed=1, samples=51, variant="a"):

@@ -1,8 +1,9 @@
 """Derive `references/hard_cases.py`: the float32 inputs whose results float64 cannot round safely.
 
-For every float32 input of each function, the float64 result is looked at: if it lies within 32 units in the last place
-of float64 of the middle between two float32 values, the input goes into the table, with the result that mpmath finds at
-200 bits. Takes a few minutes; run it as a script, from the root of the project, when a function is added.
+The script computes the float64 result for every float32 input of each function. If the result is within 32 units in the
+last place of float64 from the midpoint of two float32 values, the input goes into the table, with the result that
+mpmath finds at 200 bits. This takes a few minutes. After adding a function, run the script from the root of the
+project.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +36,8 @@ FLOAT64: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "rsqrt": torch.rsqrt,
 }
-# Odd and even functions need one sign. Below the first code the result rounds to 1 or to the operand; beyond the last
-# it is zero, infinite or 1. rsqrt repeats every two binades.
+# Odd and even functions need one sign. Below the first code the result rounds to 1 or to the operand; after the last it
+# is zero, infinite or 1. rsqrt repeats every two binades.
 RANGES: dict[str, list[tuple[int, int]]] = {
     "ex2": [(0x32000000, 0x43200000), (0xB2000000, 0xC3200000)],
     "lg2": [(0x00000001, 0x7F800000)],
@@ -64,7 +65,7 @@ def candidates(name: str) -> Iterator[int]:
 
 
 def exactly(name: str, code: int) -> int:
-    """The nearest float32 of the true value, by comparing it with the midpoints beside it."""
+    """The float32 nearest to the true value, found by comparison with the neighbouring midpoints."""
     with mpmath.workprec(300):
         true = EXACT[name](mpmath.mpf(formats.value(F32, code)))
         size = abs(true)
@@ -81,7 +82,8 @@ def exactly(name: str, code: int) -> int:
 
 
 def to_mpf(place: int) -> mpmath.mpf:
-    """A float32 value by its place on the line, exactly; 2^128 in the place of infinity, and from there on."""
+    """The exact value of a float32 from its place among the values; infinity has the value 2^128, and later places
+    follow."""
     infinity = 0x7F800000
     return mpmath.mpf(2) ** 128 if place >= infinity else mpmath.mpf(formats.value(F32, max(place, 0)))
 

@@ -1,4 +1,5 @@
-"""Rows of the table in which the two definitions meet: an instruction, the reference of it, and their formats."""
+"""The rows of the table that compares references with the emulator: an instruction, its reference, and their
+formats."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ def same_bits(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
 
 
 def any_nan(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
-    """Equal codes, or two NaNs: where the ISA leaves NaN's bits open, and hardware keeps an operand's payload."""
+    """Equal codes, or two NaNs. For instructions whose NaN bits the ISA leaves open and hardware keeps an operand's
+    payload."""
     return (expected == got) | (is_nan(fmt, expected) & is_nan(fmt, got))
 
 
 def within(bound: int, underflow: bool = False) -> Agree:
-    """Equal codes, or finite numbers of one sign at most `bound` ulp apart: a rounded model of an approximation.
+    """Equal codes, or finite numbers with the same sign at most `bound` ulp apart: for rounded models of
+    approximations.
 
-    underflow: what is within the bound of zero may be zero.
+    underflow: a result within the bound of zero may be zero.
     """
 
     def agree(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
@@ -53,13 +56,13 @@ def absolutely(bound: float) -> Agree:
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction, or a few, and what they should give.
+    """One instruction, or a few, and the expected results.
 
     text: asm with the outputs first, as `harness.emulate` takes it; `form` names the row.
-    reference: codes of each input's format to codes of each output's.
-    stands_for: the public functions that the row holds to the emulator, by name: "arithmetic.add".
-    agree: how results are compared; anything but equal bits is explained where the row is written.
-    on: the inputs' codes to the inputs that are compared, where that is not all.
+    reference: a function from codes of each input's format to codes of each output's.
+    stands_for: the public functions that the row compares with the emulator, by name: "arithmetic.add".
+    agree: how results are compared. A row that needs more than equal bits gives the reason beside it.
+    on: a function from the inputs' codes to a mask of the inputs that are compared, if not all are.
     """
 
     form: str
@@ -77,7 +80,7 @@ class Row:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The module's and the function's name: "arithmetic.add"."""
+    """The names of the module and of the function: "arithmetic.add"."""
     while isinstance(function, functools.partial):
         function = function.func
     return f"{function.__module__.removeprefix('references.')}.{function.__name__}"
@@ -95,9 +98,10 @@ def row(
     agree: Agree = same_bits,
     on: Callable[..., Tensor] | None = None,
 ) -> Row:
-    """A row for one instruction, its operands in order; `text` where it takes more than that.
+    """A row for one instruction with its operands in order; `text` if it needs more than one instruction.
 
-    also: further public functions that the reference uses. A reference made here stands for `also` alone.
+    also: further public functions that the reference uses. If the reference is made here, the row stands for `also`
+    alone.
     """
     inputs = tuple(inputs)
     operands = ", ".join(f"${k}" for k in range(len(inputs) + 1))
@@ -116,7 +120,7 @@ def row(
 
 
 def product_of(*choices: Iterable[str]) -> list[tuple[str, ...]]:
-    """Every combination of modifiers, "" for none."""
+    """Every combination of modifiers; "" is no modifier."""
     found: list[tuple[str, ...]] = [()]
     for choice in choices:
         found = [(*before, word) for before in found for word in choice]
@@ -124,7 +128,7 @@ def product_of(*choices: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def then(first: Callable[..., Tensor], *others: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """`first`, and the others on its result."""
+    """A function that applies `first`, and then the others to its result."""
 
     def composed(*codes: Tensor) -> Tensor:
         result = first(*codes)
@@ -137,7 +141,8 @@ def then(first: Callable[..., Tensor], *others: Callable[[Tensor], Tensor]) -> C
 
 
 def side_by_side(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Elements given one an operand, packed with the first operand's in the top of the unit."""
+    """A function that packs its results for one element of each operand; the first operand's is at the top of the
+    unit."""
 
     def packed(*codes: Tensor) -> Tensor:
         return torch.stack([function(c) for c in reversed(codes)], -1).reshape(-1)

@@ -1,4 +1,4 @@
-"""Rows for conversions: between floats, to and from integers, packed, narrow, stochastic."""
+"""Rows for conversions: between floats, from and to integers, packed, narrow and stochastic."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PACKED = {
 
 
 def between_floats() -> list[Row]:
-    """Every pair of float formats, every rounding, with `.ftz`, `.sat`, `.relu`, `.satfinite` where they exist."""
+    """Every pair of float formats, in every rounding, with `.ftz`, `.sat`, `.relu`, `.satfinite` if they exist."""
     rows = []
     for (to, target), (of, source) in [(t, s) for t in FLOATS.items() for s in FLOATS.items()]:
         if target.code_bits <= source.code_bits and target is not source:
@@ -68,7 +68,8 @@ def between_floats() -> list[Row]:
             if target is source:
                 plain = partial(conversion.integral_value, fmt=source, rounding=mode[:2], ftz=bool(ftz))
                 clamp = partial(rounding.saturate, source)
-                # An integral float64 keeps the payload of a NaN on an H200; with .sat, NaN is zero (ISA).
+                # Rounding float64 to an integral value keeps the payload of a NaN on an H200; with .sat, NaN becomes
+                # zero (ISA).
                 agree = any_nan if source is F64 else None
                 extra = {"agree": agree} if agree else {}
                 reference = then(plain, clamp) if sat else plain
@@ -101,7 +102,8 @@ def between_floats() -> list[Row]:
         options = {"rounding": mode, "relu": bool(relu), "satfinite": bool(satfinite)}
         reference = partial(convert, source=F32, target=TF32, **options)
         target = "sm_100a" if satfinite else "sm_90a"
-        # rna: an H200 adds half a place and cuts, NaN too, which may become an infinity or a zero.
+        # rna: an H200 adds half a unit in the last place and truncates. It does the same to a NaN, which may become
+        # infinite or zero.
         on = (lambda x: ~is_nan(F32, x)) if mode == "rna" else None
         rows.append(row(f"cvt.{mode}{satfinite}{relu}.tf32.f32", reference, [F32], TF32, target=target, on=on))
     return rows
@@ -131,13 +133,13 @@ def with_integers() -> list[Row]:
 
 
 def saturates(source: Format, target: Format) -> bool:
-    """Whether some value of the source lies outside the target (ISA: .sat is illegal otherwise)."""
+    """Whether some value of the source is outside the target's range. Otherwise the ISA forbids .sat."""
     spare = target.code_bits - target.has_sign >= source.code_bits - source.has_sign
     return not (spare and (target.has_sign or not source.has_sign))
 
 
 def integer_row(form: str, reference: Any, source: Format, target: Format) -> Row:
-    """A byte is the low part of a wider register, which bfloat16 conversions do not take: they get a byte."""
+    """A row for a byte in a wider register. Conversions of bfloat16 do not accept a wider register, and get a byte."""
     text = None
     if BF16 in (source, target) and target.code_bits == 8:
         text = f"{{ .reg .b8 t; {form} t, $1; mov.b32 $0, {{t, t, t, t}}; }}"
@@ -147,7 +149,7 @@ def integer_row(form: str, reference: Any, source: Format, target: Format) -> Ro
 
 
 def narrow() -> list[Row]:
-    """Packed narrow formats, both ways. Of `.e2m1x2` the register is a byte."""
+    """Packed narrow formats, both ways. For `.e2m1x2` the register is a byte."""
     rows = []
     for name, (mode, relu) in [
         (n, m) for n in ("e2m1x2", "e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2") for m in product_of(("rn",), ("", ".relu"))
@@ -186,7 +188,7 @@ def narrow() -> list[Row]:
 
 
 def drawn(target: Format, options: dict[str, bool]) -> Any:
-    """A reference of `cvt.rs`: sources from the top of the result down, and the random bits last."""
+    """A reference of `cvt.rs`: the sources, first the one for the top of the result, and then the random bits."""
 
     def convert_each(*codes: Tensor) -> Tensor:
         *sources, rbits = codes
@@ -223,7 +225,7 @@ def stochastically() -> list[Row]:
 
 
 def mixed() -> list[Row]:
-    """uint8 to int32, and the larger of that and a float, as in Triton's documentation."""
+    """uint8 to int32, and the maximum of that and a float, as in Triton's documentation."""
     text = "{{ cvt.u32.u8 $0, $2; .reg .f32 t; cvt.rn.f32.u8 t, $2; max{}.f32 $1, t, $3; }}"
     return [
         Row(

@@ -39,7 +39,7 @@ ARITY = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "div": 2, "sqrt": 1, "rcp": 1}
 
 
 def modified(function: Any, fmt: Format, sat: str) -> tuple[Any, tuple[Any, ...]]:
-    """A reference with `.sat` or `.relu` applied, and what the row also stands for."""
+    """A reference with `.sat` or `.relu` applied, and the function that the row also stands for."""
     if not sat:
         return function, ()
     clamp = saturate if sat == ".sat" else relu
@@ -47,18 +47,19 @@ def modified(function: Any, fmt: Format, sat: str) -> tuple[Any, tuple[Any, ...]
 
 
 def of_three(function: Any, a: Any, b: Any, c: Any) -> Any:
-    """The instruction with three sources is that with two, twice (PTX ISA 9, min and max)."""
+    """The instruction with three sources equals two of the instruction with two sources (PTX ISA 9, min and max)."""
     return function(function(a, b), c)
 
 
 def turns(limit: float) -> Any:
-    """Where an angle's magnitude is at most `limit`, or it is special."""
+    """A mask of angles whose magnitude is at most `limit`, and of special values."""
     top = encode(F32, float(np.float32(limit)))
     return lambda x: (x & F32.magnitude_mask <= top) | ~is_finite(F32, x)
 
 
 def rounded() -> list[Row]:
-    """float32 and float64 in every rounding, `.ftz` and `.sat`; float16 and bfloat16 with what they have."""
+    """float32 and float64 in every rounding, with `.ftz` and `.sat`; float16 and bfloat16 with the modifiers that they
+    have."""
     rows = []
     functions = {n: getattr(arithmetic, n) for n in ("add", "sub", "mul", "fma", "div", "sqrt")}
     for name, function in (functions | {"rcp": reciprocal.correctly_rounded}).items():
@@ -75,13 +76,13 @@ def rounded() -> list[Row]:
             rows.append(row(f"{name}.rn{ftz}{sat}.{NAMES[fmt]}", reference, [fmt] * ARITY[name], fmt, also=also))
     for fmt, name in [(f, n) for f in (BF16, BF16X2) for n in ("add", "sub", "mul")]:
         rows.append(row(f"{name}.rn.{NAMES[fmt]}", partial(functions[name], fmt=BF16), [fmt] * 2, fmt))
-    # ptxas takes .rz, .rm and .rp too, which the ISA does not have; an H200 does not round its results so.
+    # ptxas accepts .rz, .rm and .rp too, which the ISA lacks; an H200 does not round results in these modes.
     for fmt, sat in [(f, s) for f in (BF16, BF16X2) for s in ("", ".relu")]:
         reference, also = modified(partial(arithmetic.fma, fmt=BF16), fmt, sat)
         rows.append(row(f"fma.rn{sat}.{NAMES[fmt]}", reference, [fmt] * 3, fmt, also=also))
     rows += [row("div.rn.f32", reciprocal.quotient, [F32, F32]), row("rcp.rn.ftz.f32", reciprocal.flushed, [F32])]
-    # The ISA says nothing of the NaN that float64 arithmetic gives. An H200 keeps an operand's payload; the references
-    # give the NaN of an invalid operation.
+    # The ISA does not define the NaN of float64 arithmetic. An H200 keeps an operand's payload; the references give the
+    # NaN of an invalid operation.
     doubles = {n: getattr(double, n) for n in ("add", "sub", "mul", "fma", "div", "sqrt")} | {"rcp": double.reciprocal}
     for name, mode in [(n, m) for n in doubles for m in MODES]:
         reference = partial(doubles[name], rounding=mode)
@@ -90,7 +91,7 @@ def rounded() -> list[Row]:
 
 
 def narrow_products() -> list[Row]:
-    """Specification only: no GPU at hand has them. The ISA leaves the sign of NaN open."""
+    """Specification only: no available GPU has them. The ISA leaves the sign of NaN open."""
     formats = {"e2m1x4": E2M1X4, "e2m3x4": E2M3X4, "e3m2x4": E3M2X4, "e4m3x4": E4M3X4, "e5m2x4": E5M2X4}
     rows = []
     for to, left, right, sat in product_of(("e4m3x4", "e5m2x4"), formats, formats, ("", ".satfinite")):
@@ -104,13 +105,13 @@ def narrow_products() -> list[Row]:
 
 
 def selected() -> list[Row]:
-    """Signs, minima, comparisons."""
+    """Absolute values, signs, minima, maxima and comparisons."""
     rows = []
     for (name, function), fmt in [
         (n, f) for n in (("abs", arithmetic.absolute), ("neg", arithmetic.negate)) for f in NAMES
     ]:
         for ftz in ("", ".ftz") if fmt.single in (F16, F32) else ("",):
-            # ISA: abs and neg of NaN give an unspecified NaN. An H200 changes the sign alone in some formats.
+            # ISA: abs and neg of NaN give an unspecified NaN. In some formats an H200 changes only the sign.
             reference = partial(function, fmt=fmt.single, ftz=bool(ftz))
             rows.append(row(f"{name}{ftz}.{NAMES[fmt]}", reference, [fmt], fmt, agree=any_nan))
     for name, function in (("min", arithmetic.minimum), ("max", arithmetic.maximum)):
@@ -126,7 +127,7 @@ def selected() -> list[Row]:
             text = f"{form} $0, $1, $2, $3;"
             three = functools.partial(of_three, two)
             rows.append(row(f"{form} of three", three, [F32] * 3, text=text, also=[function], target="sm_100a"))
-        # As float64 arithmetic: the NaN of two NaNs is an operand's on an H200.
+        # As in float64 arithmetic, an H200 gives an operand's NaN for two NaNs.
         rows.append(row(f"{name}.f64", partial(function, fmt=F64), [F64, F64], F64, agree=any_nan))
     rows += [row(f"copysign.{NAMES[f]}", partial(arithmetic.copysign, fmt=f), [f, f], f) for f in (F32, F64)]
     floats = [c for c in comparison.COMPARISONS if c not in ("lo", "ls", "hi", "hs")]
@@ -150,7 +151,7 @@ def selected() -> list[Row]:
 
 
 def approximate() -> list[Row]:
-    """Approximate instructions: their models are rounded, so classes must be equal and values nearly so."""
+    """Approximate instructions. Their models are rounded, so that classes must be equal, and values nearly equal."""
     rows = []
     for name, function in (("ex2", exponential.ex2), ("lg2", exponential.lg2), ("rsqrt", reciprocal.rsqrt)):
         for ftz in ("", ".ftz"):
@@ -170,7 +171,7 @@ def approximate() -> list[Row]:
         )
     for fmt, ftz in ((F16, ""), (F16X2, ""), (BF16, ".ftz"), (BF16X2, ".ftz")):
         reference = partial(exponential.ex2, fmt=fmt.single, ftz=bool(ftz))
-        # An H200 gives zero below the smallest float16, where half of it and more rounds up.
+        # An H200 gives zero below the smallest float16, although half of it and more rounds up.
         agree = within(1, underflow=fmt.single is F16)
         rows.append(row(f"ex2.approx{ftz}.{NAMES[fmt]}", reference, [fmt], fmt, agree=agree))
     text = "{ .reg .f32 t; rcp.approx.ftz.f32 t, $2; mul.rn.f32 $0, $1, t; }"
@@ -179,7 +180,7 @@ def approximate() -> list[Row]:
 
 
 def sequences() -> list[Row]:
-    """References of a few instructions together."""
+    """References for several instructions together."""
     rows = []
     for fused, nan, order in product_of(("fma", "mul add"), ("", ".NaN"), ("max first", "min first")):
         bounds = ("max", "min") if order == "max first" else ("min", "max")

@@ -1,4 +1,4 @@
-"""Rows for integer arithmetic and bits."""
+"""Rows for integer arithmetic and bit manipulation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DOUBLE = {I16: I32, I32: I64, U16: U32, U32: U64}
 
 
 def not_zero(a: Any, b: Any) -> Any:
-    """The ISA leaves division by zero open."""
+    """A mask of divisors that are not zero; the ISA leaves division by zero open."""
     return b != 0
 
 
 def arithmetic() -> list[Row]:
-    """Sums, products, quotients, extremes."""
+    """Sums, products, quotients, minima and maxima."""
     rows = []
     for name, fmt in ALL.items():
         for op in ("add", "sub"):
@@ -75,7 +75,7 @@ def arithmetic() -> list[Row]:
 
 
 def fields() -> list[Row]:
-    """Shifts, fields, counts, permutations."""
+    """Shifts, bit fields, counts and permutations."""
     rows = []
     for name, fmt in BITS.items():
         rows.append(row(f"shl.{name}", partial(bits.shl, fmt=fmt), [fmt, U32], fmt))
@@ -98,8 +98,8 @@ def fields() -> list[Row]:
         rows.append(row(f"bmsk.{mode}.b32", partial(bits.bmsk, mode=mode), [U32] * 2, U32))
         for name, fmt in (("s32", I32), ("u32", U32)):
             rows.append(row(f"szext.{mode}.{name}", partial(bits.szext, fmt=fmt, mode=mode), [fmt, U32], fmt))
-    # fns: a base beyond 31 is undefined (ISA). The ISA's code takes |offset| in 32 bits, where that of -2^31 overflows:
-    # an H200 finds bit 0 then, the reference nothing.
+    # fns: a base beyond 31 is undefined (ISA). The ISA's code takes |offset| in 32 bits, where |-2^31| overflows: then
+    # an H200 finds bit 0, and the reference finds none.
     rows.append(row("fns.b32", bits.fns, [U32, U32, I32], U32, on=lambda mask, base, n: (base < 32) & (n != 1 << 31)))
     for table in (0x00, 0x1B, 0x96, 0xCA, 0xE8, 0xFF):
         text = f"lop3.b32 $0, $1, $2, $3, {table:#x};"

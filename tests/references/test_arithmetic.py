@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from second_opinion import edges, pairs, patterns, round_fraction, same
+from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from references import arithmetic, formats
 from references.formats import BF16, E2M1, E3M2, E4M3, E5M2, F16, F32, F64, UE8M0, Format
@@ -21,9 +21,8 @@ HOST: dict[str, Callable[..., np.ndarray]] = {"add": np.add, "sub": np.subtract,
 
 
 def on_host(fmt: Format, operation: Callable[..., np.ndarray], *operands: torch.Tensor) -> torch.Tensor:
-    """The host's result with NaN made canonical. float16 and bfloat16 go through float32 there, which is
-    harmless for these operations: 24 >= 2p + 2 bits.
-    """
+    """The host's result, with the canonical NaN. float16 and bfloat16 are computed in float32, which rounds these
+    operations correctly, because 24 >= 2p + 2 bits."""
     arrays = [formats.pack(fmt, x.numpy()).view(NUMPY[fmt]) for x in operands]
     with np.errstate(all="ignore"):
         codes = torch.from_numpy(formats.as_codes(operation(*arrays)))
@@ -70,9 +69,8 @@ def test_square_root_against_host() -> None:
 
 
 def exact_result(name: str, fmt: Format, rounding: str, *operands: int) -> int | None:
-    """The result from fractions; None where an operand is special or zero signs matter beyond this
-    definition.
-    """
+    """The result from fractions; None for special operands, and for signs of zero that this definition does not
+    cover."""
     if any(not formats.is_finite(fmt, operand) for operand in operands):
         return None
     values = [formats.fraction(fmt, operand) for operand in operands]
@@ -113,7 +111,7 @@ def test_every_mode_against_fractions(fmt: Format, name: str, rounding: Rounding
 @pytest.mark.parametrize("rounding", ["rz", "rm", "rp"])
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_directed_square_roots_bracket(fmt: Format, rounding: Rounding) -> None:
-    """The square of the result and of its neighbour enclose the operand, in exact arithmetic."""
+    """The squares of the result and of its neighbour enclose the operand, in exact arithmetic."""
     codes = patterns(fmt, 1500, 11)
     codes = codes[(formats.sign(fmt, codes) == 0) & formats.is_finite(fmt, codes)]
     got = arithmetic.sqrt(codes, fmt=fmt, rounding=rounding)
@@ -128,9 +126,7 @@ def test_directed_square_roots_bracket(fmt: Format, rounding: Rounding) -> None:
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_fma_beside_a_tie(fmt: Format) -> None:
-    """Half an ulp times (1 + u)(1 - u) = 1 - u^2: below the tie by less than any float64 sum of the parts
-    shows.
-    """
+    """Half an ulp times (1 + u)(1 - u) = 1 - u^2: below the tie by less than a float64 sum of the parts can show."""
     u = Fraction(1, 1 << fmt.mantissa_bits)
     factors = [1 - u, Fraction(1), 1 + u]
     exact, rows = [], []
@@ -145,7 +141,7 @@ def test_fma_beside_a_tie(fmt: Format) -> None:
 
 
 def test_two_roundings_differ_from_one() -> None:
-    """fma is not mul then add: a planted second rounding is seen."""
+    """fma is not mul then add: the test detects a planted second rounding."""
     a, b, c = (patterns(F16, 20_000, seed) for seed in (21, 22, 23))
     fused = arithmetic.fma(a, b, c, fmt=F16)
     separate = arithmetic.add(arithmetic.mul(a, b, fmt=F16), c, fmt=F16)
@@ -153,9 +149,8 @@ def test_two_roundings_differ_from_one() -> None:
 
 
 def test_fma_float16_exhaustively_along_lines() -> None:
-    """All 2^16 values of each operand with hard partners, against Python integers (every value times 2^48 is
-    whole).
-    """
+    """All 2^16 values of each operand with difficult partners, against Python integers: every value times 2^48 is an
+    integer."""
     everything = torch.arange(1 << 16)
     partners = [0x3C01, 0x0001, 0x83FF, 0x7BFF, 0x3555]
     finite = formats.is_finite(F16, everything)
@@ -241,7 +236,7 @@ def test_float64_operands_are_refused() -> None:
         arithmetic.add(torch.tensor([0]), torch.tensor([0]), fmt=F64)
 
 
-def test_values_look_right() -> None:
-    """One readable line: 0.1 + 0.2 in float32."""
+def test_a_sum_in_decimal() -> None:
+    """An example that a reader can check: 0.1 + 0.2 in float32."""
     tenth, fifth = (torch.tensor([formats.encode(F32, float(np.float32(x)))]) for x in (0.1, 0.2))
     assert math.isclose(formats.value(F32, int(arithmetic.add(tenth, fifth).item())), 0.3, rel_tol=1e-7)

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from second_opinion import patterns, round_fraction
+from plain_definitions import patterns, round_fraction
 
 from references import block_scaling, formats
 from references.block_scaling import MxRule, Nvfp4Rule
@@ -19,7 +19,7 @@ NAN, INFINITY = 0x7FFFFFFF, 0x7F800000
 
 
 def finite(count: int, seed: int) -> torch.Tensor:
-    """Random finite codes, zeros among them."""
+    """Random finite codes, with zeros among them."""
     codes = patterns(F32, 3 * count, seed)
     return codes[formats.is_finite(F32, codes)][:count]
 
@@ -30,7 +30,7 @@ def floor_log2(size: Fraction) -> int:
 
 
 def scale_exponent(size: Fraction, target: Format, rule: MxRule) -> int:
-    """The exponent before it is clamped, from the definition of each rule."""
+    """The exponent before clamping, from the definition of each rule."""
     largest = formats.fraction(target, target.max_finite)
     emax = floor_log2(largest)
     if rule in ("rceil", "rceil-div"):
@@ -42,12 +42,13 @@ def scale_exponent(size: Fraction, target: Format, rule: MxRule) -> int:
         if not size:
             return -127
     if rule == "even":
-        # Half of a place of the element's precision, added in the binade of `size`, subnormal ones in the lowest.
+        # Half a unit in the last place of the element's precision, in the binade of `size`; subnormal numbers belong to
+        # the lowest.
         size += Fraction(2) ** (max(floor_log2(size), -126) - target.mantissa_bits - 1)
     exponent = floor_log2(size)
     up = rule not in ("floor", "even") and size != Fraction(2) ** exponent
     if rule in ("floor", "even", "ceil"):
-        exponent = max(exponent, -127)  # torchao reads the exponent field, which ends there
+        exponent = max(exponent, -127)  # torchao reads the exponent field, whose least value this is
         up = up and (exponent > -127 or rule == "ceil")
     return exponent + up - emax
 
@@ -79,7 +80,7 @@ def test_mx_elements_against_rationals(target: Format) -> None:
 
 
 def test_blocks_that_are_special() -> None:
-    """Zeros keep their signs under the smallest scale; a NaN or an infinity makes the block NaN."""
+    """Zeros keep their signs with the smallest scale. A NaN or an infinity makes the whole block NaN."""
     x = torch.zeros(4, 32, dtype=torch.int64)
     x[0, 3] = 1 << 31
     x[1, 5], x[2, 7], x[3, 0] = NAN, INFINITY, 0x3F800000
@@ -92,8 +93,9 @@ def test_blocks_that_are_special() -> None:
     assert block_scaling.mx_quantize(x[3:], target=E4M3)[1].item() == 127 - 8
 
 
-def test_rules_differ_where_they_should() -> None:
-    """449 with max 448: OCP's scale saturates it, the others double the scale; 1.75 * 256 is 448 itself."""
+def test_rules_differ_for_a_maximum_just_beyond_the_largest() -> None:
+    """449, if 448 is the largest: OCP's scale saturates it, and other rules double the scale. 1.75 * 256 is 448
+    itself."""
     amax = torch.tensor([0x43E08000, 0x43E00000])  # 449, 448
     scales = {rule: block_scaling.mx_scale(amax, target=E4M3, rule=rule).tolist() for rule in RULES}
     assert scales == {
@@ -103,7 +105,8 @@ def test_rules_differ_where_they_should() -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_product_and_quotient_agree_on_scales(target: Format) -> None:
-    """Around the largest number, where they could differ, and in all binades; see the slow test."""
+    """For numbers around the largest, where they could differ, and in all binades. The slow test has every
+    significand."""
     largest = formats.encode(F32, formats.fraction(target, target.max_finite))
     fields = torch.arange(0, 254)[:, None] << 23
     amax = (fields + (largest & 0x7FFFFF) + torch.arange(-64, 65)).flatten()
@@ -115,7 +118,7 @@ def test_product_and_quotient_agree_on_scales(target: Format) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_product_and_quotient_agree_on_every_significand(target: Format) -> None:
-    """2^23 numbers of a normal binade and as many subnormal ones: a minute."""
+    """2^23 numbers of a normal binade and as many subnormal ones; takes a minute."""
     for start in (0, 0x3F800000):
         for part in range(8):
             amax = torch.arange(1 << 20) + start + (part << 20)
@@ -138,7 +141,7 @@ def test_mx_dequantize_against_rationals(source: Format) -> None:
 
 
 def by_numpy(block: np.ndarray, encode: float, rule: Nvfp4Rule) -> tuple[list[int], int]:
-    """One block by numpy's float32 and ml_dtypes' casts, as the libraries' sources have it."""
+    """One block by numpy's float32 and ml_dtypes' casts, as the libraries' sources compute it."""
     one, six, whole = np.float32(1), np.float32(6), np.float32(encode)
     sizes = np.abs(block)
     with np.errstate(all="ignore"):
@@ -174,7 +177,7 @@ def by_numpy(block: np.ndarray, encode: float, rule: Nvfp4Rule) -> tuple[list[in
     return [7 if np.isnan(v) else int(c) for v, c in zip(scaled, codes, strict=True)], int(scale.view(np.uint8)) & 0x7F
 
 
-# Largest magnitudes whose scale lies within an ulp of a tie of e4m3, by encode scale: the order of roundings decides.
+# Largest magnitudes whose scale is within an ulp of a tie of e4m3, by encode scale: the order of roundings decides.
 NEAR_TIES = {
     float(np.float32(13.7)): (0x3F93273E, 0x415939ED, 0x3FAF2EB8, 0x40BD3274),
     float(np.float32(11.3)): (0x4083AE71, 0x4165616A),
@@ -183,7 +186,7 @@ NEAR_TIES = {
 
 
 def test_libraries_differ_near_a_tie() -> None:
-    """Each two rules give different scales for one of these magnitudes."""
+    """Any two rules give different scales for one of these magnitudes."""
     apart = set()
     for encode, sizes in NEAR_TIES.items():
         x = torch.tensor(sizes)[:, None].expand(-1, 16)
@@ -196,7 +199,8 @@ def test_libraries_differ_near_a_tie() -> None:
 @pytest.mark.parametrize("encode", [1.0, 24.0, 1.5, 2.0**-20, *NEAR_TIES])
 @pytest.mark.parametrize("rule", NVFP4_RULES)
 def test_nvfp4_against_numpy(rule: Nvfp4Rule, encode: float) -> None:
-    """Random blocks of moderate size and of any, zeros, one NaN, nothing but NaN, an infinity, and blocks too small."""
+    """Random blocks of moderate and of any size, zeros, one NaN, only NaN, an infinity, and blocks that are too
+    small."""
     rng = np.random.default_rng(3)
     blocks = (rng.normal(size=(400, 16)) * np.exp2(rng.integers(-20, 12, size=(400, 1)))).astype(np.float32)
     blocks[:100] = patterns(F32, 1600, 4).numpy().astype(np.uint32).view(np.float32).reshape(100, 16)
@@ -219,7 +223,7 @@ def test_libraries_differ_on_a_block_too_small_for_its_scale() -> None:
 
 
 def test_nvfp4_dequantize_rounds_twice() -> None:
-    """Against rationals: the product with the decode scale to float32, then to bfloat16."""
+    """Against rationals: the product with the decode scale is rounded to float32, then to bfloat16."""
     codes = torch.arange(256).reshape(16, 16) % 16
     scales = torch.arange(0, 0x7F, 8)[:, None]
     decode = float(np.float32(1 / 1536))
@@ -233,7 +237,7 @@ def test_nvfp4_dequantize_rounds_twice() -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (128, 4), (130, 9), (300, 4)])
 def test_scale_tiles(rows: int, columns: int) -> None:
-    """Every scale stands where cuBLAS's formula has it, padding is zero, and the way back gives the scales."""
+    """Every scale is where cuBLAS's formula puts it, padding is zero, and the inverse function returns the scales."""
     scales = torch.arange(1, rows * columns + 1).reshape(rows, columns)
     tiled = block_scaling.tiled_scales(scales)
     tiles = -(-columns // 4)
@@ -247,6 +251,6 @@ def test_scale_tiles(rows: int, columns: int) -> None:
     assert torch.equal(block_scaling.untiled_scales(tiled, rows=rows, columns=columns), scales)
 
 
-def test_rows_that_are_no_whole_blocks_are_refused() -> None:
+def test_rows_with_incomplete_blocks_are_refused() -> None:
     with pytest.raises(ValueError, match="rows of 40 elements are no whole number of blocks of 32"):
         block_scaling.mx_quantize(torch.zeros(2, 40, dtype=torch.int64), target=E4M3)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from second_opinion import edges, pairs
+from plain_definitions import edges, pairs
 
 from references import comparison, formats
 from references.formats import BF16, F16, F32, F64, I16, I32, I64, U16, U32, U64, Format

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from second_opinion import edges, patterns, round_fraction, same
+from plain_definitions import edges, patterns, round_fraction, same
 
 from references import conversion, formats
 from references.conversion import convert, float_to_integer, integral_value, to_e2m1
@@ -46,7 +46,7 @@ FLOATS = [F16, BF16, F32, F64]
 
 @cache
 def ties(target: Format, source: Format = F32) -> torch.Tensor:
-    """Codes of the source at every midpoint of the target and one place either side, both signs."""
+    """Codes of the source at every midpoint of the target, and their neighbours on either side, with both signs."""
     largest = target.max_finite
     chosen = range(0, largest, max(1, largest // 600))
     gaps = [(formats.fraction(target, code), formats.fraction(target, code + 1)) for code in chosen if code < largest]
@@ -78,9 +78,8 @@ def test_ties_from_float32(target: Format, rounding: Rounding) -> None:
 
 @pytest.mark.parametrize("target", [target for target in NARROW if target.view], ids=str)
 def test_random_float32_against_ml_dtypes(target: Format) -> None:
-    """A million patterns, and those near the target's range. ml_dtypes overflows e4m3 to NaN and e5m2 to
-    infinity.
-    """
+    """A million patterns, and patterns near the target's range. On overflow ml_dtypes gives NaN in e4m3 and infinity in
+    e5m2."""
     codes = torch.cat([patterns(F32, 500_000, 4), near(target, 500_000)])
     codes = codes[~formats.is_nan(F32, codes)]
     with np.errstate(all="ignore"):
@@ -102,9 +101,7 @@ def near(target: Format, count: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("source", [F16, BF16, E4M3, E5M2, E2M3, E3M2, E2M1, UE8M0], ids=str)
 def test_widening_is_exact(source: Format) -> None:
-    """Codes of the source (every one up to 8 bits) to wider formats: the same value, and the sign of
-    zero.
-    """
+    """Codes of the source (all of them up to 8 bits) in wider formats: the same value, and the same sign of zero."""
     codes = torch.arange(0, 1 << source.code_bits, 7 if source.code_bits == 16 else 1)
     for target in (F32, F64) + ((F16,) if source.exponent_bits <= 5 else ()):
         got = convert(codes, source=source, target=target)
@@ -113,7 +110,7 @@ def test_widening_is_exact(source: Format) -> None:
             assert repr(narrow_value) == repr(wide_value)
     nans = codes[formats.is_nan(source, codes)]
     wide = convert(nans, source=source, target=F32)
-    # bfloat16 is the upper half of float32, NaNs too, as an H200 has it.
+    # bfloat16 is the upper half of float32, for NaN too, as on an H200.
     assert (wide == (nans << 16)).all() if source is BF16 else set(wide.tolist()) <= {0x7FFFFFFF}
     if source in (F16, BF16):
         payload = (nans & ((1 << source.mantissa_bits) - 1)) << (52 - source.mantissa_bits)
@@ -153,7 +150,7 @@ def test_saturation_nan_and_relu() -> None:
 
 
 def vendor_ue8m0(bits: int, up: bool, satfinite: bool) -> int:
-    """The rule in words of integers: the exponent field, one more if rounding up loses bits; NaN is 0xff."""
+    """The rule on integers: the exponent field, plus one if rounding up loses bits; NaN is 0xff."""
     size = bits & 0x7FFFFFFF
     code = size >> 23
     if up and size & 0x7FFFFF and 0x00400000 < size < 0x7F800000:
@@ -174,7 +171,7 @@ def test_ue8m0(rounding: Rounding, satfinite: bool) -> None:
 
 
 def integral(exact: Fraction, rounding: str) -> int:
-    """A fraction to an integer with Python's own integers."""
+    """A fraction rounded to an integer, with Python's integers."""
     floor, rest = divmod(exact.numerator, exact.denominator)
     whole = exact.denominator
     up = {
@@ -207,7 +204,7 @@ def integer_inputs(source: Format) -> torch.Tensor:
 
 @cache
 def integers_of(source: Format, rounding: Rounding) -> list[float | int]:
-    """What each of the inputs is rounded to; NaN and infinities as they are."""
+    """The rounded value of each input; NaN and infinities are unchanged."""
     numbers = [formats.value(source, code & source.code_mask) for code in integer_inputs(source).tolist()]
     return [integral(Fraction(x), rounding) if math.isfinite(x) else x for x in numbers]
 
@@ -278,7 +275,7 @@ def test_integral_values(fmt: Format, rounding: Rounding) -> None:
 
 
 def e2m1_inputs() -> torch.Tensor:
-    """All seven ties with ten neighbours either side, both signs, then edges and half a million patterns."""
+    """All seven ties with ten neighbours on either side, with both signs; then edges and half a million patterns."""
     middles = [
         encode(F32, float(middle)) + step for middle in (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5) for step in range(-10, 11)
     ]
@@ -288,9 +285,7 @@ def e2m1_inputs() -> torch.Tensor:
 
 
 def test_e2m1_table_on_all_ties() -> None:
-    """Where the tie goes, written out: 0.25 to 0, 0.75 to 1, 1.25 to 1, 1.75 to 2, 2.5 to 2, 3.5 to 4, 5 to
-    4.
-    """
+    """The ties, written out: 0.25 to 0, 0.75 to 1, 1.25 to 1, 1.75 to 2, 2.5 to 2, 3.5 to 4, 5 to 4."""
     for middle, magnitude in ((0.25, 0), (0.75, 1), (1.25, 1), (1.75, 2), (2.5, 2), (3.5, 4), (5.0, 4)):
         for sign in (1.0, -1.0):
             code = int(to_e2m1(torch.tensor([encode(F32, sign * middle)])).item())
@@ -308,7 +303,7 @@ def test_e2m1_table_against_rounding_and_ml_dtypes() -> None:
 
 
 @pytest.mark.parametrize("place", range(7))
-def test_a_wrong_tie_in_the_table_is_seen(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_tie_in_the_table_is_detected(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     table = list(conversion.E2M1_MIDPOINTS)
     table[place] = (table[place][0], not table[place][1])
     monkeypatch.setattr(conversion, "E2M1_MIDPOINTS", tuple(table))

@@ -1,7 +1,7 @@
-"""The references, written from the specifications, compared with the emulator, which an H200 has confirmed.
+"""Compare the references, written from the specifications, with the emulator, which an H200 has confirmed.
 
-Every reference that an instruction implements stands in a row with it: all pairs of edges, triples thinned, and random
-inputs. A difference is settled by the ISA's text or by hardware, and named where the row is written.
+Every reference that an instruction implements has a row with that instruction. Inputs are all pairs of edges, a sample
+of triples, and random ones. Where the two differ, the ISA's text or hardware decides, and the row states it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 from meeting import LETTERS, Row
-from second_opinion import edges as float_edges
+from plain_definitions import edges as float_edges
 from torch import Tensor
 
 import references
@@ -34,7 +34,7 @@ TRIPLES = 4096
 
 @cache
 def edges(fmt: Format) -> Tensor:
-    """Codes of one element where something changes; all of them up to 8 bits."""
+    """Codes of one element at which something changes; all codes up to 8 bits."""
     if fmt.code_bits <= 8:
         return torch.arange(1 << fmt.code_bits)
     if fmt.is_float:
@@ -48,7 +48,8 @@ def edges(fmt: Format) -> Tensor:
 
 
 def combined(formats: tuple[Format, ...]) -> list[Tensor]:
-    """Edges of every operand against those of every other, `TRIPLES` of three operands and more; whole units."""
+    """Edges of every operand with those of every other; `TRIPLES` combinations of three operands and more. Whole
+    units."""
     sets = [edges(f) for f in formats]
     total = int(np.prod([len(s) for s in sets]))
     most = 1 << 16 if len(formats) < 3 else TRIPLES
@@ -65,22 +66,22 @@ def combined(formats: tuple[Format, ...]) -> list[Tensor]:
     return columns
 
 
-@lru_cache(maxsize=16)  # rows of the same formats follow each other: making inputs costs more than a row does
+@lru_cache(maxsize=16)  # rows with the same formats are consecutive, and making inputs takes longer than a row
 def random(formats: tuple[Format, ...], start: int, count: int) -> list[Tensor]:
-    """Codes of random units, denser near edges; shared, so nobody may write to them."""
+    """Codes of random units, with many near edges. The cache shares them, so callers must not write to them."""
     generator = Stratified({f"x{k}": f for k, f in enumerate(formats)}, 11)
     index = torch.arange(start, start + count)
     return [unpack(f, generator.units(f"x{k}", index)) for k, f in enumerate(formats)]
 
 
 def units(fmt: Format, codes: Tensor) -> np.ndarray:
-    """Codes in the registers' own width."""
+    """Codes as integers of the register's width."""
     stored = pack(fmt, codes).numpy()
     return stored.view(f"uint{fmt.unit_bits}").astype(f"uint{max(fmt.unit_bits, 16)}")
 
 
 def emulated(row: Row, columns: list[Tensor]) -> list[Tensor]:
-    """What the instruction gives, as codes of each output."""
+    """The instruction's results, as codes of each output."""
     given = [units(f, c) for f, c in zip(row.inputs, columns, strict=True)]
     outputs = [LETTERS[f.unit_bits] for f in row.outputs]
     inputs = [LETTERS[max(f.unit_bits, 16)] for f in row.inputs]
@@ -91,7 +92,7 @@ def emulated(row: Row, columns: list[Tensor]) -> list[Tensor]:
 
 
 def held(row: Row, columns: list[Tensor]) -> None:
-    """Fail with the first input on which the two definitions differ."""
+    """Fail with the first input for which the two definitions differ."""
     expected = row.reference(*columns)
     expected = expected if isinstance(expected, tuple) else (expected,)
     for fmt, right, got in zip(row.outputs, expected, emulated(row, columns), strict=True):
@@ -111,12 +112,13 @@ def held(row: Row, columns: list[Tensor]) -> None:
 
 
 def named(rows: list[Row]) -> list[Any]:
-    """Rows as parameters; forms of one name have different operands or texts."""
+    """Rows as parameters. Rows with the same name have different operands or texts."""
     return [pytest.param(row, id=f"{row.form} {k}") for k, row in enumerate(rows)]
 
 
 def of_a_kind(row: Row) -> set[tuple[str, ...]]:
-    """What the quick sample has at least once: each word of each instruction, and each reference with each format."""
+    """The kinds of a row, of which the quick sample has each at least once: each word of each instruction, and each
+    reference with each format."""
     opcode, *words = row.form.split(".")
     formats = {f.name for f in row.inputs + row.outputs}
     return {(opcode, w) for w in words} | {(name, f) for name in row.stands_for for f in formats} | {(row.target,)}
@@ -138,7 +140,7 @@ def test_edges_and_a_few_random_inputs(row: Row) -> None:
     held(row, [torch.cat(both) for both in zip(combined(row.inputs), few, strict=True)])
 
 
-@pytest.mark.slow  # 2^24 inputs of each row: seconds a row, an hour and a half of one core
+@pytest.mark.slow  # 2^24 inputs take seconds for each row, and 90 minutes of one core in all
 @pytest.mark.parametrize("row", named(sorted(ROWS, key=lambda row: [f.name for f in row.inputs])))
 def test_random_inputs(row: Row) -> None:
     torch.set_num_threads(1)  # pytest-xdist's workers share the cores already
@@ -186,7 +188,7 @@ def public_functions() -> set[str]:
     return found
 
 
-def test_every_public_reference_stands_in_a_row() -> None:
+def test_every_public_reference_has_a_row() -> None:
     """A new reference needs a row, or a reason why no instruction implements it."""
     held_to_the_emulator = set().union(*(row.stands_for for row in ROWS))
     excused = {f for f in public_functions() if f in NO_INSTRUCTION or f.split(".")[0] in NO_INSTRUCTION}
@@ -205,8 +207,8 @@ MUTANTS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("function", MUTANTS)
-def test_a_wrong_reference_is_seen(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reference that is changed fails in its row."""
+def test_a_wrong_reference_is_detected(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of a changed reference fails."""
     form, change = MUTANTS[function]
     module, name = function.split(".")
     home = importlib.import_module(f"references.{module}")

@@ -25,14 +25,15 @@ def magnitudes() -> list[Fraction]:
 
 
 def coded(values: list[float], fmt: Format) -> list[int]:
-    """The codes that torch's casts from float64 give: correctly rounded to float32, and for what float32 holds on."""
+    """The codes of values in the format, by torch's casts from float64: rounded correctly to float32, then to the
+    format."""
     made = torch.tensor(values, dtype=torch.float64).to(torch.float32).to(DTYPES[fmt])
     signed = made.view({2: torch.int16, 4: torch.int32}[made.element_size()])
     return [int(c) & fmt.code_mask for c in signed]
 
 
 def digits(number: int, bits: int, count: int, signed: bool) -> list[int]:
-    """The fields of a number, by division."""
+    """The fields of a number, computed by division."""
     found = [number // (1 << bits * k) % (1 << bits) for k in range(count)]
     return [f - (1 << bits) if signed and f >= 1 << bits - 1 else f for f in found]
 
@@ -63,8 +64,8 @@ def test_nf4_is_the_table_rounded_by_numpy(fmt, dtype):
     assert found.tolist() == [[int(table[b % 16]), int(table[b // 16])] for b in range(256)]
 
 
-def test_the_table_of_nf4_is_what_the_paper_describes():
-    """Quantiles: 8 positive and 7 negative levels besides zero, evenly spaced in probability between 0.5 and an end."""
+def test_the_table_of_nf4_has_the_papers_quantiles():
+    """8 positive and 7 negative levels besides zero, with probabilities evenly spaced between 0.5 and an end."""
     normal = np.vectorize(NormalDist().inv_cdf)
     end = 0.9677083  # 1 - (1/32 + 1/30) / 2
     positive = normal(np.linspace(end, 0.5, 9)[:-1])
@@ -73,7 +74,7 @@ def test_the_table_of_nf4_is_what_the_paper_describes():
     assert np.abs(levels / levels.max() - np.array(dequantise.NF4)).max() < 1e-6
 
 
-def test_e2m1_is_that_of_gfloat():
+def test_e2m1_equals_gfloats():
     values = [gfloat.decode_float(gf.format_info_ocp_e2m1, n).fval for n in range(16)]
     for fmt in (F16, BF16):
         found = dequantise.e2m1(BYTES, fmt=fmt).reshape(256, 2)
@@ -82,7 +83,8 @@ def test_e2m1_is_that_of_gfloat():
 
 
 def rounded_product(value: Fraction, scale: int, negative: bool) -> int:
-    """A finite float16 scale times a number, rounded by exact rationals to the nearest code; halves to the even one."""
+    """A finite float16 scale times a number, rounded by exact rationals to the nearest code; a tie goes to the even
+    one."""
     exact = abs(value * fraction(F16, scale))
     low, high = 0, 0x7C00
     while high - low > 1:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from second_opinion import edges, pairs, patterns, round_fraction, same
+from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from references import double, formats
 from references.formats import F64
@@ -24,7 +24,7 @@ def signed(codes: list[int]) -> list[int]:
 
 
 def inputs(count: int, random: int, seed: int, step: int = 1) -> list[torch.Tensor]:
-    """Combinations of edges, then random patterns; and neighbours of like magnitude, where sums cancel."""
+    """Combinations of edges, then random patterns, and pairs of similar magnitude, whose sums cancel."""
     columns = pairs(signed(edges(F64)[::step]), count)
     randoms = [patterns(F64, random, seed + place) for place in range(count)]
     close = [randoms[0][: random // 2] + delta for delta in (0, *range(1, count))]
@@ -72,7 +72,7 @@ def test_every_mode_against_fractions(name: str, rounding: Rounding) -> None:
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_fma_beside_ties_and_with_cancellation(rounding: Rounding) -> None:
-    """Products whose low half decides: c cancels the rounded product, or puts half an ulp beside it."""
+    """Products whose low half decides: c cancels the rounded product, or adds half an ulp to it."""
     u = Fraction(1, 1 << 52)
     factors = [1 - u, 1 + u, Fraction(1), 1 + 2 * u, Fraction(3, 2) + u]
     rows, expected = [], []
@@ -85,7 +85,7 @@ def test_fma_beside_ties_and_with_cancellation(rounding: Rounding) -> None:
                 try:
                     codes = [formats.encode(F64, x) for x in (left * Fraction(2) ** scale, right, scaled)]
                 except ValueError:
-                    continue  # below the subnormals
+                    continue  # less than the least subnormal
                 exact = product * Fraction(2) ** scale + scaled
                 rows.append(signed(codes))
                 expected += [round_fraction(F64, exact, rounding, negative=exact == 0 and rounding == "rm")]
@@ -100,7 +100,7 @@ def test_square_roots_in_every_mode(rounding: Rounding) -> None:
     codes = codes[(codes > 0) & formats.is_finite(F64, codes)]
     for code, root in zip(codes.tolist(), double.sqrt(codes, rounding=rounding).tolist(), strict=True):
         value = formats.fraction(F64, code)
-        # 200 more bits than the operand has, by Python's integer root; then what is left over decides.
+        # Python's integer root with 200 bits more than the operand has; the remainder then decides.
         scale = 1 << 1400
         floor, lost = divmod(value.numerator << 2800, value.denominator)
         root_of_floor = math.isqrt(floor)

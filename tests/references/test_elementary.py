@@ -1,4 +1,4 @@
-"""Correctly rounded functions against mpmath, and the table of hard cases against the results of float64 alone."""
+"""Correctly rounded functions compared with mpmath, and the table of hard cases compared with plain float64 results."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 from derive_hard_cases import EXACT, exactly
-from second_opinion import edges, patterns, same
+from plain_definitions import edges, patterns, same
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from references import correct_rounding, exponential, formats, reciprocal, trigonometric
@@ -43,7 +43,8 @@ def test_float32_against_mpmath(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_hard_cases(name: str) -> None:
-    """Every entry is what 500 bits say, and the functions return it, with either sign where they have a symmetry."""
+    """Every entry equals the result with 500 bits, and the functions return it, with both signs where they have a
+    symmetry."""
     keys = [key for key, _ in HARD_CASES[name]]
     assert keys == sorted(set(keys))
     codes = torch.tensor(keys)
@@ -59,7 +60,7 @@ def test_hard_cases(name: str) -> None:
 
 
 def test_without_the_table_a_hard_case_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is needed: a float64 wrong in its last places by what the margin allows rounds the other way."""
+    """The table is needed: a float64 with an error in its last places, within the margin, rounds to another float32."""
     code, right = next((key, result) for key, result in HARD_CASES["ex2"] if 0x3D000000 < key < 0x42000000)
     operand = torch.tensor([code])
     value = torch.exp2(formats.to_float64(F32, operand)).view(torch.int64)
@@ -75,7 +76,8 @@ def test_without_the_table_a_hard_case_is_wrong(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("fmt", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_all_16_bit_operands_round_safely(name: str, fmt: Format) -> None:
-    """No float64 result lies near a midpoint of the format unless it is exactly one, so its error cannot matter."""
+    """No float64 result is near a midpoint of the format, unless it is exactly one, so that its error does not
+    matter."""
     codes = torch.arange(1 << 16)
     codes = codes[formats.is_finite(fmt, codes)]
     value = {"lg2": torch.log2, "ex2": torch.exp2}.get(name, getattr(torch, name, None))(formats.to_float64(fmt, codes))
@@ -87,7 +89,7 @@ def test_all_16_bit_operands_round_safely(name: str, fmt: Format) -> None:
         operand = formats.value(fmt, code)
         with mpmath.workprec(300):
             true = EXACT[name](mpmath.mpf(operand))
-            assert mpmath.mpf(float(true)) == true, f"{name}({operand}) is not exact and close to a midpoint"
+            assert mpmath.mpf(float(true)) == true, f"{name}({operand}) is close to a midpoint and not exact"
     same(rounded[1], FUNCTIONS[name](codes, fmt=fmt), codes)
 
 
@@ -113,7 +115,7 @@ def test_float64_is_refused() -> None:
 
 
 def test_traces_into_one_graph() -> None:
-    """Without a look at the data, as a sweep traces it before it makes a kernel of it."""
+    """Tracing does not depend on data, as for a sweep, which traces a reference before it makes a kernel of it."""
     codes = torch.tensor([0x3F800000, 0x40000000])
 
     def graph_of(function: Callable[..., torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -1,11 +1,11 @@
-"""Functions rounded from float64 against mpmath with 120 bits, and their special values."""
+"""Functions rounded from float64, compared with mpmath at 120 bits, and their special values."""
 
 from collections.abc import Callable
 
 import mpmath
 import pytest
 import torch
-from second_opinion import edges, patterns
+from plain_definitions import edges, patterns
 
 from references import faithful, formats
 from references.formats import F32
@@ -14,12 +14,12 @@ WORKING_BITS = 240
 
 
 def normal(x: mpmath.mpf) -> mpmath.mpf:
-    """The normal distribution's probability of less than x."""
+    """The probability that a normal variable is less than x."""
     return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
 def by_tanh(x: mpmath.mpf) -> mpmath.mpf:
-    """GELU's approximation as it is written; its cancellation costs fewer bits than the working precision has."""
+    """GELU's approximation by its formula, in which cancellation costs fewer bits than the working precision has."""
     return x / 2 * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3)))
 
 
@@ -47,7 +47,8 @@ def operands(positive: bool) -> torch.Tensor:
 
 
 def nearest(value: mpmath.mpf) -> int:
-    """The float32 code nearest to a number; mpmath rounds to nearest, ties to even, at the precision of its binade."""
+    """The float32 code nearest to a number. mpmath rounds to nearest, ties to even, at the precision of the number's
+    binade."""
     negative = value < 0
     size = abs(value)
     if size == 0:
@@ -59,10 +60,10 @@ def nearest(value: mpmath.mpf) -> int:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_nearest_but_for_near_ties(name: str) -> None:
-    """Of some 2,000 operands none is rounded otherwise, as a near tie has a chance of 2^-25.
+def test_results_are_the_nearest_except_near_ties(name: str) -> None:
+    """All of some 2,000 operands round to the nearest: a near tie has a probability of 2^-25.
 
-    Save where x is tiny: x / 2, the first term of silu and gelu, is a tie in subnormal numbers.
+    The exception is tiny x: x / 2, the first term of silu and gelu, is a tie in subnormal numbers.
     """
     function, exact = FUNCTIONS[name]
     codes = operands(positive=name == "log")
@@ -114,7 +115,7 @@ def test_specials() -> None:
 
 
 def test_flushes() -> None:
-    """Operands and results, or results alone."""
+    """Both operands and results, or results only."""
     tiny, result = torch.tensor([0x00000001]), torch.tensor([0xC2B00000])  # 1e-45; e^-88 is subnormal
     assert faithful.silu(tiny, ftz=True).item() == 0
     assert faithful.exp(result).item() == 0x0041EDC4

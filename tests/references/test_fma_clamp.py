@@ -1,11 +1,11 @@
-"""The clamped product and the documented maximum, each against plain Python on values."""
+"""The clamped product and the documented maximum, each compared with plain Python on values."""
 
 import math
 from fractions import Fraction
 
 import pytest
 import torch
-from second_opinion import edges, pairs, patterns, round_fraction, same
+from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from references import fma_clamp, formats
 from references.formats import F16, F32, I32, encode
@@ -40,7 +40,7 @@ def test_against_fractions(fused: bool) -> None:
         same(wanted, got, a, b)
 
 
-def test_the_rules_that_tell_variants_apart() -> None:
+def test_the_rules_in_which_variants_differ() -> None:
     nan, one = torch.tensor([0x7E00]), torch.tensor([0x3C00])
     six, thirty_six = encode(F16, 6.0), encode(F16, 36.0)
     assert [x.item() for x in fma_clamp.fma_clamp(nan, one)] == [0, 0]

@@ -186,7 +186,7 @@ def test_encode_specials() -> None:
 
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=str)
 def test_packing_round_trips(fmt: Format) -> None:
-    """Any codes come back, and the numpy and torch units have the same bytes."""
+    """Unpacking returns the packed codes, and the numpy and torch units have the same bytes."""
     codes = (some_codes(fmt)[:96] if fmt.code_bits > 6 else np.arange(96) & fmt.code_mask).reshape(2, 48)
     units = formats.pack(fmt, codes)
     assert units.dtype == fmt.numpy_dtype()
@@ -215,7 +215,7 @@ def test_bits_of_any_storage() -> None:
     assert formats.as_codes(np.float32(1.0).reshape(())).tolist() == 0x3F800000
 
 
-def test_rendering_tells_neighbours_apart() -> None:
+def test_rendered_neighbours_differ() -> None:
     assert formats.render(F32, 0x3F800000) == "0x3f800000 (1.0)"
     assert formats.render(F32, 0x3DCCCCCD) == "0x3dcccccd (0.1)"
     assert formats.render(F16, 0x7BFF) == "0x7bff (65504.0)"

@@ -1,4 +1,4 @@
-"""Integer arithmetic and bit manipulation against Python integers and the loops of the ISA's own pseudocode."""
+"""Integer arithmetic and bit manipulation, compared with Python integers and the loops of the ISA's pseudocode."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ WIDE = [I32, U32, I64, U64]
 
 
 def operands(fmt: Format, count: int, seed: int = 0) -> list[torch.Tensor]:
-    """All combinations of edge codes for two operands and more, then random ones of every magnitude."""
+    """All combinations of edge codes for two or more operands, then random codes of every magnitude."""
     edges = [
         0,
         1,
@@ -53,7 +53,7 @@ def values(fmt: Format, codes: torch.Tensor) -> list[int]:
 
 
 def check(fmt: Format, got: torch.Tensor, expected: list[int]) -> None:
-    """Compare codes of `fmt` with Python integers, wrapped to its width."""
+    """Compare codes of `fmt` with Python integers, which are wrapped to the format's width."""
     mask = fmt.code_mask
     for place, (code, value) in enumerate(zip(got.tolist(), expected, strict=True)):
         assert code & mask == value & mask, (place, hex(code & mask), hex(value & mask))
@@ -185,7 +185,7 @@ def test_dot_products(a_signed: bool, b_signed: bool) -> None:
 
 
 def small(count: int, limit: int, seed: int) -> torch.Tensor:
-    """Positions and lengths: everything up to 70, and beyond."""
+    """Positions and lengths: all up to 70, and larger ones."""
     rng = np.random.default_rng(seed)
     return torch.from_numpy(np.concatenate([np.arange(70), rng.integers(0, limit, count)])[:count])
 
@@ -218,7 +218,7 @@ def test_bit_fields(fmt: Format) -> None:
     extracted, inserted = [], []
     msb = fmt.code_bits - 1
     for x, y, p, n in zip(a.tolist(), b.tolist(), position.tolist(), length.tolist(), strict=True):
-        if fmt.code_bits == 32:  # an H200 takes these of 64-bit fields as they are
+        if fmt.code_bits == 32:  # an H200 uses position and length of 64-bit fields without truncation
             p, n = p & 255, n & 255
         sbit = 0 if n == 0 or not fmt.has_sign else bit(x, min(p + n - 1, msb))
         extracted.append(sum((bit(x, p + i) if i < n and p + i <= msb else sbit) << i for i in range(msb + 1)))
@@ -336,7 +336,8 @@ def test_byte_permutation() -> None:
 
 
 def test_byte_permutation_modes() -> None:
-    """{b, a} numbered 0x77665544_33221100: the digits of the result name the bytes (table of the ISA's prmt page)."""
+    """The bytes of {b, a} are 0x77665544_33221100, so that the result's digits name them (table of the ISA's prmt
+    page)."""
     a, b = torch.full((4,), 0x33221100), torch.full((4,), 0x77665544)
     table = {
         "f4e": [0x33221100, 0x44332211, 0x55443322, 0x66554433],

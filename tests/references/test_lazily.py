@@ -1,4 +1,4 @@
-"""torch is imported when a reference computes, and no earlier; nothing else tells `references.lazily` from torch."""
+"""torch is imported when a reference computes, and not earlier; otherwise `references.lazily` behaves like torch."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_importing_all_references_imports_no_torch():
     subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(references.__path__[0]).parent, timeout=120)
 
 
-def test_its_names_are_torch_s():
+def test_its_names_are_torchs():
     assert lazily.torch.where is torch.where
     assert lazily.torch.float32 is torch.float32
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -32,7 +32,8 @@ def test_its_names_are_torch_s():
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_digest_of_code_holds_torch_and_its_version(exact, monkeypatch):
-    """What uses torch by way of `lazily` has the digest that it has with torch itself, another version included."""
+    """A function that uses torch through `lazily` has the same digest as with torch itself, also for another
+    version."""
     function = rounding.bit_length
     stood = digest_with_code(function, exact=exact)
     real = types.FunctionType(function.__code__, {**function.__globals__, "torch": torch}, function.__name__)

@@ -1,11 +1,10 @@
-"""Reciprocals: rounded ones against the host and fractions, the approximate product's bounds where they are
-claimed.
-"""
+"""Reciprocals: rounded ones compared with the host and fractions, and bounds of the approximate product on their
+domain."""
 
 import numpy as np
 import pytest
 import torch
-from second_opinion import edges, pairs, patterns, round_fraction, same
+from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from references import formats, reciprocal
 from references.formats import F32, distance, encode, fraction
@@ -30,7 +29,7 @@ def test_every_mode_against_fractions(rounding: Rounding) -> None:
 
 
 def test_flushed_specials() -> None:
-    """Subnormals in give infinities, operands beyond 2^126 give zeros, signs stay."""
+    """Subnormal inputs give infinities, operands beyond 2^126 give zeros, and signs are kept."""
     codes = torch.tensor([0, 0x80000000, 1, 0x807FFFFF, encode(F32, 2.0**126), encode(F32, -(2.0**127)), 0x7F800000])
     expected = [0x7F800000, 0xFF800000, 0x7F800000, 0xFF800000, 0x00800000, 0x80000000, 0]
     assert reciprocal.flushed(codes).tolist() == expected
@@ -42,7 +41,7 @@ def operands() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_product_bound_against_its_own_specification() -> None:
-    """Any reciprocal one place off moves the product by two places at most, away from the stated edges."""
+    """A reciprocal that is one step off changes the product by at most two steps, except near the stated edges."""
     a, b = operands()
     middle = reciprocal.times_reciprocal(a, b)
     edge = formats.magnitude(F32, b) == encode(F32, 2.0**126)
@@ -66,7 +65,7 @@ def test_product_bound_against_the_quotient_on_its_domain() -> None:
         assert (formats.is_nan(F32, product) == formats.is_nan(F32, quotient)).all()
         number = ~formats.is_nan(F32, quotient)
         assert distance(F32, product, quotient)[number].max() <= 3
-        # Within one ulp of the exact reciprocal the promise is two places.
+        # For a reciprocal within one ulp of the exact one, the bound is two steps.
         moved = formats.from_ordinal(F32, formats.ordinal(F32, rounded) + offset)
         exact = 1 / formats.to_float64(F32, b)
         ulp = (formats.to_float64(F32, rounded + 1) - formats.to_float64(F32, rounded)).abs()
@@ -75,7 +74,7 @@ def test_product_bound_against_the_quotient_on_its_domain() -> None:
 
 
 def test_no_bound_outside_the_domain() -> None:
-    """a / b is about 1, the flushed product 0: why the domain exists."""
+    """a / b is about 1, and the flushed product is 0, which is why the domain exists."""
     a, b = torch.tensor([encode(F32, 2.0**127)]), torch.tensor([encode(F32, 1.5 * 2.0**126)])
     assert not reciprocal.times_reciprocal_domain(a, b).item()
     assert reciprocal.times_reciprocal(a, b).item() == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from second_opinion import round_fraction, same
+from plain_definitions import round_fraction, same
 
 from references import formats, rounding
 from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, TF32, UE8M0, Format
@@ -19,9 +19,8 @@ NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
 
 @cache
 def ties_and_neighbours(fmt: Format) -> list[float]:
-    """Every value and midpoint of a narrow format, past the overflow threshold, and float64 neighbours of
-    each.
-    """
+    """Every value and midpoint of a narrow format, also beyond the overflow threshold, and the float64 neighbours of
+    each."""
     values = [formats.value(fmt, code) for code in formats.finite_codes(fmt) if code <= fmt.max_finite]
     values = [value for value in values if value >= 0]
     values += [2 * values[-1] - values[-2], 4 * values[-1]]
@@ -33,7 +32,7 @@ def ties_and_neighbours(fmt: Format) -> list[float]:
 
 
 def formats_and_steps() -> list[Any]:
-    """Formats, each with the step to the next number: 300 numbers or more quickly, ten times as many in slow tests."""
+    """Formats, each with the step to the next number: at least 300 numbers quickly, ten times as many in slow tests."""
     found = []
     for fmt in (*NARROW, F16):
         many = len(ties_and_neighbours(fmt))
@@ -68,7 +67,7 @@ def test_sticky_significands(fmt: Format, mode: rounding.Rounding, count: int) -
     generator = torch.Generator().manual_seed(3)
     significand = torch.randint(1 << 55, 1 << 61, (count,), generator=generator)
     significand[::7] = 1 << 60
-    tie = significand[::3] >> (60 - fmt.precision) | 1  # at most a bit more than the format has, the last one set
+    tie = significand[::3] >> (60 - fmt.precision) | 1  # at most one bit more than the format has; the last bit is set
     significand[::3] = tie << (60 - fmt.precision)
     span = fmt.bias + fmt.precision + 8
     exponent = torch.randint(-span - 61, span - 55, (count,), generator=generator)
@@ -87,7 +86,7 @@ def test_sticky_significands(fmt: Format, mode: rounding.Rounding, count: int) -
 
 
 def round_power_of_two(exact: Fraction, mode: str) -> int:
-    """ue8m0 by its values: the smallest one catches everything below, beyond the largest comes NaN."""
+    """ue8m0 by its values: numbers below the smallest become the smallest, numbers beyond the largest become NaN."""
     for code in range(254):
         low, high = formats.fraction(UE8M0, code), formats.fraction(UE8M0, code + 1)
         if exact < low:
@@ -95,7 +94,7 @@ def round_power_of_two(exact: Fraction, mode: str) -> int:
         if exact < high:
             up = {"rz": False, "rm": False, "rp": exact > low}.get(mode, exact - low >= (high - low) / 2)
             if mode == "rn" and exact - low == (high - low) / 2:
-                up = True  # a single bit of precision: the even significand belongs to the next power of two
+                up = True  # with one bit of precision, the even significand belongs to the next power of two
             return code + up
     largest = formats.fraction(UE8M0, 254)
     if mode in ("rz", "rm"):
@@ -131,7 +130,7 @@ def test_64_bit_helpers() -> None:
 
 
 def test_odd_sum_keeps_the_side() -> None:
-    """2^60 + 1 lies above 2^60, 2^60 - 1 below: rounding up or down from the odd neighbour shows it."""
+    """2^60 + 1 is above 2^60, 2^60 - 1 is below: rounding the odd neighbour up or down shows it."""
     big, one = torch.tensor([2.0**60], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
     up, down = rounding.odd_sum(big, one), rounding.odd_sum(big, -one)
     assert up > big
@@ -142,7 +141,7 @@ def test_odd_sum_keeps_the_side() -> None:
 
 @pytest.mark.parametrize("fmt", [F16, formats.BF16, E4M3, E2M1], ids=lambda f: f.name)
 def test_float32_values_round_as_float64_ones(fmt: formats.Format) -> None:
-    """Over all exponents and every pattern of the upper significand bits, ties and what lies beside them."""
+    """All exponents and every pattern of the upper significand bits: ties and their neighbours."""
     upper = torch.arange(1 << 20) << 12
     codes = torch.cat([upper, upper + 1, upper + 0xFFF])
     narrow, wide = formats.to_float32(F32, codes), formats.to_float64(F32, codes)
@@ -160,7 +159,7 @@ def test_modifiers() -> None:
 
 
 def test_no_data_dependent_control_flow() -> None:
-    """The whole path traces into one graph, as the sweeps on a GPU need it."""
+    """Everything traces into one graph, as sweeps on a GPU need it."""
     traced = torch.compile(
         lambda x: rounding.round_float64(F16, formats.to_float64(F32, x)), backend="eager", fullgraph=True
     )
@@ -169,8 +168,8 @@ def test_no_data_dependent_control_flow() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["rna", "rz", "rp"])
-def test_a_wrong_mode_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison above notices a nearest-even rounding that breaks ties otherwise or does not round to nearest."""
+def test_a_wrong_mode_is_detected(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparisons above detect a rounding that breaks ties otherwise, or does not round to nearest."""
     right = rounding._round_up
     monkeypatch.setattr(rounding, "_round_up", lambda *arguments: right(*arguments[:-1], wrong))
     monkeypatch.setattr(rounding, "_to_nearest_even", lambda fmt, _, codes: rounding._by_shifting(fmt, codes, wrong))

@@ -1,4 +1,4 @@
-"""The reference of block-scaled products on examples worked by hand."""
+"""The reference of block-scaled products, on examples computed by hand."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ONE = 127
 
 
 def codes(fmt: Format, values: list[float], k: int) -> torch.Tensor:
-    """A row of k numbers; those that are not given are zero."""
+    """The codes of a row of k numbers; numbers that are not given are zero."""
     found = [encode(fmt, v) for v in values]
     return torch.tensor([found + [0] * (k - len(found))])
 
 
 def mx8(a: list[float], b: list[float], *, x: int = ONE, y: int = ONE, c: int = 0, fmt: Format = E4M3) -> int:
-    """One sum of up to 32 products; c is a code."""
+    """A sum of up to 32 products; c is a code."""
     left, right = codes(fmt, a, 32), codes(fmt, b, 32).T
     found = scaled_matrices.dot(
         left, right, torch.tensor([[x]]), torch.tensor([[y]]), torch.tensor([[c]]), a_format=fmt, b_format=fmt, kind=MX8
@@ -34,7 +34,7 @@ def four(
     a: list[float], b: list[float], *, x: Sequence[int] = (ONE, ONE), y: Sequence[int] = (ONE, ONE), c: int = 0,
     block: int = 32, scale: Format = UE8M0,
 ) -> int:  # fmt: skip
-    """One sum of up to 64 products."""
+    """A sum of up to 64 products."""
     found = scaled_matrices.dot(
         codes(E2M1, a, 64), codes(E2M1, b, 64).T, torch.tensor([list(x)]), torch.tensor([list(y)]), torch.tensor([[c]]),
         a_format=E2M1, b_format=E2M1, scale_format=scale, block=block, kind=FOUR,
@@ -58,7 +58,7 @@ def test_scales_multiply() -> None:
 
 
 def test_a_term_keeps_25_fraction_bits() -> None:
-    """Beside 2^8 the last place kept is 2^-17."""
+    """Beside 2^8 the last bit that is kept is 2^-17."""
     tiny = 2.0**-9
     assert mx8([1.0, tiny], [1.0, tiny], c=f32(-1.0)) == f32(2.0**-18)
     assert mx8([256.0, 2 * tiny], [1.0, tiny], c=f32(-256.0)) == f32(2.0**-17)
@@ -74,8 +74,9 @@ def test_the_sum_is_cut_toward_zero() -> None:
 
 
 def test_four_bits_are_summed_before_they_are_aligned() -> None:
-    """A sum of 16 that cancels keeps its scales' exponent, and cuts the rest: zero products would not."""
-    # 2^60 (1 - 1) in the first group, 1 in the third, which has a scale of its own.
+    """A sum of 16 that cancels has its scales' exponent, and other terms are truncated below it. Zero products have no
+    effect."""
+    # 2^60 (1 - 1) in the first group; 1 in the third group, which has another scale.
     cancels = four([1.0, -1.0] + [0.0] * 30 + [1.0], [1.0, 1.0] + [0.0] * 30 + [1.0], x=(ONE + 60, ONE))
     assert cancels == 0
     assert four([0.0] * 32 + [1.0], [0.0] * 32 + [1.0], x=(ONE + 60, ONE)) == f32(1.0)
@@ -86,7 +87,7 @@ def test_four_bits_are_summed_before_they_are_aligned() -> None:
 
 def test_the_accumulator_is_aligned_too() -> None:
     assert four([0.5], [0.5], x=(ONE - 33, ONE), c=f32(1.0)) == f32(1.0)
-    assert four([0.5], [0.5], x=(ONE - 33, ONE), c=f32(-1.0)) == f32(-1.0) - 1  # the number below 1 in size
+    assert four([0.5], [0.5], x=(ONE - 33, ONE), c=f32(-1.0)) == f32(-1.0) - 1  # the number below 1 in magnitude
 
 
 @pytest.mark.parametrize("kind", ["mx8", "four"])
@@ -122,7 +123,7 @@ def test_no_sum_is_minus_zero() -> None:
 
 
 def test_instructions_follow_each_other() -> None:
-    """The first one's result is rounded before the second one's terms come."""
+    """The first instruction's result is rounded before the second one's terms are added."""
     a = codes(E4M3, [1.0] + [0.0] * 31 + [2.0**-9], 64)
     b = codes(E4M3, [1.0] + [0.0] * 31 + [2.0**-9], 64).T
     scales = torch.tensor([[ONE + 20, ONE]])

@@ -1,4 +1,4 @@
-"""Block-scaled products, on examples worked out by hand."""
+"""Block-scaled products, on examples computed by hand."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def one(
 
 
 def test_scales_are_powers_of_two_or_numbers() -> None:
-    """64 products of 1 and 1; half of them times 2^1, half times 2^-1."""
+    """64 products of 1 and 1; half of them have the scale 2^1, half 2^-1."""
     assert one([2] * 64, [2] * 64, 0, [128, 126], [127, 127]) == 0x42A00000  # 80
     # 0x3C is 1.5, 0x38 is 1, 0 is zero, and the sign of 0xB8 is not read
     assert one([2] * 64, [2] * 64, ONE, [0x3C, 0x38, 0, 0xB8], [0x38] * 4, "ue4m3") == 0x42640000  # 57
 
 
 def test_terms_are_cut_at_their_own_fraction_bits() -> None:
-    """A one far below the largest term: 25 bits are kept of e4m3, 35 of e2m1, and float32 then keeps 24."""
+    """A one far below the largest term: e4m3 keeps 25 bits, e2m1 keeps 35, and then float32 keeps 24."""
     a, b = [0x38] + [0] * 31, [0x38] + [0] * 31
     assert one(a, b, 0x4C000000, [127], [127], fmt=E4M3) == 0x4C000000  # 2^25 + 1
     assert one(a, b, 0xCC000000, [127], [127], fmt=E4M3) == 0xCBFFFFFF  # -(2^25) + 1
-    assert one(a, b, 0xCC800000, [127], [127], fmt=E4M3) == 0xCC800000  # 1 is cut away below 2^26
+    assert one(a, b, 0xCC800000, [127], [127], fmt=E4M3) == 0xCC800000  # below 2^26 the 1 is truncated
     halves = [2] + [0] * 63
     assert one(halves, halves, 0xCC800000, [127, 127], [127, 127]) == 0xCC7FFFFF
 

@@ -1,4 +1,4 @@
-"""Three derivations of where sparse metadata lies, and the emulator's, agree in every shape and selector."""
+"""Three derivations of the places of sparse metadata, and the emulator's, agree for every shape and selector."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from references import sparse_tensor_core as sparse
 SHAPES = [(16, 16), (16, 32), (32, 8), (32, 16), (8, 32), (8, 64), (4, 64), (4, 128)]
 _KINDS = {32: "tf32", 16: "f16", 8: "s8", 4: "s4"}
 
-# CUTLASS's strides: row + 16 * column of what bit 0 and bit 1 of the thread in its group add (0: nothing, the selector
-# chooses), and how the bits of a word go on: dense columns, then (where there are two runs) eight rows below.
-# mma_traits_sm90_gmma_sparse.hpp (ELayout_64x64, 64x32, 64x16: 64 rows there, so a column is 64), sm120_sparse.hpp.
+# CUTLASS's strides. First: what bit 0 and bit 1 of the thread in its group add to row + 16 * column (0: nothing,
+# because the selector chooses the thread). Then the places of a word's bits: dense columns; and eight rows below, if
+# there are two runs. From mma_traits_sm90_gmma_sparse.hpp (ELayout_64x64, 64x32, 64x16; these have 64 rows, so that a
+# column adds 64) and sm120_sparse.hpp.
 STRIDES = {
     (8, 64): ((8, 16 * 32), 32, 1),
     (16, 32): ((16 * 16, 0), 16, 2),
@@ -44,13 +45,13 @@ def test_all_derivations_agree(bits: int, k: int) -> None:
 
 @pytest.mark.parametrize(("bits", "k"), STRIDES)
 def test_strides_of_cutlass(bits: int, k: int) -> None:
-    """Each four bits of each thread, by strides."""
+    """The place of each four bits of each thread, from the strides."""
     (first, second), columns, runs = STRIDES[bits, k]
     codes = codes_of(16, bits, k, 9)
     words = sparse_metadata.words(codes, bits, k, 0)
     for group, low, high in itertools.product(range(8), range(2), range(2)):
         if high and not second:
-            continue  # the other selector's thread
+            continue  # a thread of the other selector
         base = group + low * first + high * second
         for run in range(runs):
             for chunk in range(columns // sparse.CHUNK[bits]):
@@ -60,7 +61,7 @@ def test_strides_of_cutlass(bits: int, k: int) -> None:
 
 
 def test_the_order_of_the_elements() -> None:
-    """m16n8k64: thread t's word is register t of T0 to T3. m16n8k32: registers 0 and 1, 2 and 3."""
+    """m16n8k64: the word of thread t is register t of T0 to T3. m16n8k32: registers 0 and 1, or 2 and 3."""
     assert sparse_metadata.group_bits(8, 64)[:9] == [(0, c) for c in range(8)] + [(8, 0)]
     assert sparse_metadata.group_bits(8, 64)[16] == (0, 8)
     assert sparse_metadata.group_bits(16, 32)[:9] == [(0, 0), (0, 1), (0, 2), (0, 3)] + [(8, c) for c in range(4)] + [
@@ -76,8 +77,8 @@ def test_warps_of_a_warpgroup_have_sixteen_rows_each() -> None:
 
 
 @pytest.mark.parametrize(("bits", "k"), SHAPES)
-def test_an_exchange_of_two_places_is_seen(bits: int, k: int) -> None:
-    """A derivation that takes columns before rows, or the other way round, does not agree."""
+def test_an_exchange_of_two_places_is_detected(bits: int, k: int) -> None:
+    """A derivation with columns before rows, or the reverse, does not agree."""
     order = sparse_metadata.group_bits(bits, k)
     other = sorted(order, key=lambda place: place[::-1])
     assert other != order

@@ -1,4 +1,4 @@
-"""How sparse matrices are stored, on examples worked out by hand, and their products against dense ones."""
+"""The storage of sparse matrices, on examples computed by hand, and their products compared with dense ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_masks_of_another_kind_are_refused() -> None:
         sparse.indices(torch.tensor([[1, 0, 1, 0, 1, 1, 0, 0]]) > 0, 4)
 
 
-def test_where_metadata_lies() -> None:
-    """Chunks numbered by row and column: bits of 16 have both rows in a word, narrower ones a row each."""
+def test_places_of_metadata() -> None:
+    """Chunks are numbered by row and column: 16-bit elements have two rows in a word, narrower elements one row."""
     codes = torch.zeros(16, 8, dtype=torch.int64)
     codes[2, 5], codes[10, 0] = 0xE, 0x4
     words = sparse.metadata(codes, 16, 32, 1)
@@ -35,7 +35,7 @@ def test_where_metadata_lies() -> None:
 
 
 def test_products_of_small_numbers_are_those_of_the_dense_matrix() -> None:
-    """Where all is exact, what is not kept counts as zero."""
+    """For products without rounding, elements that are not stored count as zero."""
     kept = torch.tensor([[1, 0, 0, 1] * 4] * 16) > 0
     numbers = torch.arange(256).reshape(16, 16) % 7 - 3
     a = numbers.to(torch.float16).view(torch.int16).to(torch.int64) & 0xFFFF

@@ -1,10 +1,11 @@
-"""Stochastic rounding against fractions: up exactly where the discarded part and the random part reach one."""
+"""Stochastic rounding compared with fractions: a number rounds up exactly if discarded part plus random part reaches
+one."""
 
 from fractions import Fraction
 
 import pytest
 import torch
-from second_opinion import patterns, round_fraction, same, split
+from plain_definitions import patterns, round_fraction, same, split
 
 from references import formats, stochastic
 from references.conversion import convert as nearest
@@ -40,7 +41,7 @@ def test_against_fractions(target: Format) -> None:
             magnitude = target.max_finite
         else:
             low, rest, parts = split(target, size)
-            discarded = (rest << n) // parts  # as many bits as there are random ones
+            discarded = (rest << n) // parts  # as many bits as the random part has
             magnitude = low + (discarded + r >= 1 << n)
         expected.append(min(magnitude, target.max_finite) | formats.sign(F32, code) << target.sign_shift)
     same(torch.tensor(expected), got, x, random)
@@ -48,7 +49,7 @@ def test_against_fractions(target: Format) -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_extremes_of_the_random_bits(target: Format) -> None:
-    """No random bits truncate; half of them round to nearest with ties away; exact values never change."""
+    """Zero random bits truncate; half of their range rounds to nearest with ties away; exact values never change."""
     x = inputs(target, 2000)
     x = x[formats.is_finite(F32, x)]
     n = stochastic.random_bits(target)
@@ -77,14 +78,14 @@ def test_shares_of_the_random_operand() -> None:
     rbits = torch.tensor([0xABCD1234])
     assert stochastic.share(rbits, target=F16).tolist() == [[0x1234, 0x0BCD]]
     assert stochastic.share(rbits, target=BF16).tolist() == [[0x1234, 0xABCD]]
-    # Of two elements that share bits, the upper one reads them in reverse: 0x1234 is 0001001000110100.
+    # For two elements that share bits, the upper one reads them in reverse: 0x1234 is 0001001000110100.
     assert stochastic.share(rbits, target=E4M3).tolist() == [[0x1234, 0x2C48, 0xABCD, 0xB3D5]]
     assert stochastic.share(rbits, target=E2M1).tolist() == [[0xCD34, 0x2CB3, 0xAB12, 0x48D5]]
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t is not BF16], ids=str)
 def test_the_smallest_values_never_round_up(target: Format) -> None:
-    """Below 2^-n of the smallest subnormal, n random bits never carry; from there on all ones do.
+    """Below 2^-n of the smallest subnormal, n random bits never carry; from there on they carry if all are ones.
 
     bfloat16 has no such input: the smallest float32 is 2^-16 of its smallest subnormal.
     """
@@ -99,7 +100,7 @@ def test_the_smallest_values_never_round_up(target: Format) -> None:
 
 
 def test_the_mean_is_the_value() -> None:
-    """Over all random bits the results average to the operand: the point of the rounding."""
+    """Averaged over all random bits, the results give the operand: this is the purpose of the rounding."""
     x = torch.full((1 << 16,), formats.encode(F32, 1.171875))
     got = stochastic.convert(x, torch.arange(1 << 16), target=E4M3, satfinite=True)
     assert formats.to_float64(E4M3, got).mean().item() == 1.171875
@@ -124,13 +125,13 @@ def test_no_bias(target: Format) -> None:
 
 
 def target_subnormal(target: Format) -> Fraction:
-    """Between two subnormal numbers, at a third of the way as far as n random bits say."""
+    """A number a third of the way from one subnormal number to the next, truncated to n bits of that distance."""
     places = 1 << stochastic.random_bits(target)
     return Fraction(2) ** (target.min_exponent - target.mantissa_bits) * (1 + Fraction(places // 3, places))
 
 
 def ulp_exponent(target: Format, size: Fraction) -> int:
-    """The exponent of the last place of numbers of this size."""
+    """The exponent of the last place of numbers of the given size."""
     leading = size.numerator.bit_length() - size.denominator.bit_length()
     leading -= size < Fraction(2) ** leading
     return max(leading, target.min_exponent) - target.mantissa_bits

@@ -1,4 +1,4 @@
-"""Compensated sums against exact rationals, and against the same steps in numpy's float32."""
+"""Compensated sums, compared with exact rationals and with the same steps in numpy's float32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(3)
 
 
 def numbers(count: int, spread: int = 40) -> np.ndarray:
-    """float32 of many magnitudes, and neighbours in cancelling sums."""
+    """float32 of many magnitudes, with pairs that cancel."""
     x = RNG.normal(size=count) * np.exp2(RNG.integers(-spread, spread, count))
     return x.astype(np.float32)
 
@@ -48,7 +48,7 @@ def test_a_sum_and_its_error_are_exact(spread):
 @pytest.mark.parametrize("step", [pytest.param(41, id="few"), pytest.param(7, id="many", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fmt", [F16, BF16], ids=str)
 def test_sums_of_every_half_with_some(fmt: Format, step: int):
-    """Codes of a 16-bit format whose sums stay finite; a zero error has no meaning of its sign."""
+    """Codes of a 16-bit format whose sums are finite. The sign of a zero error has no meaning."""
     every = torch.arange(1 << 16)
     for other in (0x0001, 0x3C01, 0x9234, 0x0400):
         b = torch.full_like(every, other)
@@ -68,7 +68,7 @@ def test_a_product_and_its_error_are_exact():
 
 
 def test_running_sums_in_numpy():
-    """Step by step in float32, where numpy rounds every operation once; the error of a product from float64."""
+    """Each step in float32, in which numpy rounds every operation once; the error of a product is from float64."""
     x = [numbers(500, 10) for _ in range(12)]
     y = [numbers(500, 10) for _ in range(12)]
     s = c = np.zeros(500, np.float32)
@@ -91,7 +91,7 @@ def test_running_sums_in_numpy():
 
 
 def test_the_compensated_dot_product_is_nearly_exact():
-    """A sum that cancels almost wholly: plain float32 has no correct digit, dot2 nearly all."""
+    """A sum that cancels almost completely: plain float32 has no correct digit, dot2 nearly all."""
     a = numbers(200, 20)
     a = np.concatenate([a, a, np.float32([3.0])])
     b = np.concatenate([numbers(200, 20)] * 2 + [np.float32([0.5])])

@@ -1,4 +1,4 @@
-"""The reference of tensor cores against the published rule told again in fractions, one output at a time."""
+"""The reference of tensor cores, compared with the published rule in fractions, one output at a time."""
 
 from fractions import Fraction
 from math import floor, log2
@@ -27,7 +27,7 @@ KINDS = ["near", "wide", "cancelling", "tiny", "zeros"]
 
 
 def cut(x: Fraction, unit: Fraction) -> Fraction:
-    """Toward zero to a multiple of `unit`."""
+    """A number truncated toward zero to a multiple of `unit`."""
     return floor(abs(x) / unit) * unit * (1 if x > 0 else -1)
 
 
@@ -38,7 +38,7 @@ def exponent(fmt: Format, code: int) -> int:
 
 
 def one(fmt: Format, to: Format, a: list[int], b: list[int], c: int, row: tuple) -> Fraction:
-    """A whole product by the rule; the result as a number."""
+    """A whole product, computed by the rule, as a number."""
     _, _, _, bits, terms, zero32, zero16, kept = row
     total, exponent_of_c = formats.fraction(to, c), exponent(to, c)
     for start in range(0, len(a), terms):
@@ -118,7 +118,7 @@ ONE, INFINITY, NAN = 0x3C00, 0x7C00, 0x7E01
         ([INFINITY], [0xBC00], 0, 0xFF800000),
         ([0x8000], [ONE], 0x80000000, 0),  # -0 + -0 is +0
         ([0], [0], 0x7F7FFFFF, 0x7F7FFFFF),
-        ([0x7BFF], [0x7BFF], 0x7F7FFFFF, 0x7F7FFFFF),  # what is below the last place is cut
+        ([0x7BFF], [0x7BFF], 0x7F7FFFFF, 0x7F7FFFFF),  # bits below the last place are truncated
     ],
 )
 def test_specials(a: list[int], b: list[int], c: int, expected: int) -> None:

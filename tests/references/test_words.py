@@ -1,4 +1,4 @@
-"""Fields of words, hashes and random numbers against Python's integers, and against published results."""
+"""Fields of words, hashes and random numbers, compared with Python's integers and with published results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_clamped_sums_of_words():
 
 
 def test_interleaved_bits_by_their_decimal_digits():
-    """Read in base 4, a Morton code has the binary digits of x plus twice those of y. All x, and all y."""
+    """In base 4, a Morton code has the binary digits of x plus twice those of y. All x, and all y."""
     x = torch.arange(1 << 16)
     y = (x * 40503 + 7) & 0xFFFF
     expected = [int(f"{p:b}", 4) + 2 * int(f"{q:b}", 4) for p, q in zip(x.tolist(), y.tolist(), strict=True)]
@@ -55,7 +55,7 @@ def test_interleaved_bits_by_their_decimal_digits():
 
 
 def test_the_dither_matrix_is_the_published_one():
-    """Bayer's recursion, built as blocks."""
+    """Bayer's recursion, built from blocks."""
     matrix = np.zeros((1, 1), dtype=int)
     for _ in range(3):
         matrix = np.block([[4 * matrix, 4 * matrix + 2], [4 * matrix + 3, 4 * matrix + 1]])
@@ -90,7 +90,7 @@ def test_bytes_and_rotations():
 
 @pytest.mark.parametrize(("fmt", "dtype"), [(F16, np.float16), (F32, np.float32)])
 def test_sort_keys_are_in_the_order_of_numbers(fmt, dtype):
-    """numpy's own order of the values, which sorts all NaN last and takes zeros for equal."""
+    """numpy's order of the values, in which all NaNs are last and zeros are equal."""
     unsigned = np.dtype(f"u{dtype().itemsize}")
     every = np.arange(1 << 16, dtype=np.uint64) if fmt is F16 else np.array(numbers(32, 4000), dtype=np.uint64)
     values = every.astype(unsigned).view(dtype)
@@ -108,7 +108,7 @@ def test_sort_keys_are_in_the_order_of_numbers(fmt, dtype):
 
 
 def python_philox(counter: list[int], key: list[int]) -> list[int]:
-    """Ten rounds on Python's integers."""
+    """Ten rounds, computed with Python's integers."""
     for _ in range(10):
         p, q = counter[0] * 0xD2511F53, counter[2] * 0xCD9E8D57
         counter = [(q >> 32) ^ counter[1] ^ key[0], q & M32, (p >> 32) ^ counter[3] ^ key[1], p & M32]
@@ -156,7 +156,7 @@ def test_hashes_on_pythons_integers():
     values = numbers(32)
     assert hashes.fmix32(codes(values)).tolist() == [fmix(v) for v in values]
     assert hashes.xorshift32(codes(values)).tolist() == [shifted(v) for v in values]
-    assert hashes.fmix32(torch.tensor([1])).tolist() == [0x514E28B7]  # a known answer of MurmurHash3
+    assert hashes.fmix32(torch.tensor([1])).tolist() == [0x514E28B7]  # a published result of MurmurHash3
     # The first results from the seeds 0 and 1234567, as published with the generator.
     assert patterns(hashes.splitmix64(torch.tensor([0, 1234567]))) == [0xE220A8397B1DCDAF, 6457827717110365317]
 

@@ -1,4 +1,4 @@
-"""A run in which every text is an attack: markup, broken attributes, ends of scripts and comments, template syntax."""
+"""A run whose texts are all attacks: markup, broken attributes, ends of scripts and comments, template syntax."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from harness.records import (
 
 BEGIN, END = "// ptxdiff:begin", "// ptxdiff:end"
 
-# Each sets window.pwned if anything evaluates it.
+# Each sets window.pwned if a page evaluates it.
 ATTACKS = (
     "<script>window.pwned=1</script>",
     "</script><script>window.pwned=1</script>",
@@ -46,12 +46,12 @@ ATTACKS = (
     "\x1b]0;pwned\x07\x9b31m\x08\x08\u202epwned\u2066\u200b\ufeff",
 )
 EVERYTHING = " ".join(ATTACKS)
-# Each would be a formula where it begins a cell.
+# Each would be a formula at the beginning of a cell.
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1+1", "=cmd|' /C calc'!A0", "\uff1d1")
 
 
 def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> RunRecords:
-    """Every field that is text, and every key of a mapping, holds the attack; verdicts cover all five kinds."""
+    """Every text field, and every key of a mapping, holds the attack; verdicts are of all five kinds."""
     p = planted
     bits = Bits(p, p)
     offender = Offender(0, 1, p, {p: bits}, bits, bits, p, 3)

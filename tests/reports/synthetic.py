@@ -1,7 +1,7 @@
 """Synthetic runs for tests of reports, comparisons and gates: a catalogue of any size, and nights with planted changes.
 
-Everything is made from fixed seeds. Results are shared between the nights of a history wherever nothing changed, so
-that thirty nights of the whole catalogue fit in memory.
+Everything is made from fixed seeds. The nights of a history share the results that did not change, so that thirty
+nights of the whole catalogue fit in memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VARIANTS = ("asm.approx", "asm.rn", "asm.packed", "triton")
 
 
 def operations(count: int) -> list[tuple[str, str, str, str]]:
-    """`count` operations; beyond the named ones, numbered copies."""
+    """`count` operations: the named ones, then numbered copies."""
     named = len(OPERATIONS)
     return [
         op if i < named else (f"{op[0]}_{i // named + 1}", *op[1:])
@@ -79,7 +79,8 @@ def environment(revision: str = "4f2a9c1d0b7e", **more: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=100_000)
 def ptx_text(opcode: str, target: str, pack: int, elements: int = 8) -> str:
-    """PTX as Triton 3.9 writes it for an elementwise kernel: marked asm, its own loads and stores bracketed too."""
+    """PTX as Triton 3.9 writes it for an elementwise kernel, with marks around our asm and around its own loads and
+    stores."""
     blocks = max(1, elements // pack)
     lines = [
         "//",
@@ -200,7 +201,7 @@ def offender(*, got: str = "0x3f800001", inputs: Mapping[str, str] | None = None
 
 
 def grid(wrong: Callable[[int, int], bool], size: int = 256) -> Grid:
-    """The record of a map of two bytes, from a function that tells a wrong pair; its one area is always the same."""
+    """The record of a map of two bytes. wrong: whether a pair fails. The record's only area is always the same."""
     counts = [int(wrong(a, b)) for a in range(size) for b in range(size)]
     packed = base64.b64encode(zlib.compress(struct.pack(f"<{len(counts)}I", *counts))).decode()
     ticks = tuple(Bits(f"0x{code:02x}", str(code)) for code in (*range(0, 256, 32), 255))
@@ -234,7 +235,8 @@ def failing(result: Result, *, words: str = "1 of 4096 codes differ: +1 ulp", di
 
 
 def keys_of(case: str, variant: str, target: str, per_cell: int) -> list[Key]:
-    """The keys of one cell: two assembled, three on the device where there is one, the rest emulated."""
+    """The keys of one cell: two for the assembler, three for the device if there is one, the others for the
+    emulator."""
     keys = [Key(case, variant, target, "assembler", pack=p) for p in (1, 4)]
     if target == DEVICE_TARGET:
         keys += [Key(case, variant, target, "gpu", pack=p, shape="4096", input_set="edges/1") for p in (1, 2, 4)]
@@ -252,7 +254,7 @@ def keys_of(case: str, variant: str, target: str, per_cell: int) -> list[Key]:
 
 
 def result_of(key: Key, opcode: str, texts: dict[str, Text] | None, rng: random.Random) -> Result:
-    """A plausible result: what passes, on what evidence; e2m1 is unsupported below sm_100a."""
+    """A plausible result with verdict and evidence; e2m1 is unsupported below sm_100a."""
     if "e2m1" in opcode and int("".join(c for c in key.target if c.isdigit())) < 100:
         words = f"ptxas: Feature '.e2m1x2' requires .target sm_100a or higher, asm line 1 `{opcode} %r20, %r1;`"
         return Result(key, "unsupported", words=words)
@@ -292,7 +294,7 @@ def result_of(key: Key, opcode: str, texts: dict[str, Text] | None, rng: random.
 
 
 def case_info(name: str, opcode: str, fmt: str, title: str, variants: Sequence[str] = VARIANTS) -> CaseInfo:
-    """What a run says about a case."""
+    """A run's record of a case."""
     infos = {
         v: VariantInfo(
             kind="plain" if v == "triton" else "asm",
@@ -346,7 +348,7 @@ SIZES = (4096, 1 << 20, 1 << 26)
 
 
 def timings_of(case: str, rng: random.Random, factors: Mapping[str, float] | None = None) -> list[Timing]:
-    """Timings of a case's variants at three sizes, with noise of 0.3%; `factors` slows variants down."""
+    """Timings of a case's variants at three sizes, with noise of 0.3%. `factors` slows variants down."""
     found = []
     for size in SIZES:
         copy = 2e-6 + 8 * size / 4.3e12
@@ -377,7 +379,7 @@ def finished(records: RunRecords) -> RunRecords:
     return records
 
 
-# What is planted in the nights, by kind of change: the night it appears on, and where.
+# The planted changes of nights, by kind: the night on which each appears, and its place.
 PLANTED: dict[str, dict[str, Any]] = {
     "bits": {"night": 8, "case": "tanh", "variant": "asm.approx", "target": "sm_90a", "backend": "gpu"},
     "ulp": {"night": 13, "case": "ex2", "variant": "asm.approx", "target": "sm_90a", "backend": "gpu"},
@@ -426,6 +428,6 @@ def _changed(kind: str, plan: Mapping[str, Any], r: Result) -> Result:
 
 
 def with_results(run: RunRecords, change: Callable[[Result], Result | None]) -> RunRecords:
-    """The run with each result changed, or left out where the change gives None."""
+    """The run with each result changed, or removed if `change` returns None."""
     changed = [change(r) for r in run.results]
     return finished(replace(run, results=[r for r in changed if r is not None]))

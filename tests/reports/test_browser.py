@@ -1,4 +1,5 @@
-"""The page in a real browser: filters, cells, listings, charts, keys, the phone, the theme, print, and attacks."""
+"""The page in a real browser: filters, cells, listings, charts, keys, a phone's width, the theme, print, and
+attacks."""
 
 import base64
 import dataclasses
@@ -37,7 +38,7 @@ def fails(r):
 
 
 def with_map(r):
-    """Ranges to draw above the map, and a map where it fails."""
+    """Ranges above the map, and a map of the failing inputs."""
     grid = synthetic.grid(lambda a, b: a >= 0x80 and b < 0x10) if r.verdict == "fail" else None
     return dataclasses.replace(r, grid=grid, ranges={str(e): (-1, 1) for e in range(-5, 5)})
 
@@ -73,7 +74,7 @@ def driver():
 
 
 class Browser:
-    """The driver, with the few moves that the tests make."""
+    """The driver, with the actions that the tests need."""
 
     def __init__(self, driver, pages):
         self.driver, self.pages = driver, pages
@@ -159,10 +160,10 @@ def test_filters_by_verdict_target_and_evidence(browser):
     assert len(browser.visible(".matrix thead th")) == 3
     browser.open("red")
     browser.js("evidence.value = 'hardware'; evidence.dispatchEvent(new Event('input', {bubbles: true}))")
-    assert len(browser.shown()) == 27  # all but cvt_e2m1x2's four, which the device does not have, and the wrong one
+    assert len(browser.shown()) == 27  # without the four of cvt_e2m1x2, which the device lacks, and the wrong one
 
 
-def test_a_cell_opens_to_its_packs_and_shapes_and_its_link_opens_it_again(browser):
+def test_a_cell_shows_its_packs_and_shapes_and_its_link_opens_it_again(browser):
     browser.open("red")
     browser.js("document.querySelector('[id=\"cell--rcp--asm.rn--sm_90a\"] a').click()")
     text = browser.wait("document.querySelector('tr.opened table')?.closest('tr').innerText", "the cell opens")
@@ -207,7 +208,7 @@ for (const s of document.querySelectorAll(arguments[0])) {
 """
 
 
-def test_ptx_and_sass_stand_side_by_side_with_our_asm_marked(browser):
+def test_ptx_and_sass_are_side_by_side_with_our_asm_marked(browser):
     browser.open("red", "#case--rcp")
     browser.wait("document.querySelectorAll('.listing').length >= 2", "the listings")
     ours = browser.js(f"return {LISTINGS}.slice(0, 2).map(l => l.querySelectorAll('.ours').length)")
@@ -229,7 +230,7 @@ def test_charts_are_drawn_without_eval_and_without_a_fault(browser):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-def test_all_that_changed_stands_on_the_first_screen(browser, width, height):
+def test_all_changes_are_on_the_first_screen(browser, width, height):
     browser.open("nights", width=width, height=height)
     inside = "e.getBoundingClientRect().bottom <= innerHeight"
     assert browser.visible("#changed .change", inside) == [True] * len(synthetic.PLANTED)
@@ -256,7 +257,7 @@ def test_a_link_into_a_closed_case_opens_it(browser):
 
 def test_without_scripts_verdict_matrix_and_failures_are_there(browser):
     browser.open("red", script=False)
-    # Scripts of the page are off; the driver's own still run.
+    # The page's scripts are off; the driver's own still run.
     assert browser.js("return document.documentElement.classList.contains('js')") is False
     text = browser.js("return document.body.innerText")
     assert "1 variant gives wrong bits: rcp::asm.rn" in text
@@ -330,7 +331,7 @@ def test_the_ledger_is_searched(browser):
     assert len(browser.visible("table.ledger tbody tr")) == 1
 
 
-def test_what_is_packed_is_there_once_it_is_opened(browser):
+def test_packed_parts_appear_when_they_are_opened(browser):
     browser.open("large", "#case--rcp")
     browser.wait("document.querySelector('#case--rcp table.variants')", "the case's inside is there")
     assert browser.js("return document.querySelector('#case--rcp .folded')") is None
@@ -361,10 +362,10 @@ def test_nothing_planted_in_a_case_runs(browser, policy):
     time.sleep(0.5)
     assert browser.js("return window.pwned === undefined")
     assert "window.pwned=1" in browser.js("return document.body.innerText")
-    assert not [m for m in browser.log() if "Content Security Policy" in m]  # nothing even tried
+    assert not [m for m in browser.log() if "Content Security Policy" in m]  # nothing was even attempted
 
 
-def test_the_attacks_would_run_if_let_in(driver, tmp_path):
+def test_the_attacks_would_run_without_escaping(driver, tmp_path):
     path = tmp_path / "naive.html"
     path.write_text(f"<meta charset=utf-8><p>{hostile.ATTACKS[0]}</p>")
     Browser(driver, {"naive": path}).open("naive", policy=False)

@@ -1,4 +1,4 @@
-"""Pieces made in forks are those made here, and no piece is lost with a fork."""
+"""Pieces made in forks equal those made here, and a piece that a fork loses is made here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIVEN = list(range(3 * EACH + 1))
 
 @pytest.fixture(autouse=True)
 def processors(monkeypatch):
-    """Three processors and no other thread, whatever runs these tests."""
+    """Three processors and no other thread, on any machine."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
@@ -27,8 +27,8 @@ def test_all_pieces_come_in_order_from_three_processes():
     assert all(pid == os.getpid() for _, pid, _ in made[::3])
 
 
-def test_what_a_fork_does_not_deliver_is_made_here():
-    """It ends, raises, or makes what does not pickle."""
+def test_a_piece_that_a_fork_does_not_deliver_is_made_here():
+    """The fork ends, raises, or makes a piece that does not pickle."""
     here = os.getpid()
 
     def made(n):
@@ -56,7 +56,7 @@ def test_an_error_is_raised_here(bad, monkeypatch):
     assert forks
     for pid in forks:
         with pytest.raises(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)  # it is no longer a child
+            os.waitpid(pid, os.WNOHANG)  # it is no longer a child process
 
 
 @pytest.mark.parametrize("why", ["few pieces", "threads", "one processor"])

@@ -1,4 +1,4 @@
-"""The history of changes: the planted ones are found with their nights, and no others."""
+"""The history of changes: it has the planted ones with their nights, and no others."""
 
 import dataclasses
 
@@ -46,29 +46,29 @@ def test_a_quiet_history_is_quiet(base):
 
 
 def test_a_run_with_a_narrower_selection_has_no_vanished_items(base):
-    def asked(run, *words):
+    def called(run, *words):
         return dataclasses.replace(run, run=dataclasses.replace(run.run, arguments=words))
 
     def rcp_of(run):
         return dataclasses.replace(run, results=[r for r in run.results if r.key.case == "rcp"])
 
     first, second, third, fourth = synthetic.nights(base, 4, planted={})
-    part = asked(rcp_of(second), "cases", "-k", "rcp", "--ptx-records=b.jsonl", "-n", "2")
-    whole = asked(first, "cases", "--ptx-records=a.jsonl", "-n", "4")
+    part = called(rcp_of(second), "cases", "-k", "rcp", "--ptx-records=b.jsonl", "-n", "2")
+    whole = called(first, "cases", "--ptx-records=a.jsonl", "-n", "4")
     found, _ = history([whole, part])
     (change,) = found.standing
     assert (change.kind, change.worse, change.after) == ("vanished", None, "not asked for")
     assert "this run was asked for cases -k rcp" in change.detail
-    # A whole run after it is compared with the whole run before it, and what that had and this lacks has vanished.
-    found, _ = history([whole, part, asked(third, "cases")])
+    # A later whole run is compared with the last whole run: items that only that one has are vanished.
+    found, _ = history([whole, part, called(third, "cases")])
     assert found.standing == []
     found, _ = history(
-        [whole, part, asked(rcp_of(third), "cases"), asked(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")]
+        [whole, part, called(rcp_of(third), "cases"), called(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")]
     )
     assert {(c.kind, c.worse, c.night) for c in found.standing} == {("vanished", True, 2)}
 
 
-def test_since_when_something_fails(base):
+def test_the_first_failing_night_is_named(base):
     nights = list(synthetic.nights(base, 6, planted={}))
     for n in (1, 3, 4, 5):
         nights[n] = dataclasses.replace(nights[n], results=[_fails(r) for r in nights[n].results])
@@ -129,7 +129,7 @@ def test_bits_on_other_inputs_are_not_compared(base):
     assert history(nights)[0].changes == []
 
 
-def test_runs_given_in_any_order_are_put_in_order(base):
+def test_runs_given_in_any_order_are_sorted(base):
     nights = list(synthetic.nights(base, 4, planted={}))
     found, newest = history(nights[::-1])
     assert [n.started for n in found.nights] == sorted(n.started for n in found.nights)

@@ -1,4 +1,4 @@
-"""The page: what it says, that it needs nothing, and that nothing in it runs but its own two scripts."""
+"""The page: its contents, that it loads nothing, and that only its own two scripts run."""
 
 import base64
 import dataclasses
@@ -61,7 +61,7 @@ def base():
 
 @pytest.fixture(scope="module")
 def page_of_base(base, tmp_path_factory):
-    """The page on `base` alone, which several tests read."""
+    """The page of `base` alone, which several tests read."""
     return written(tmp_path_factory.mktemp("base"), [base])
 
 
@@ -84,7 +84,7 @@ FOLDED = re.compile(r'<div class="folded"><p.*?</p><script type="application/oct
 
 
 def unfolded(text):
-    """The page with all HTML in its place that it keeps packed."""
+    """The page with all of its packed HTML unpacked in its place."""
     return FOLDED.sub(lambda m: inflated(m[1]), text)
 
 
@@ -100,7 +100,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page_of_base):
     assert "url(" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
 
 
-def test_every_link_has_its_target_and_every_id_is_its_own(base, tmp_path):
+def test_every_link_has_its_target_and_every_id_is_unique(base, tmp_path):
     page = Page(written(tmp_path, list(synthetic.nights(base, 6))))
     ids = page.ids()
     assert len(ids) == len(set(ids))
@@ -126,7 +126,7 @@ def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp
     assert "MUFU.RCP" in words
 
 
-def test_code_stands_without_the_indentation_of_its_file(base, tmp_path):
+def test_code_is_shown_without_the_indentation_of_its_file(base, tmp_path):
     info = base.cases["rcp"]
     block = "\n            {\n                mov.b32 $0, $1;\n            }\n            "
     variants = info.variants | {"asm.rn": dataclasses.replace(info.variants["asm.rn"], texts={"1": block})}
@@ -168,7 +168,7 @@ def test_a_run_that_was_cut_short_before_its_cases_is_still_shown(base, tmp_path
     assert "The run was cut short before it described this case" in Page(written(tmp_path, [run])).words
 
 
-def test_the_planted_changes_stand_before_the_matrix(base, tmp_path):
+def test_the_planted_changes_are_before_the_matrix(base, tmp_path):
     text = written(tmp_path, synthetic.nights(base))
     first = " ".join(Page(text[: text.index('id="matrix"')] + '">').text)
     for phrase in (
@@ -183,12 +183,12 @@ def test_the_planted_changes_stand_before_the_matrix(base, tmp_path):
     assert synthetic.digest("git", 8)[:12] in first
 
 
-def test_a_quiet_history_says_nothing_changed(base, tmp_path):
+def test_a_history_without_changes_says_so(base, tmp_path):
     words = Page(written(tmp_path, synthetic.nights(base, planted={}))).words
     assert "Nothing: verdicts, bits, errors, resources and speed are those of the first run" in words
 
 
-def test_since_when_a_failure_is_there(base, tmp_path):
+def test_a_failure_states_its_first_night(base, tmp_path):
     def fails(r):
         return synthetic.failing(r) if (r.key.case, r.key.variant, r.key.target) == ("rcp", "asm.rn", "sm_80") else r
 
@@ -202,7 +202,7 @@ def test_since_when_a_failure_is_there(base, tmp_path):
     assert "the oldest run here" in Page(written(tmp_path, nights[3:])).words
 
 
-def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
+def test_a_map_shows_where_inputs_fail_in_a_figure_and_in_words(base, tmp_path):
     grid = synthetic.grid(lambda a, b: a >= 0x80 and b < 0x10)
     first = next(r for r in base.results if r.key.backend == "emulator" and r.key.variant == "asm.rn")
     failing = dataclasses.replace(synthetic.failing(first, different=2048), total=65536, grid=grid)
@@ -212,7 +212,7 @@ def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
     assert 'a <code class="bits">0x80</code> to <code class="bits">0xff</code> <span class="value">(128 to 255)' in text
     assert "<b>2,048</b> failing inputs, of 2,048 pairs there" in text
     assert "and 2 smaller areas" in text
-    assert text.count('href="#map--rcp--asm.rn"') == 2  # from the first screen and from the failure
+    assert text.count('href="#map--rcp--asm.rn"') == 2  # one in the first screen, one in the failure
     (image,) = re.findall(r"data:image/png;base64,([^\"]+)", text)
     lines = zlib.decompress(base64.b64decode(image)[41:-16])
     assert [lines[257 * a + 1 + b] > 0 for a, b in ((0x7F, 0), (0x80, 0), (0x80, 15), (0x80, 16))] == [0, 1, 1, 0]
@@ -235,7 +235,7 @@ def test_a_page_is_made_without_a_map_that_cannot_be_unpacked(base, tmp_path, ch
     assert 'class="failing"' not in html.write([run], tmp_path / "page.html").read_text()
 
 
-def test_a_sweep_stands_beside_its_copy_with_its_notes(base, tmp_path):
+def test_a_sweep_is_beside_its_copy_with_its_notes(base, tmp_path):
     swept = dataclasses.replace(
         base.results[0], total=1 << 32, sweep={"seconds": 0.024, "copy": 0.008}, notes=("4096 judged again",)
     )
@@ -276,7 +276,7 @@ def test_a_large_page_packs_the_cases_in_which_nothing_failed(tmp_path, monkeypa
     book = [{"form": f"form.{n}", "status": "hardware"} for n in range(50)]
     text = written(tmp_path, runs, conformance=book)
     page = Page(text)
-    assert len(FOLDED.findall(text)) == len(base.cases) - 1 + 1  # all but the one that failed, and the ledger
+    assert len(FOLDED.findall(text)) == len(base.cases) - 1 + 1  # all cases but the failing one, and the ledger
     assert "form.49" not in page.words
     assert page.words.count("Packed, to keep this page small") == len(base.cases)
     links = {a["href"][1:] for _, a in page.elements if a.get("href", "").startswith("#")}
@@ -291,7 +291,7 @@ def test_a_large_page_packs_the_cases_in_which_nothing_failed(tmp_path, monkeypa
     assert [e for e in opened.elements if e[0] != "details"] == [e for e in whole.elements if e[0] != "details"]
 
 
-def test_hostile_texts_that_are_packed_change_nothing_either(tmp_path, monkeypatch):
+def test_packed_hostile_texts_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(html, "CASES_SHOWN", 0)
     pages = [
         Page(unfolded(written(tmp_path, [hostile.run(*kind, started="2026-03-01T00:00:00Z")])))
@@ -303,7 +303,7 @@ def test_hostile_texts_that_are_packed_change_nothing_either(tmp_path, monkeypat
 
 
 def test_names_in_a_packet_are_those_of_the_matrix(tmp_path):
-    """The script finds a cell's results by the row's and the column's attributes."""
+    """The script finds a cell's results by the attributes of its row and column."""
     text = written(tmp_path, [hostile.run(started="2026-03-01T00:00:00Z")])
     elements = Page(text).elements
     rows = [a for tag, a in elements if tag == "tr" and "data-variant" in a]
@@ -330,22 +330,22 @@ def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
     page = Page(text)
     expected = Page(written(tmp_path, tame, conformance=[{"plain": "plain", "form": "plain"}]))
     assert page.stack == []
-    # Colouring splits a text into spans as its content asks; all else is the same, element for element.
+    # Colouring splits a text into spans that depend on its content; all other elements are equal, one by one.
     assert [t for t, _ in page.elements if t not in ("span", "br")] == [
         t for t, _ in expected.elements if t not in ("span", "br")
     ]
     for tag, attributes in page.elements:
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
         assert set(attributes) <= {a for t, found in expected.elements if t == tag for a in found} | {"class", "style"}
-        # An image is one that the page made: of a map of failing inputs.
+        # An image was made by the page, from a map of failing inputs.
         inside = r"data:image/png;base64,[\w+/=]+" if tag == "image" else r"#.*"
         assert re.fullmatch(inside, attributes.get("href", "#"), re.S)
-    assert "window.pwned=1" in page.words  # shown, as text
+    assert "window.pwned=1" in page.words  # shown as text
     for words in ("Targets and variants that give different bits", "The merged runs disagree on", "Sweeps on a device"):
         assert words in page.words
 
 
-def test_the_attack_would_be_noticed():
+def test_the_attack_would_be_detected():
     with pytest.raises(AssertionError, match="closes another element"):
         Page(f"<p>{hostile.EVERYTHING}</p>")
 
@@ -379,7 +379,7 @@ def test_no_run_is_refused(tmp_path):
         html.write([], tmp_path / "x.html")
 
 
-def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_written_costs_nothing(tmp_path):
+def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp_path):
     from reports import charts
 
     first = charts.library(tmp_path / "kept")
@@ -392,7 +392,7 @@ def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_wr
 
 
 class Shelf(dict):
-    """A store of packets by their inputs; `given` counts the packets that were read from it."""
+    """A store of packets by their inputs. `given` counts the packets read from it."""
 
     given = 0
 
@@ -405,8 +405,8 @@ class Shelf(dict):
         self[parts] = data
 
 
-def test_a_packet_that_was_kept_is_the_one_that_would_be_made(base, tmp_path):
-    """Kept packets make the same page, and a changed text, outcome or lexer none of another's."""
+def test_a_kept_packet_equals_a_new_one(base, tmp_path):
+    """Kept packets give the same page, and a changed text, outcome or lexer uses no packet of another."""
     from harness.records import shown
     from reports import highlight, packing
     from reports.history import history

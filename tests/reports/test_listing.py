@@ -1,4 +1,4 @@
-"""Listings of PTX and SASS: the lines shown, their marks, and how the two are matched."""
+"""Listings of PTX and SASS: which lines are shown, their marks, and how PTX and SASS lines are matched."""
 
 import pytest
 
@@ -10,7 +10,7 @@ PTX = synthetic.ptx_text("rcp.rn.f32", "sm_90a", 2)
 SASS = synthetic.sass_text("rcp.rn.f32", "sm_90a", 2)
 
 
-def test_our_asm_is_told_from_tritons_own():
+def test_our_asm_is_distinguished_from_tritons_own():
     found = listing(PTX, SASS)
     assert {line.text for line in found.ptx if line.mark == "ours"} == {
         f"rcp.rn.f32 %r{20 + b}, %r{1 + (b + p) % 4};" for b in range(4) for p in range(2)
@@ -23,21 +23,21 @@ def test_our_asm_is_told_from_tritons_own():
     ]
 
 
-def test_line_numbers_are_those_of_the_file_and_debug_matter_is_left_out():
+def test_line_numbers_are_those_of_the_file_and_debug_lines_are_omitted():
     found = listing(PTX, SASS)
     lines = PTX.splitlines()
     assert all(lines[line.number - 1].split() == line.text.split() for line in found.ptx)
     assert not any(".loc" in line.text or "Abbreviation" in line.text for line in found.ptx)
 
 
-def test_sass_takes_its_marks_from_the_ptx_it_came_from():
+def test_sass_lines_have_the_marks_of_their_ptx():
     found = listing(PTX, SASS)
     assert found.lined_up
     assert [s.text.split()[0] for s in found.sass if s.mark == "ours"] == ["MUFU.RCP", "FMUL"] * 8
     assert found.sass[-1].text.strip() == "EXIT"
 
 
-def test_without_ptx_lines_in_the_disassembly_nothing_is_claimed():
+def test_sass_without_ptx_lines_has_no_marks():
     plain = "\n".join(line for line in SASS.splitlines() if "//##" not in line)
     found = listing(PTX, plain)
     assert not found.lined_up
@@ -53,7 +53,7 @@ def test_the_excerpt_is_one_invocation_and_counts_the_others():
 
 
 @pytest.mark.parametrize(("ptx", "sass"), [("", ""), ("nothing", "nothing"), ("", SASS)])
-def test_missing_or_strange_texts_give_what_there_is(ptx, sass):
+def test_missing_or_strange_texts_are_shown_as_they_are(ptx, sass):
     assert excerpt(listing(ptx, sass)) is None
 
 

@@ -50,7 +50,7 @@ def test_a_pass_of_the_assembler_is_never_shown_as_a_pass():
     assert state_of(result("pass", backend="assembler")) == "assembled"
 
 
-def test_each_part_rests_on_its_strongest_evidence_and_the_cell_names_strongest_and_weakest():
+def test_each_part_has_its_strongest_evidence_and_the_cell_names_strongest_and_weakest():
     results = [
         result(evidence="model"),
         result(evidence="hardware", backend="gpu"),
@@ -76,7 +76,7 @@ def test_a_case_without_any_result_still_has_its_rows():
     assert [(row.variant, row.state.name) for row in found.rows] == [("v", "absent")]
 
 
-def test_alike_failures_on_several_targets_and_backends_are_one_group_with_the_simplest_in_front():
+def test_equal_failures_on_several_targets_and_backends_are_one_group_simplest_first():
     base = synthetic.catalogue(1, per_cell=12)
     results = [
         synthetic.failing(r) if r.key.variant == "asm.rn" and r.key.backend != "assembler" else r for r in base.results
@@ -96,7 +96,7 @@ def test_different_wrong_answers_are_different_groups():
     assert (both.kinds, both.packs, both.anchor) == (2, [1, 2], found.failures[0].anchor)
 
 
-def test_the_input_shown_is_one_that_fails_and_not_the_farthest_within_the_bound():
+def test_the_shown_input_fails_even_if_a_passing_one_is_farther():
     within = dataclasses.replace(synthetic.offender(), ulp=1, inputs={"x": Bits("0x1", "1e-45")})
     r = dataclasses.replace(synthetic.failing(result()), worst=within)
     (group,) = view(run(r)).failures
@@ -126,7 +126,7 @@ def test_anchors_are_distinct_and_plain():
     assert all(c.isalnum() or c in "._-~" for a in found for c in a)
 
 
-def test_every_state_has_a_symbol_and_a_word_of_its_own():
+def test_every_state_has_its_own_symbol_and_word():
     assert len({s.symbol for s in STATES.values()}) == len({s.word for s in STATES.values()}) == len(STATES)
     assert worst_state([]) == "absent"
 
@@ -153,7 +153,7 @@ def test_only_a_finished_run_in_which_something_ran_is_green(results, ended, wor
     assert verdict.green == (word == "passed")
 
 
-def test_counts_have_all_five_verdicts_and_keep_expected_failures_apart():
+def test_counts_have_all_five_verdicts_and_expected_failures_separately():
     verdict = overall(view(run(result(), result("fail", pack=2), result("fail", pack=4, expected_failure=True))))
     assert verdict.counts == {"pass": 1, "fail": 1, "unsupported": 0, "error": 0, "not run": 0}
     assert verdict.expected == 1

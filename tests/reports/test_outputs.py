@@ -1,4 +1,4 @@
-"""The other outputs of the same records: terminal, JUnit, GitHub, SARIF, CSV and Parquet, conformance ledger."""
+"""Other outputs of the same records: terminal, JUnit, GitHub, SARIF, CSV and Parquet, conformance ledger."""
 
 import csv
 import dataclasses
@@ -92,7 +92,7 @@ def test_junit_counts_and_reasons(failed):
 @pytest.mark.parametrize(
     ("change", "kind"), [({"results": []}, "nothing ran"), ({"end": None}, "cut short"), ({}, None)]
 )
-def test_junit_of_a_run_that_came_to_nothing_is_red(base, change, kind):
+def test_junit_of_a_run_without_results_is_red(base, change, kind):
     root = ET.fromstring(junit.text(dataclasses.replace(base, **change)))
     errors = [e.get("type") for e in root.findall("./testsuite[@name='run']/testcase/error")]
     assert errors == ([kind] if kind else [])
@@ -113,7 +113,7 @@ def test_step_summary_has_verdict_failures_matrix_and_changes(failed, base):
     assert "no NVIDIA GPU" in text
 
 
-def test_step_summary_stays_below_githubs_limit_and_says_what_it_left_out(base):
+def test_step_summary_stays_below_githubs_limit_and_names_omissions(base):
     results = [
         dataclasses.replace(synthetic.failing(r), message=f"{r.key}\n" + "x" * 2000, classes={str(n): 1})
         for n, r in enumerate(base.results)
@@ -123,7 +123,7 @@ def test_step_summary_stays_below_githubs_limit_and_says_what_it_left_out(base):
     assert re.search(r"_\d+ further parts did not fit here", text)
 
 
-def test_markdown_spans_and_fences_cannot_be_closed_from_within():
+def test_texts_cannot_close_markdown_spans_and_fences():
     assert shown.markdown_code("a`b``c") == "```a`b``c```"
     assert shown.markdown_code("`") == "`` ` ``"
     assert "|" not in shown.markdown_code("a|b\nc")
@@ -138,7 +138,7 @@ def test_no_html_of_a_case_reaches_the_step_summary():
     assert tags <= {"<details", "<summary"}
 
 
-def test_one_annotation_a_case_file(failed):
+def test_each_case_file_has_one_annotation(failed):
     found = github.annotations(failed)
     assert [a.split(",")[0] for a in found] == ["::error file=cases/prmt.py", "::error file=cases/rcp.py"]
     assert all("\n" not in a for a in found)
@@ -154,7 +154,7 @@ def test_annotations_point_at_the_variants_line_and_give_no_command(failed):
     assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
 
 
-def test_sarif_has_one_result_a_case_with_a_stable_fingerprint(failed):
+def test_sarif_has_one_result_for_each_case_with_a_stable_fingerprint(failed):
     log = sarif.log(failed)
     results = log["runs"][0]["results"]
     assert [r["ruleId"] for r in results] == ["cannot-run", "wrong-bits", "expected-failure"]
@@ -212,7 +212,7 @@ def test_parquet_has_the_same_rows(failed, tmp_path):
         {"rcp.rn.f32": {"status": "hardware", "inputs": 1 << 32, "mismatches": 0}},
     ],
 )
-def test_ledgers_of_any_of_the_shapes(content, tmp_path):
+def test_ledgers_of_each_shape(content, tmp_path):
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(content))
     for source in (content, path, str(path)):
@@ -252,7 +252,7 @@ def test_a_faulty_ledger_is_refused_by_name(text, match, tmp_path):
 
 @pytest.fixture(scope="module")
 def partly_reused(failed):
-    """Results of two variants come from two earlier runs."""
+    """The results of two variants are reused from two earlier runs."""
     runs = {"asm.rn": "20260228T010203Z", "triton": "20260227T000000Z"}
     return synthetic.with_results(failed, lambda r: dataclasses.replace(r, reused=runs.get(r.key.variant, "")))
 

@@ -1,4 +1,4 @@
-"""Packets that are sure to be too large are not made, and the page is the one that it would be."""
+"""Packets that are certainly too large are not made, and the page is the same as if all were tried."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def base():
 
 def counting(monkeypatch):
     made = []
-    seen = packing.seen  # `compress` asks for each packet's content, and `_code` reads the module of `compress`
+    seen = packing.seen  # `compress` reads each packet's content through it, and `_code` reads the module of `compress`
     monkeypatch.setattr(packing, "seen", lambda content: made.append(1) or seen(content))
     return made
 
 
 @pytest.mark.parametrize("budget", only([200, 1500, 2000, 4000, 6000], [1500, 4000]))
-def test_the_page_is_the_one_of_trying_every_packet(base, tmp_path, monkeypatch, budget):
+def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch, budget):
     monkeypatch.setattr(html, "PACKET_BUDGET", 8 * budget)
     (tmp_path / "quick").mkdir()
     (tmp_path / "tried").mkdir()
@@ -35,6 +35,6 @@ def test_the_page_is_the_one_of_trying_every_packet(base, tmp_path, monkeypatch,
         assert first < len(made) - first
 
 
-def test_an_estimate_that_is_far_off_costs_listings_and_says_so(base, tmp_path, monkeypatch):
+def test_a_very_wrong_estimate_omits_listings_and_says_so(base, tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "_quickly", lambda text: 1 << 40)
     assert "For size, no listing is kept on this page" in written(tmp_path, base)

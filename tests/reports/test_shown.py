@@ -1,4 +1,4 @@
-"""Texts of records in every medium: a hostile one is shown, and does nothing."""
+"""Texts of records in every medium: a hostile text is shown and has no effect."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from tests.reports import hostile, synthetic
 
 
 def commands(text: str) -> list[str]:
-    """The lines that GitHub's runner would run as commands; a line ends at any kind of newline."""
+    """The lines that GitHub's runner would run as commands. A line ends at any kind of newline."""
     lines = re.split(r"\r\n|[\r\n]", text)
     return [x for x in lines if x.lstrip().startswith("::") or re.search(r"##\w*\[", x)]
 
 
 def unseen(text: str) -> set[str]:
-    """Characters that are not shown as what they are: controls but newlines and tabs, and what reorders or hides."""
+    """The characters that are not shown as themselves: controls except newlines and tabs, and characters that reorder
+    or hide."""
     hidden = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")}
     return hidden - set("\n\t\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}")
 
@@ -64,7 +65,7 @@ def test_a_cell_that_would_be_a_formula_is_text(formula):
 
 
 @pytest.mark.parametrize("value", [-1, -0.5, 0, True, None, "1023", "7x129", "rcp-1", ""])
-def test_numbers_and_plain_texts_stay_in_their_cells(value):
+def test_numbers_and_plain_texts_are_unchanged_in_their_cells(value):
     assert shown.csv_cell(value) is value
 
 
@@ -85,7 +86,7 @@ def test_negative_numbers_of_a_csv_are_numbers(tmp_path):
 
 
 def hostile_files(tmp_path) -> tuple[str, str]:
-    """A run whose texts are attacks, as a file; and a baseline from another such run, with other bits."""
+    """A file of a run whose texts are attacks, and a baseline from another such run with other bits."""
     found = hostile.run()
     results = {}
     for r in found.results:
@@ -138,7 +139,7 @@ def test_an_annotation_is_the_only_command_in_its_line():
     assert not re.search(r"##\w*\[", planted)
 
 
-def test_pages_and_files_show_what_hides(tmp_path):
+def test_pages_and_files_show_hidden_characters(tmp_path):
     run = hostile.run()
     page = html.write([run], tmp_path / "page.html").read_text()
     outside = re.sub(r"(?s)<script.*?</script>", "", page)

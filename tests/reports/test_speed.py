@@ -1,4 +1,4 @@
-"""How long the report takes, on a synthetic catalogue of 19,200 results a run: one run, and a folder of thirty.
+"""The time of a report on a synthetic catalogue with 19,200 results a run: for one run, and for a folder of thirty.
 
 For people who work on the report: `pytest tests/reports/test_speed.py -m slow --benchmark-only`.
 """

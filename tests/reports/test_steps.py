@@ -1,4 +1,4 @@
-"""Step changes: found and dated where there is one, and nowhere else."""
+"""Step changes of times are found and dated, and nothing else is reported."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_a_step_is_found_on_its_night(factor, night):
     assert step.ratio == pytest.approx(factor, rel=0.01)
 
 
-def test_a_step_on_the_newest_night_must_stand_out_further():
+def test_a_step_on_the_newest_night_must_be_larger():
     values = series(3)
     values[-1] *= 1.2
     assert [s.index for s in steps(list(values), 0.01)] == [NIGHTS - 1]
@@ -47,9 +47,9 @@ def test_one_slow_night_is_no_step():
 
 
 @pytest.mark.parametrize(("heavy", "allowed"), [(False, 0), (True, 2)])
-def test_quiet_histories_are_quiet(heavy, allowed):
-    # The catalogue has about 500 series. Noise with the tails of Student's t(3) raises 7 false alarms in 10,000, all
-    # but one of them on the newest night; normal noise none.
+def test_histories_without_steps_have_few_alarms(heavy, allowed):
+    # The catalogue has about 500 series. Noise with the tails of Student's t(3) gives 7 false alarms in 10,000, all but
+    # one on the newest night; normal noise gives none.
     assert sum(bool(steps(list(series(seed, heavy=heavy)), 0.01)) for seed in range(2000)) <= allowed
 
 
@@ -61,5 +61,5 @@ def test_a_difference_within_the_noise_of_the_session_is_none():
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0, 2.0, 2.0], [0.0] * 10, [float("nan")] * 10])
-def test_too_little_or_senseless_data_gives_no_step(values):
+def test_too_little_or_invalid_data_gives_no_step(values):
     assert steps(values) == []

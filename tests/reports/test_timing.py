@@ -1,4 +1,4 @@
-"""The tables of speed."""
+"""The tables of times and speed."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.records.test_inregisters import loop, untimed
 from tests.reports import synthetic
 
 
-def test_every_variant_stands_beside_the_first_of_its_size():
+def test_every_variant_is_compared_with_the_first_of_its_size():
     rows = measured(synthetic.catalogue(1, per_cell=2))["rcp"]
     assert len(rows) == len(synthetic.SIZES) * len(synthetic.VARIANTS)
     assert [r.against is None for r in rows] == [True, False, False, False] * len(synthetic.SIZES)
@@ -22,7 +22,7 @@ def test_every_variant_stands_beside_the_first_of_its_size():
     assert rows[3].against.verdict == "slower"
 
 
-def test_the_first_is_the_first_of_the_case_file_in_whatever_order_records_come():
+def test_the_first_is_the_first_of_the_case_file_in_any_order_of_records():
     run = synthetic.catalogue(1, per_cell=2)
     shown = [r.timing.key.variant for r in measured(run)["rcp"]]
     run.timings.reverse()
@@ -33,10 +33,10 @@ def test_the_first_is_the_first_of_the_case_file_in_whatever_order_records_come(
 def test_rates_count_what_is_read_and_what_is_written():
     row = measured(synthetic.catalogue(1, per_cell=2))["rcp"][0]
     assert row.bandwidth == pytest.approx(row.timing.bytes / row.timing.median)
-    assert row.bandwidth == pytest.approx(8 * row.rate)  # a float32 read and one written
+    assert row.bandwidth == pytest.approx(8 * row.rate)  # a float32 is read and one is written
 
 
-def test_times_of_two_nodes_do_not_stand_beside_each_other():
+def test_times_of_two_nodes_are_not_compared():
     run = synthetic.catalogue(1, per_cell=2)
     second = [t for t in run.timings if t.key.variant == synthetic.VARIANTS[1]]
     run.timings = [replace(t, node="two/2b" if t in second else "one/1a") for t in run.timings]
@@ -44,7 +44,7 @@ def test_times_of_two_nodes_do_not_stand_beside_each_other():
     assert {r.against is None for r in rows if r.timing.node == "two/2b"} == {True}
 
 
-def test_times_by_two_assemblers_do_not_stand_beside_each_other():
+def test_times_by_two_assemblers_are_not_compared():
     run = synthetic.catalogue(1, per_cell=2)
     second = [t for t in run.timings if t.key.variant == synthetic.VARIANTS[1]]
     by = "ptxas 13.0.1 -O0 (0123456789ab)"
@@ -57,13 +57,13 @@ def test_times_by_two_assemblers_do_not_stand_beside_each_other():
 
 @pytest.fixture
 def registers():
-    """A run with figures in registers of one case, in an order of their own."""
+    """A run with figures in registers of one case, whose records are in another order than its variants."""
     timed = [loop("asm.rn", clocks=512.0), loop(ALONE, clocks=90.0), loop("asm.approx"), untimed("triton")]
     timed += [loop("asm.rn", "latency", clocks=60.0), loop("asm.approx", "latency", clocks=20.0)]
     return replace(synthetic.catalogue(1, per_cell=9), in_registers=timed)
 
 
-def test_in_registers_variants_stand_beside_the_first_of_the_case_file(registers):
+def test_in_registers_variants_are_compared_with_the_first_of_the_case_file(registers):
     found = looped(registers)["rcp"]
     assert [(t.mode, [r.timing.key.variant for r in t.rows]) for t in found.tables] == [
         ("throughput", ["asm.approx", "asm.rn", ALONE]),
@@ -73,7 +73,7 @@ def test_in_registers_variants_stand_beside_the_first_of_the_case_file(registers
     assert [t.key.variant for t in found.untimed] == ["triton"]
 
 
-def test_the_page_shows_both_modes_their_instructions_and_where_the_faster_variant_pays(registers):
+def test_the_page_shows_both_modes_their_instructions_and_where_the_faster_one_pays(registers):
     past, newest = history([registers])
     text = page(view(newest), past, None)
     assert "In registers on sm_90a: results a clock and SM</h3>" in text

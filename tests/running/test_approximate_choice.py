@@ -1,4 +1,4 @@
-"""The choice of bits for approximate instructions on the emulator: caches, resumed runs and repeat commands keep it."""
+"""The choice of bits for approximate instructions in the emulator: caches, resumed runs and repeat commands keep it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ case = Case(
     variants={{"approx": asm("tanh.approx.f16 $0, $1;", constraints="=h,h", pack=1)}},
 )
 """
-"""Nearly exact, so that the unit's bits fail, and the model that rounds to nearest passes."""
+"""A policy of nearly exact results: the unit's bits fail, and the model that rounds to nearest passes."""
 PLAIN = CASE.replace("from {helper} import mask\n", "").format()
 
 
@@ -53,7 +53,7 @@ def test_a_result_of_the_other_choice_is_not_reused(runs, first):  # noqa: F811
         assert {bool(r.get("reused")) for r in results(found)} == {known}
 
 
-def test_by_default_the_unit_s_bits(runs):  # noqa: F811
+def test_by_default_the_units_bits(runs):  # noqa: F811
     runs("--ptx-target=sm_90a", "--ptx-approximate=hopper", case=CASE)
     _, ran, found = runs("--ptx-target=sm_90a", case=CASE)
     assert verdict(found) == "fail"
@@ -62,7 +62,8 @@ def test_by_default_the_unit_s_bits(runs):  # noqa: F811
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_rounded_results_have_the_evidence_model(runs, target, monkeypatch):  # noqa: F811
-    """On Hopper too, however the ledger stands; the records name the choice, and the experiment is another one."""
+    """On Hopper too, although the ledger confirms its bits. The records name the choice, and the experiment is another
+    one."""
     monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     identities = set()
     for choice in ("hopper", "rounded"):
@@ -108,7 +109,7 @@ def test_wrong_choices_are_usage_errors(run_cases, words, message):
 
 @pytest.mark.parametrize("choice", ["hopper", "rounded"])
 def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, monkeypatch, choice):
-    """Of one case on several targets: in the terminal, in the matrix and beside the results."""
+    """For one case on several targets: in the terminal, in the matrix and beside the results."""
     monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     case = PLAIN.replace("relative(2.0**-20)", "relative(2.0**-8)")
     options = ("--ptx-target=sm_90a", "--ptx-target=sm_100a", "--ptx-records=run.jsonl")

@@ -1,4 +1,4 @@
-"""Assemblers as an axis: no result of one program or level is ever taken for another's."""
+"""Assemblers as an axis: a result of one program or level never counts for another."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ case = Case(
 
 
 def chosen(path, level=3):
-    """A ptxas as a run chooses it, with the options that Triton gives its own."""
+    """A ptxas chosen for a run, with the options of Triton's own calls."""
     return assembler_at(path, level, options=tritons_options(TARGET))
 
 
 class Here(DiskCache):
-    """Results of these tests alone; what was compiled and assembled is found where it always is."""
+    """A cache for the results of these tests. Compiled and assembled code comes from the usual cache."""
 
     def __init__(self, place: Path) -> None:
         super().__init__("items")
@@ -67,10 +67,11 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def runs(run_cases, monkeypatch, tmp_path):
-    """Run the case by the assembler backend; gives (assembler in the key, reused) of its results, and the exit code."""
+    """Run the case with the assembler backend. Returns (assembler in the key, reused) for each result; checks the exit
+    code."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setattr(reuse, "_kept", Here(tmp_path / "cache"))
-    monkeypatch.setattr(reuse, "_edited_meanwhile", lambda: False)  # ours to decide: others may edit beside this test
+    monkeypatch.setattr(reuse, "_edited_meanwhile", lambda: False)  # others may edit meanwhile
 
     def run(*arguments, file="run.jsonl", code=0):
         words = ("--ptx-backend=assembler", f"--ptx-target={TARGET}", f"--ptx-records={tmp_path / file}")
@@ -88,13 +89,13 @@ def runs(run_cases, monkeypatch, tmp_path):
     return run
 
 
-def test_labels_tell_programs_and_levels_apart(programs):
+def test_labels_distinguish_programs_and_levels(programs):
     one, other = (chosen(programs[name]) for name in ("a", "b"))
     assert one.version == other.version == tritons_own(TARGET).version
     labels = {chosen(programs[name], level).label for name in ("a", "b") for level in (0, 3)}
     assert len(labels) == 4
     assert one.label == " ".join(["ptxas", one.version, "-O3", *one.options, f"({one.digest})"])
-    assert one.label == label_of(None, "assembler", TARGET, "")  # a copy of Triton's own
+    assert one.label == label_of(None, "assembler", TARGET, "")  # a copy of Triton's own program
     assert label_of(None, "emulator", TARGET, "") == ""
 
 
@@ -106,9 +107,9 @@ def test_a_result_is_reused_for_the_same_program_at_the_same_level_alone(runs, p
     assert runs(a) == {(o3, True)}
     assert runs(a, "--ptx-opt=0") == {(o0, False)}
     assert runs(b) == {(other, False)}
-    assert runs() == {("", False)}  # Triton's own, though it is the same program: nobody chose it
+    assert runs() == {("", False)}  # Triton's own: the same program, but not chosen
     assert runs() == {("", True)}
-    assert runs(a, b) == {(o3, False), (other, False)}  # kept by item, so both are run
+    assert runs(a, b) == {(o3, False), (other, False)}  # results are kept by item, so both run
 
 
 def test_another_program_under_the_same_path_is_another_assembler(runs, programs, tmp_path):
@@ -135,7 +136,7 @@ def test_tritons_own_exchanged_behind_its_variable_is_run_again(runs, programs, 
     assert runs() == {("", False)}
 
 
-def test_nothing_of_a_script_is_reused(runs, programs, tmp_path):
+def test_results_of_a_script_are_not_reused(runs, programs, tmp_path):
     """The program that it calls may change while its text stays the same."""
     script = tmp_path / "ptxas"
     script.write_text(f'#!/bin/sh\nexec {programs["a"]} "$@"\n')
@@ -161,7 +162,8 @@ def test_a_run_is_resumed_with_the_same_assemblers_only(runs, programs):
 
 
 def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd):
-    """`ptxdiff run`: what Triton uses has no assembler in its key, so that runs before and after compare."""
+    """`ptxdiff run`: for the program that Triton uses, the key has no assembler, so that earlier and later runs
+    compare."""
     (tmp_path / "case.py").write_text(CASE)
     file = tmp_path / "run.jsonl"
     words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--output", str(file)]
@@ -174,7 +176,7 @@ def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd
         assert f"{label}: {len(results) // 2} passed, 0 failed, 0 faults of ptxas" in said
 
 
-def test_quick_takes_what_triton_uses_and_full_adds_level_0():
+def test_quick_uses_tritons_level_and_full_adds_level_0():
     def levels(effort, *named):
         resolved = AssemblerChoice.of(None, named or None, effort).resolved("assembler", TARGET)
         return [None if a is None else (a.bundled, a.level) for a in resolved]
@@ -216,7 +218,7 @@ def test_a_path_without_an_assembler_is_refused_before_anything_runs(run_cases, 
 
 @since(3, 9, "the ptxas for sm_80 is as new as the PTX for sm_90a")
 def test_an_assembler_older_than_the_ptx_gets_its_own_version_stated(run_cases, tmp_path):
-    """So that one text can be tried on both: the version is all that changes."""
+    """The stated version is the only change, so that both can assemble one text."""
     old = tritons_own("sm_80").path
     file = tmp_path / "run.jsonl"
     words = ("--ptx-backend=assembler", "--ptx-target=sm_90a", f"--ptx-assembler={old}", f"--ptx-records={file}")
@@ -235,7 +237,7 @@ def test_a_target_that_an_assembler_does_not_know_is_not_run(run_cases):
     assert "does not know sm_110a" in done.stdout.str()
 
 
-def test_a_program_that_went_away_is_an_error_and_no_run_by_another():
+def test_a_deleted_program_is_an_error_and_no_other_runs():
     with pytest.raises(NoAssembler, match="No such file"):
         AssemblerChoice.of(["/no/such/ptxas"], None, "quick").resolved("gpu", TARGET)
 
@@ -245,12 +247,12 @@ def test_what_a_node_of_a_cluster_assembled_with_another_program_is_refused(prog
     a, b = (chosen(programs[name]) for name in ("a", "b"))
     item = SimpleNamespace(backend="assembler", target=TARGET, compiler="")
 
-    def words(key, ptxas, asked, verdict="pass"):
+    def words(key, ptxas, requested, verdict="pass"):
         result = Result(Key("c", "v", TARGET, "assembler", assembler=key), verdict, ptxas=ptxas)
-        return other_assembler(result, SimpleNamespace(item=item, assemblers=asked))
+        return other_assembler(result, SimpleNamespace(item=item, assemblers=requested))
 
     assert words(a.label, a.label, (a,)) == ""
-    assert words("", a.label, (None,)) == ""  # a copy of Triton's own
+    assert words("", a.label, (None,)) == ""  # a copy of Triton's own program
     assert words("", "", (a,), "not run") == ""
     assert words(b.label, b.label, (a,)) == f"by {b.label}, which is not asked for"
     assert words("", a.label, (a,)) == "by the ptxas that Triton uses, which is not asked for"

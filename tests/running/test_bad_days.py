@@ -1,4 +1,4 @@
-"""Bad days that need no GPU: each costs its own item an `error` and loses nothing else; a resumed run makes it good."""
+"""Accidents that need no GPU: each costs only its own item an `error`, and a resumed run repairs it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.records.test_records import KEY, RESULT, RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The reference is called in the middle of an item: what it does there, it does to the process that runs the item.
+# The reference is called in the middle of an item, and does its accident to the process that runs the item.
 ACCIDENT = FLIP.replace(
     "def flipped(x):\n",
     """def flipped(x):
     import os, pathlib, signal, time
     mark = pathlib.Path(__file__).with_name("accident")
     if mark.exists():
-        deed, at = mark.read_text().split()
+        action, at = mark.read_text().split()
         calls.append(1)
         if len(calls) >= int(at):
             mark.unlink()
-            if deed == "kill":
+            if action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise MemoryError
 """,
@@ -41,7 +41,7 @@ ACCIDENT = FLIP.replace(
 
 @pytest.fixture
 def catalogue(tmp_path):
-    """A folder of case files. The second one has an accident once, if a variable asks for it."""
+    """A folder of case files. The second one has one accident, if a variable names it."""
     return write_catalogue(tmp_path)
 
 
@@ -54,14 +54,14 @@ def write_catalogue(root: Path) -> Path:
     return root
 
 
-def accident(folder: Path, deed: str, at: int) -> None:
-    (folder / "cases" / "accident").write_text(f"{deed} {at}")
+def accident(folder: Path, action: str, at: int) -> None:
+    (folder / "cases" / "accident").write_text(f"{action} {at}")
 
 
 def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
     words += ["--ptx-target=sm_100a", "--ptx-target=sm_90a", *plugin(), *options]
-    # Compiling costs a second or so each time; the asm alone is enough here.
+    # The asm runs alone, because compiling takes about a second each time.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
     return subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
@@ -78,7 +78,7 @@ ITEMS = 3 * 2 * 2  # files, variants, targets
 
 
 def page(path: Path, folder: Path) -> bytes:
-    """The report's bytes, without dates and durations."""
+    """The bytes of the report, without dates and durations."""
     from reports import html
 
     lines = []
@@ -97,7 +97,7 @@ TIMES = {"run_id": "then", "started": "2026-01-01T00:00:00+00:00", "finished": "
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """The records that a run without accidents gives."""
+    """The records of a run without accidents."""
     folder = write_catalogue(tmp_path_factory.mktemp("uninterrupted"))
     assert run(folder, "--ptx-records=good.jsonl").returncode == 1
     return folder / "good.jsonl"
@@ -105,7 +105,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 30])
-def test_a_run_killed_in_the_middle_is_finished_by_a_second_start(catalogue, uninterrupted, at):
+def test_a_second_start_finishes_a_run_killed_in_the_middle(catalogue, uninterrupted, at):
     """Several pytest processes, one after another."""
     accident(catalogue, "kill", at)
     killed = run(catalogue, "--ptx-records=run.jsonl")
@@ -136,7 +136,7 @@ def test_a_killed_worker_costs_one_item_until_the_run_is_resumed(catalogue, unin
 
 
 @pytest.mark.slow
-def test_memory_that_ran_out_is_an_error_until_the_run_is_resumed(catalogue, uninterrupted):
+def test_exhausted_memory_is_an_error_until_the_run_is_resumed(catalogue, uninterrupted):
     """Several pytest processes, one after another."""
     accident(catalogue, "memory", 1)
     assert run(catalogue, "--ptx-records=run.jsonl").returncode == 1
@@ -158,14 +158,14 @@ def test_memory_that_ran_out_is_an_error_until_the_run_is_resumed(catalogue, uni
         ("tests/test_mine.py::test_it", None),
     ],
 )  # fmt: skip
-def test_the_item_of_a_dead_worker_is_known_by_its_address(nodeid, item):
+def test_the_item_of_a_dead_worker_is_found_by_its_address(nodeid, item):
     from harness.running.collection import item_of
 
     assert item_of(nodeid) == item
 
 
 def small_files() -> None:
-    """No file of this process grows beyond 64 KiB; writing more is refused, as on a full disk."""
+    """Limit the files of this process to 64 KiB: further writing is refused, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 
@@ -176,9 +176,9 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     """Several pytest processes, one after another."""
     full = run(catalogue, "--ptx-records=run.jsonl", *options, limit=small_files)
     assert full.returncode == pytest.ExitCode.INTERNAL_ERROR
-    told = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
-    assert len(told) == 1
-    assert "records: run.jsonl: File too large; the file can be read up to there" in told[0]
+    lines = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
+    assert len(lines) == 1
+    assert "records: run.jsonl: File too large; the file can be read up to there" in lines[0]
     assert "Traceback" not in full.stdout + full.stderr
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
@@ -201,7 +201,7 @@ def test_a_partly_written_record_is_removed(tmp_path, monkeypatch):
     real = writer._file
 
     class Full:
-        """Takes ten bytes, then nothing."""
+        """A file that accepts ten bytes, and then none."""
 
         def __init__(self) -> None:
             self.room = 10
@@ -232,8 +232,8 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
 # ---- ptxas -------------------------------------------------------------------------------------------------------
 
 
-def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: str) -> None:
-    """A ptxas that crashes or hangs for kernels with a mark in their asm, and otherwise calls the real one."""
+def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, mark: str) -> None:
+    """A ptxas that crashes or hangs for kernels with a mark in their asm, and calls the real one for others."""
     from harness.triton import targets
 
     real = targets._bundled("ptxas")
@@ -243,7 +243,7 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
         "import os, pathlib, sys, time, signal\n"
         "source = [w for w in sys.argv if w.endswith('.ptx')]\n"
         f"if source and {mark!r} in pathlib.Path(source[0]).read_text():\n"
-        f"    {deed}\n"
+        f"    {action}\n"
         f"os.execv({str(real)!r}, sys.argv)\n"
     )
     program.chmod(0o755)
@@ -252,7 +252,7 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
 
 
 @pytest.mark.parametrize(
-    ("mark", "deed", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
+    ("mark", "action", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
     [
         ("0x01010111", "os.kill(os.getpid(), signal.SIGSEGV)", r"ptxas \S+ ended by signal 11", "ptxas"),
         ("0x01010121", "sys.exit(3)", r"ptxas \S+ failed with status 3", ""),
@@ -260,14 +260,14 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
     ],
 )
 def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
-    run_cases, tmp_path, monkeypatch, mark, deed, words, diagnosis
+    run_cases, tmp_path, monkeypatch, mark, action, words, diagnosis
 ):
     from harness.processes import pool
     from harness.running import ptxasfault
     from harness.triton import assemble
 
     pytest.importorskip("triton")
-    fake_ptxas(tmp_path, monkeypatch, deed, mark)
+    fake_ptxas(tmp_path, monkeypatch, action, mark)
     monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
     monkeypatch.setattr(ptxasfault, "REDUCING", 1.0)
     monkeypatch.setattr(pool, "_shared", {})
@@ -283,4 +283,4 @@ def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
     assert found["right"].verdict == "pass"
     assert (found["wrong"].verdict, found["wrong"].diagnosis) == ("fail" if diagnosis else "error", diagnosis)
     assert re.search(words, found["wrong"].words), found["wrong"].words
-    assert time.monotonic() - began < 120  # the program that the hanging one had started would have held us up
+    assert time.monotonic() - began < 120  # waiting for the program that the hanging one started would take longer

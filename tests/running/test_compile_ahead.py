@@ -53,16 +53,16 @@ class Listed:
     name = "emulator"
 
     def __init__(self, answer=lambda x: x ^ 6):
-        self.asked, self.answer = [], answer
+        self.calls, self.answer = [], answer
 
     def unavailable(self, target):
         return None
 
     def prepare(self, job):
-        self.asked.append(("prepare", *place_of(job)))
+        self.calls.append(("prepare", *place_of(job)))
 
     def run(self, job):
-        self.asked.append(("run", *place_of(job)))
+        self.calls.append(("run", *place_of(job)))
         return Outcome("ran", outputs={"y": self.answer(job.inputs["x"])})
 
 
@@ -71,11 +71,11 @@ def test_the_next_ones_compile_while_this_one_runs(cores, monkeypatch):
     monkeypatch.setattr(run, "default_size", lambda: cores)
     backend = Listed()
     assert run_item(item_of(), backend, "quick").verdict == "pass"
-    prepared = [a[1:] for a in backend.asked if a[0] == "prepare"]
-    ran = [a[1:] for a in backend.asked if a[0] == "run"]
+    prepared = [a[1:] for a in backend.calls if a[0] == "prepare"]
+    ran = [a[1:] for a in backend.calls if a[0] == "run"]
     assert len(ran) >= 3
-    assert ran == prepared  # each once, in the plan's order, with the very inputs
-    words = [a[0] for a in backend.asked]
+    assert ran == prepared  # each once, in the plan's order, with the same inputs
+    words = [a[0] for a in backend.calls]
     assert words[: cores + 2] == ["prepare"] * (cores + 1) + ["run"]
     for place, word in enumerate(words):
         behind = words[: place + 1].count("prepare") - words[: place + 1].count("run")
@@ -86,7 +86,7 @@ def test_a_prepared_job_that_never_runs_gives_no_result():
     backend = Listed(answer=lambda x: x ^ 7)
     found = run_item(item_of(), backend, "quick", stop=True)
     assert found.verdict == "fail"
-    assert [a[0] for a in backend.asked] == ["run"]  # where the first failure ends it, nothing is begun in vain
+    assert [a[0] for a in backend.calls] == ["run"]  # if the first failure ends the item, nothing is prepared
 
 
 def test_a_backend_that_refuses_to_prepare_still_runs():
@@ -96,7 +96,7 @@ def test_a_backend_that_refuses_to_prepare_still_runs():
 
     backend = Broken()
     assert run_item(item_of(), backend, "quick").verdict == "pass"
-    assert {a[0] for a in backend.asked} == {"run"}
+    assert {a[0] for a in backend.calls} == {"run"}
 
 
 def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
@@ -104,7 +104,7 @@ def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
     made = run._ItemRun._filled
 
     def filled(self, item):
-        if self.found.results:  # of the third one: ahead, and again when it is its turn
+        if self.found.results:  # of the third one: once ahead, and once in its turn
             raise CaseError("no inputs today")
         return made(self, item)
 

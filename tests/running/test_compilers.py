@@ -1,4 +1,4 @@
-"""Variants that another Triton build compiles: results of two compilers are never mixed, nor reused for each other."""
+"""Variants that another Triton build compiles: results of two compilers are neither mixed nor reused for each other."""
 
 import json
 import sys
@@ -46,13 +46,13 @@ def _no_builds():
 
 @pytest.fixture
 def old(pytester):
-    """An environment called old beside the case files, whose Triton takes one instruction for another."""
+    """An environment called old beside the case files, whose Triton replaces one instruction by another."""
     return environment(pytester.path / "old", "3.0.0+planted", FAULT)
 
 
 @pytest.fixture
 def results(run_cases, pytester, monkeypatch):
-    """Run pytest on a case file; the results by variant, and the head of the records."""
+    """A function that runs pytest on a case file and returns the results by variant, and the head of the records."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")
 
     def run(*arguments, **sources):
@@ -65,7 +65,7 @@ def results(run_cases, pytester, monkeypatch):
 
 
 def verdicts(results):
-    """The worst verdict by variant."""
+    """The worst verdict of each variant."""
     found = {}
     for verdict in ("not run", "pass", "fail", "error"):
         found |= {r["key"]["variant"]: verdict for r in results if r["verdict"] == verdict}
@@ -83,7 +83,7 @@ def test_a_variant_whose_compiler_is_not_here_is_not_run_and_never_passes(result
 
 
 def test_two_builds_in_one_run_are_kept_apart_and_compared(results, old, pytester, monkeypatch):
-    """The planted fault of one shows in its own variant alone, also where the other's results come from a cache."""
+    """A planted fault of one build shows only in its own variant, also if the other's results come from a cache."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     for module, name in ((reuse, "items"), (kept, "ptx")):
         monkeypatch.setattr(module, "_kept", _Here(name, pytester.path / name))
@@ -118,14 +118,14 @@ class _Here(DiskCache):
 
 
 def _forget():
-    """As in a new process."""
+    """Forget what this process has found, as in a new process."""
     builds.give([("another", sys.executable)])
     compile._memo._futures.clear()
     for shared in pool._shared.values():
         shared.close()
 
 
-def test_a_resumed_run_does_not_go_on_with_another_build(run_cases, pytester, old):
+def test_a_run_is_not_resumed_with_another_build(run_cases, pytester, old):
     run_cases("--ptx-records=r.jsonl", *ALSO, "--ptx-backend=assembler", case=FLIP % "")
     compiler(old).write_text(compiler(old).read_text().replace(FAULT, ""))
     _forget()
@@ -143,7 +143,7 @@ def test_a_resumed_run_does_not_go_on_with_another_build(run_cases, pytester, ol
         ("old=cases", "cases/bin/python is no Python interpreter"),
     ],
 )
-def test_a_build_that_cannot_be_is_refused_before_anything_runs(run_cases, words, said):
+def test_an_impossible_build_is_refused_before_anything_runs(run_cases, words, said):
     found = run_cases(f"--ptx-compiler={words}", case=FLIP % "")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines([f"*--ptx-compiler: *{said}*"])
@@ -159,21 +159,21 @@ def test_an_interpreter_without_triton_is_no_build(tmp_path):
 
 
 def test_a_worker_that_finds_another_triton_than_its_builds_is_refused(results, old, monkeypatch):
-    """Planted: the folders that the worker is given hold this environment's packages."""
+    """Planted: the folders given to the worker hold this environment's packages."""
     monkeypatch.setattr("harness.processes.pool.theirs_too", lambda path: path)
     found, _ = results(*ALSO, "--ptx-backend=assembler", case=FLIP % "")
     assert verdicts(found)["plain@old"] == "not run"
     assert any("its worker found the Triton in" in r.get("words", "") for r in found)
 
 
-def test_folders_with_a_triton_of_their_own_are_not_handed_on(tmp_path):
+def test_folders_with_a_triton_of_their_own_are_not_passed_on(tmp_path):
     (tmp_path / "a" / "triton").mkdir(parents=True)
     (tmp_path / "a" / "triton" / "__init__.py").touch()
     users, packages = str(tmp_path / "b"), sysconfig.get_paths()["purelib"]
     assert theirs_too([str(tmp_path / "a"), users, packages, f"{packages}/in"]) == (users,)
 
 
-def test_a_module_that_only_another_build_has_is_stood_for_by_its_name():
+def test_a_module_that_only_another_build_has_is_replaced_by_its_name():
     tlx = module_of_build("triton.language.extra.of_no_build")
     assert tlx.__name__ == "triton.language.extra.of_no_build"
     with pytest.raises(AttributeError, match=r"of_no_build.local_alloc: the Triton of this environment has no"):

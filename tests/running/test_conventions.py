@@ -1,4 +1,4 @@
-"""Variants in the spellings of LLVM and CUDA C++ run beside Triton's, on every backend, with the same checks."""
+"""Variants written in LLVM's and CUDA C++'s conventions run like Triton's, on every backend, with the same checks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ case = Case(
 '''
 
 
-def test_three_spellings_run_beside_each_other_and_mistakes_show_in_each(run_cases):
+def test_three_conventions_run_beside_each_other_and_mistakes_show_in_each(run_cases):
     run_cases("--ptx-records=run.jsonl", "--ptx-backend=emulator", planted=SPELLINGS)
     verdicts, messages = {}, {}
     for result in read(Path("run.jsonl")).results:
@@ -115,7 +115,7 @@ def test_the_ptx_through_triton_is_the_same_for_all(fmt, variants):
     assert "inline asm" in texts.pop()
 
 
-def test_operands_of_one_half_each_go_through_triton_and_ptxas():
+def test_operands_of_one_half_are_accepted_by_triton_and_ptxas():
     halves = asm(
         "mul.f16 %0, %2, %2; mul.f16 %1, %3, %3;", '"=&h"(y0), "=h"(y1) : "h"(x0), "h"(x1)', pack=2, convention="cuda"
     )
@@ -141,7 +141,7 @@ def test_the_compiled_kernel_computes_what_the_block_does(text, constraints):
     np.testing.assert_array_equal(outcome.outputs["y"], codes ^ 0x8000)
 
 
-def test_round_a_loop_only_registers_with_the_same_elements_are_shared():
+def test_in_a_loop_only_registers_with_the_same_elements_are_shared():
     early = "xor.b16 $0, $1, 0x8000; xor.b16 $0, $0, $2;"
     variant = asm(early, "=h,h,r", pack=1, convention="llvm")
     case = Case(
@@ -156,7 +156,7 @@ def test_round_a_loop_only_registers_with_the_same_elements_are_shared():
     assert shareable(case, form, {"y": "z"}) == {}
 
 
-def test_the_words_are_the_emulators():
+def test_messages_are_the_emulators():
     assert CONVENTIONS == model_variants.CONVENTIONS
 
 
@@ -174,7 +174,7 @@ def test_a_derived_variant_has_the_packs_that_tritons_has():
         assert asm_form(case, case.variants["c"], pack) == asm_form(case, case.variants["t"], pack)
 
 
-def test_what_runs_is_tritons_form():
+def test_tritons_form_runs():
     halves = asm("neg.f16 $0, $2; neg.f16 $1, $3;", "=&h,=h,h,h", pack=2, convention="llvm")
     case = case_of(F16, {"v": halves})
     own = asm_form(case, halves, 2)
@@ -215,7 +215,7 @@ def test_an_unknown_convention_is_refused():
 
 @pytest.mark.parametrize("named", ["y", "x", "acc"])
 def test_a_register_that_is_read_and_written_goes_by_the_name_of_its_output_or_its_input(named):
-    """`"+f"(acc)` has one expression, and is two arguments of a case."""
+    """`"+f"(acc)` has one expression, and is two arguments of a case: an input and an output."""
     variant = asm("sub.f32 %0, %0, %1;", f'"+f"({named}) : "f"(z)', convention="cuda")
     case = Case(inputs={"z": F32, "x": F32}, outputs={"y": F32}, reference=abs, variants={"v": variant})
     assert asm_form(case, variant, 1).constraints == "=f,f,0"

@@ -1,4 +1,4 @@
-"""Covering rows: every two values of any two axes together, in all rows or shared out."""
+"""Covering rows: every two values of any two axes occur together, in all rows or in all parts together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AXES = [[range(3)], [range(3), range(4)], [range(3), range(6), range(2), range(2
 
 
 @pytest.mark.parametrize("axes", AXES)
-def test_every_two_values_of_any_two_axes_meet(axes):
+def test_every_two_values_of_any_two_axes_occur_together(axes):
     rows = pairwise([list(a) for a in axes])
     assert rows[0] == tuple(0 for _ in axes)
     for i, j in itertools.combinations(range(len(axes)), 2):

@@ -1,4 +1,5 @@
-"""A kernel that nvcc compiled and Triton's kernel are one case with two variants: same inputs, reference, policy."""
+"""A kernel that nvcc compiled and Triton's kernel as two variants of one case: the same inputs, reference and
+policy."""
 
 import dataclasses
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_both_pass_without_a_gpu(backend):
         assert {n: d for n, d in same[0].items() if n in same[1]}.items() <= same[1].items()
 
 
-def test_each_is_held_to_the_reference_by_itself():
+def test_each_is_compared_with_the_reference_by_itself():
     (loaded,) = load(CASE)
     variant = loaded.case.variants["cuda"]
     wrong = dataclasses.replace(variant, text=variant.text.replace("fma.rn.f32", "fma.rz.f32"))

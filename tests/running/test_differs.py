@@ -1,4 +1,5 @@
-"""A variant that is known to give other bits on a target: stated with its reason, judged, and seen by the gate."""
+"""A variant that is known to give other bits on a target: the case states it with a reason, and the gate checks the
+bits."""
 
 import dataclasses
 import re
@@ -21,7 +22,7 @@ DIFFERS = FLIP.replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"
 
 @pytest.fixture
 def run(run_cases):
-    """Runs a case file on one target; exit code, output and records."""
+    """A function that runs a case file on one target and returns the exit code, the output and the records."""
 
     def run(text, target="sm_90a", name="run"):
         result = run_cases(f"--ptx-target={target}", f"--ptx-records={name}.jsonl", flip=text)
@@ -30,7 +31,7 @@ def run(run_cases):
     return run
 
 
-def test_it_is_an_expected_failure_with_its_reason(run):
+def test_declared_bits_are_an_expected_failure_with_their_reason(run):
     code, output, found = run(DIFFERS)
     assert code == 0, output
     wrong = [r for r in found.results if r.key.variant == "wrong" and r.total]
@@ -54,7 +55,7 @@ def test_right_bits_where_others_are_declared_fail(run):
     assert re.search(rf"declared to give other bits on sm_90a \({WHY}\) and did not", output)
 
 
-def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(run):
+def test_the_gate_accepts_only_the_bits_that_a_baseline_accepted(run):
     _, _, found = run(DIFFERS)
     decision = gate(found, dataclasses.replace(baseline.accepted(found), results=[]))
     assert decision.code == CORRECTNESS
@@ -72,7 +73,8 @@ HELD = (
     .replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"sm_90": Differs("{WHY}", other)}}),\n    }},')
     .replace("case = Case(", "def other(x):\n    return x ^ OTHER\n\n\ncase = Case(")
 )
-# The wrong variant flips another bit of one element of four, which no function of an element says; here of all four.
+# The wrong variant flips another bit in one element of four, which no function of an element can express; here in all
+# four.
 EVERYWHERE = HELD.replace("0x01010181", "0x81818181").replace("OTHER", "0x81")
 
 
@@ -80,8 +82,8 @@ def outcomes(found):
     return {(r.key.target, r.outcome) for r in found.results if r.key.variant == "wrong" and r.total}
 
 
-def test_with_a_reference_it_is_held_to_that_on_its_target_alone(run_cases):
-    """In one run, whose judgements are cached: the same bits are right on one target, and wrong on the others."""
+def test_a_reference_for_a_target_is_used_only_on_that_target(run_cases):
+    """In one run, whose judgements are cached, the same bits are right on one target and wrong on the others."""
     targets = [f"--ptx-target={t}" for t in ("sm_80", "sm_90a", "sm_100a")]
     result = run_cases(*targets, "--ptx-records=run.jsonl", flip=EVERYWHERE)
     found = read(Path("run.jsonl"))
@@ -93,14 +95,14 @@ def test_with_a_reference_it_is_held_to_that_on_its_target_alone(run_cases):
 @pytest.mark.parametrize(
     "text", [EVERYWHERE.replace("x ^ 0x81", "x ^ 0x83"), EVERYWHERE.replace("0x81818181", "0x01010101")]
 )
-def test_bits_that_the_reference_of_the_target_has_not_fail(run, text):
-    """Also those of the case's own reference."""
+def test_other_bits_than_those_of_the_targets_reference_fail(run, text):
+    """The bits of the case's own reference fail, too."""
     code, output, found = run(text)
     assert code == 1
     assert outcomes(found) == {("sm_90a", "fail")}, output
 
 
-def test_a_changed_reference_of_a_target_is_seen_there(tmp_path):
+def test_a_changed_reference_of_a_target_changes_results_there(tmp_path):
     from harness.model.identity.definition import changed_parts
     from harness.running.item import Item, fingerprint_of
 
@@ -125,7 +127,7 @@ def test_a_changed_reference_of_a_target_is_seen_there(tmp_path):
         ({"sm_80": "why"}, {"targets": "sm_90"}, "which targets= leaves out"),
     ],
 )
-def test_what_cannot_be_declared(differs, options, words):
+def test_impossible_declarations_are_refused(differs, options, words):
     with pytest.raises(CaseError, match=re.escape(words)):
         Case(
             inputs={"x": U8},

@@ -1,4 +1,4 @@
-"""Under pytest-xdist: what belongs together runs in one worker, and every item runs once."""
+"""With pytest-xdist, items that belong together run in one worker, and every item runs once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RIGHT, WRONG = ELEMENTWISE.replace("CONSTANT", "6"), ELEMENTWISE.replace("CONSTA
 
 @pytest.fixture
 def spread(run_cases, pytester):
-    """Run case files on two workers; returns pytest's result, the workers of each variant, and the results' records."""
+    """Run case files on two workers. Returns pytest's result, the workers of each variant, and the results' records."""
     pytester.makeconftest(
         """
         import os
@@ -58,7 +58,7 @@ def spread(run_cases, pytester):
 
 
 def test_a_variant_goes_to_one_worker_and_a_wrong_one_fails_alone(spread):
-    """Each item runs once. With single items as groups, either worker would get every second item of a variant."""
+    """Each item runs once. If single items were groups, each worker would get every second item of a variant."""
     done, workers, results = spread(right=RIGHT, wrong=WRONG)
     assert sorted(workers) == [f"cases/{file}.py::{v}" for file in ("right", "wrong") for v in ("one", "other")]
     assert all(len(ran_by) == 1 for ran_by in workers.values())
@@ -74,7 +74,7 @@ def test_a_variant_goes_to_one_worker_and_a_wrong_one_fails_alone(spread):
 
 
 def scheduled(names, workers, monkeypatch):
-    """The groups of items, in the order in which they are handed out."""
+    """The groups of items, in the order in which workers get them."""
     option = SimpleNamespace(loadscopereorder=True, maxschedchunk=None)
     config = SimpleNamespace(getvalue=lambda name: ["popen"] * workers, option=option)
     monkeypatch.setattr(loadscope, "parse_tx_spec_config", lambda config: ["popen"] * workers)
@@ -92,7 +92,7 @@ def scheduled(names, workers, monkeypatch):
 
 
 class Node:
-    """Stands for a worker of pytest-xdist."""
+    """A stand-in for a worker of pytest-xdist."""
 
     gateway = SimpleNamespace(id="gw")
     shutting_down = False
@@ -105,7 +105,7 @@ def named(file, variants, mark=""):
     return [f"cases/{file}.py::{v}[{t}-emulator]{mark}" for v in variants for t in ("sm_80", "sm_90a")]
 
 
-def test_a_group_is_a_file_where_there_are_many(monkeypatch):
+def test_a_group_is_a_file_if_there_are_many(monkeypatch):
     names = [n for number in range(FILES) for n in named(f"case{number}", "ab" if number else "a")]
     groups = scheduled(names, 1, monkeypatch)
     assert groups == [*[sorted(named(f"case{n}", "ab")) for n in range(1, FILES)], named("case0", "a")]
@@ -113,8 +113,9 @@ def test_a_group_is_a_file_where_there_are_many(monkeypatch):
 
 
 @pytest.mark.parametrize("mark", ["", "@case::a"])
-def test_a_group_is_a_variant_where_there_are_few_files(mark, monkeypatch):
-    """With the name that pytest-xdist adds, or without. Items of a test module stay alone, and a user's mark counts."""
+def test_a_group_is_a_variant_if_there_are_few_files(mark, monkeypatch):
+    """With the name that pytest-xdist adds, or without. Items of a test module are groups alone, and a user's mark
+    counts."""
     own = [*named("theirs", "a", "@mine"), *named("theirs", "b", "@mine")]
     names = [*named("case", "a", mark), *named("case", "b", mark.replace("a", "b", 2)), "tests/test_x.py::test_y", *own]
     groups = scheduled(names, 2, monkeypatch)

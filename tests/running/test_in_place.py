@@ -1,11 +1,11 @@
-"""Tensors updated in place: wrong kernels fail, and a case that a kernel without a store passes is an error."""
+"""Tensors updated in place: wrong kernels fail, and a case in which a kernel without a store passes is an error."""
 
 import json
 import re
 
 import numpy as np
 
-from harness.judging.promise import left_alone
+from harness.judging.promise import unwritten_error
 
 HEAD = '''"""Kernels in place."""
 
@@ -103,7 +103,7 @@ def verdicts(found):
     return worst
 
 
-def test_kernels_that_are_right_pass_and_all_others_fail(run_cases, pytester):
+def test_right_kernels_pass_and_all_others_fail(run_cases, pytester):
     run_cases("--ptx-records=r.jsonl", "--ptx-dump=dump", sums=HEAD + SUMS)
     found = results(pytester)
     worst = verdicts(found)
@@ -154,7 +154,7 @@ enough = sparse(900, 10000, 1, 2, 1500)
 """
 
 
-def test_a_kernel_that_need_not_write_does_not_pass(run_cases, pytester):
+def test_a_kernel_that_may_leave_its_tensor_unwritten_does_not_pass(run_cases, pytester):
     """An unwritten tensor holds the input's bits, so only a reference that changes them reveals the missing store."""
     source = HEAD.replace("def nothing(x, d, n)", "def nothing(x, n)") + UNCHANGED
     run_cases("--ptx-records=r.jsonl", unchanged=source)
@@ -177,13 +177,13 @@ def test_a_kernel_that_need_not_write_does_not_pass(run_cases, pytester):
 
 
 def test_small_shapes_count_together():
-    """One element that happens to stay the same proves no fault of the case; a large shape that stays the same does."""
+    """One element that stays the same by chance proves no fault of the case; a large shape that stays the same does."""
     small = {"n=1": [{"x": (1, 0)}, {"x": (1, 0)}], "n=2": [{"x": (2, 1)}]}
-    assert not left_alone(small)
-    assert "0 of 2 codes would" in left_alone({"n=1": small["n=1"]})
-    assert "0 of 1,000 codes at n=1000" in left_alone({**small, "n=1000": [{"x": (1000, 0)}]})
-    assert left_alone({"n=1000": [{"x": (1000, 1), "y": (1000, 0)}]}).startswith("y is updated")
-    assert not left_alone({"n=0": [{"x": (0, 0)}], "none": [{}]})
+    assert not unwritten_error(small)
+    assert "0 of 2 codes would" in unwritten_error({"n=1": small["n=1"]})
+    assert "0 of 1,000 codes at n=1000" in unwritten_error({**small, "n=1000": [{"x": (1000, 0)}]})
+    assert unwritten_error({"n=1000": [{"x": (1000, 1), "y": (1000, 0)}]}).startswith("y is updated")
+    assert not unwritten_error({"n=0": [{"x": (0, 0)}], "none": [{}]})
 
 
 ORDER = """
@@ -196,12 +196,12 @@ case = Case(
 
 
 def test_bits_that_are_right_only_in_one_order_of_programs_are_a_race(run_cases, pytester):
-    """The emulator runs programs in order, so that each reads its neighbour's input before it is overwritten."""
+    """The emulator runs programs in order, so that each reads its neighbour's input before that is overwritten."""
     run_cases("--ptx-records=r.jsonl", order=HEAD + ORDER)
     found = results(pytester)
     assert verdicts(found) == {"neighbours": {"fail"}}
     assert all("race: " in r["words"] and "order.py" in r["words"] for r in found)
-    assert not any("inline asm" in r["words"] for r in found)  # Triton writes its loads and stores so
+    assert not any("inline asm" in r["words"] for r in found)  # Triton writes its loads and stores as inline asm
 
 
 def test_a_failure_is_repeated_by_its_token(run_cases, pytester):
@@ -212,7 +212,7 @@ def test_a_failure_is_repeated_by_its_token(run_cases, pytester):
     again.stdout.fnmatch_lines(["*codes differ*"])
 
 
-def test_the_assembler_takes_it(run_cases):
+def test_the_assembler_accepts_it(run_cases):
     run_cases("-k", "right or ptx", "--ptx-backend=assembler", sums=HEAD + SUMS).assert_outcomes(passed=2)
 
 
@@ -235,7 +235,8 @@ case = Case(
 
 
 def test_an_exact_sum_beside_an_approximate_norm_is_judged_exactly(run_cases, pytester):
-    """The reference of x is wrong here; of r it is right, and only the variant that leaks may not be exact there."""
+    """The reference of x is wrong here. The reference of r is right, and only the variant that leaks may not be exact
+    there."""
     head = HEAD.replace("import Case, kernel, ptx", "import Case, kernel, ptx, ulp")
     run_cases(
         "--ptx-records=r.jsonl",
@@ -277,8 +278,9 @@ bound = of(where={"at": generated})
 """
 
 
-def test_an_index_out_of_range_gets_a_hint_to_where(run_cases, pytester):
-    """Edges and random bits have no range: a kernel then leaves its tensor, or its reference raises."""
+def test_an_index_out_of_range_gets_a_hint_to_use_where(run_cases, pytester):
+    """Edges and random bits have no range, so that a kernel accesses memory outside its tensor, or its reference
+    raises."""
     head = HEAD.replace("import Case, kernel, ptx", "import Case, generated, kernel, ptx").replace(
         "F32, I32", "F32, I32, I64"
     )
@@ -290,7 +292,7 @@ def test_an_index_out_of_range_gets_a_hint_to_where(run_cases, pytester):
     hint = 'edges/1 gives at, v any bits; state the range of an index with where={"at": Domain('
     assert any(hint in text and "out of bounds" in text for text in said["free", "reads"])
     assert any(hint in text and "error: reference placed raised" in text for text in said["free", "counts"])
-    assert not any(said["bound", "reads"])  # it passes
+    assert not any(said["bound", "reads"])  # this variant passes
     assert any(said["bound", "counts"])
     assert not any("any bits" in text for text in said["bound", "counts"])
     assert not any("generated/1 gives" in text for texts in said.values() for text in texts)

@@ -1,4 +1,4 @@
-"""The cache of judgements in a process: it never gives those of another variant, input or output."""
+"""The cache of judgements in a process: it never returns those of another variant, input or output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def same(x):
     return x
 
 
-def test_a_judgement_is_kept_and_handed_out_as_a_copy():
+def test_a_judgement_is_cached_and_returned_as_a_copy():
     case, judged = case_of(), Judged()
     variant = case.variants["exact"]
     policy = policies(case, variant)
@@ -42,8 +42,8 @@ def test_a_judgement_is_kept_and_handed_out_as_a_copy():
     assert len(judged._found) == 1
 
 
-def test_nothing_that_decides_the_verdict_is_forgotten():
-    """After a pass of what is right: one bit of an output, another input, variant, pack or case is judged by itself."""
+def test_everything_that_decides_the_verdict_is_in_the_key():
+    """After a pass of right outputs: one bit of an output, another input, variant, pack or case is judged anew."""
     case, judged = case_of(), Judged()
     x = np.arange(64, dtype=np.uint8)
 
@@ -64,7 +64,7 @@ def test_nothing_that_decides_the_verdict_is_forgotten():
     assert not verdict(other, "exact", x, x ^ 6)
 
 
-def test_only_so_many_are_kept():
+def test_the_number_of_cached_judgements_is_limited():
     case, judged = case_of(), Judged(2)
     variant = case.variants["exact"]
     for first in range(4):

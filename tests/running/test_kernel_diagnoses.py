@@ -1,4 +1,4 @@
-"""Expected failures of whole kernels: results reversed within registers excuse that alone."""
+"""Expected failures of whole kernels: only results in the opposite order within registers are excused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`--ptx-lint`: an item of each case file that fails on what the linter finds there."""
+"""`--ptx-lint`: an item for each case file, which fails on the linter's findings there."""
 
 from tests.case_sources import FLIP
 

@@ -1,4 +1,4 @@
-"""The message of a failure: its place, its inputs, and the arrays to load."""
+"""The message of a failure: its place, its inputs, and the arrays that a reader can load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def floats(*codes: int) -> np.ndarray:
     return np.array(codes, dtype=np.uint32).view(np.float32)
 
 
-def told(case: Case, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> str:
+def message_of(case: Case, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> str:
     policy = policies(case, case.variants["v"])
     found = judge(case, policy, inputs, outputs)
     return message(Result(Key("c", "v", "sm_90a", "emulator"), "fail"), policy, found, "pytest", "reference")
@@ -39,23 +39,23 @@ def case_of(**options: object) -> Case:
     )  # fmt: skip
 
 
-def test_the_worst_is_one_that_fails():
-    """A NaN fails, and two results within their bound are farther from the reference than what fails."""
+def test_the_worst_element_is_one_that_fails():
+    """A NaN fails, and two results within their bound are farther from the reference than another failing result."""
     case = case_of(match=ulp(10), nan="any")
-    words = told(case, {"x": floats(ONE, ONE, 0x7F800000)}, {"y": floats(ONE, ONE + 9, ONE)})
+    words = message_of(case, {"x": floats(ONE, ONE, 0x7F800000)}, {"y": floats(ONE, ONE + 9, ONE)})
     assert "worst" not in words
-    words = told(case, {"x": floats(ONE, ONE, ONE)}, {"y": floats(ONE + 11, ONE + 9, ONE + 20)})
+    words = message_of(case, {"x": floats(ONE, ONE, ONE)}, {"y": floats(ONE + 11, ONE + 9, ONE + 20)})
     assert re.search(r"worst\n    output y, code 2\n", words)
 
 
-def test_the_worst_lies_in_the_domain_where_the_variant_meets_the_case():
+def test_the_worst_element_is_in_the_domain_in_which_the_variant_is_compared():
     meets = Meets(magnitude("x", 0.5, 4.0), ulp(1))
     case = case_of(match=ulp(1 << 20), meets=meets, reference=lambda x: x)
     x = floats(ONE, ONE + 1, ONE, 0x47000000)
     found = judge(case, policies(case, case.variants["v"]), {"x": x}, {"y": x + floats(*(4 * [0])) + 0})
     assert found.passed
     y = floats(ONE + 3, ONE + 1, ONE + 4, 0x47000000 + 5000)
-    words = told(case, {"x": x}, {"y": y})
+    words = message_of(case, {"x": x}, {"y": y})
     assert re.search(r"worst\n    output y \(the case's reference\), code 2\n", words)
 
 
@@ -76,7 +76,7 @@ def test_a_whole_kernel_shows_row_column_and_the_inputs_there():
     y = x.copy()
     y[1, 2] = 7
     scale, table = np.array([10, 20], dtype=np.float32), np.arange(27, dtype=np.float32).reshape(3, 9)
-    words = told(case, {"x": x, "scale": scale, "table": table, "k": np.uint8(3)}, {"y": y})
+    words = message_of(case, {"x": x, "scale": scale, "table": table, "k": np.uint8(3)}, {"y": y})
     assert "output y, row 1, column 2 (code 5)" in words
     for line in (r"x\[1, 2\] +0x40a00000  5\.0", r"scale\[1\] +0x41a00000  20\.0", r"k +0x03  3"):
         assert re.search(line, words), words
@@ -97,7 +97,7 @@ case = Case(
 
 
 def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
-    """By way of the compiled kernel, where they are found at the store that the harness wrote."""
+    """With the compiled kernel, in which the bits are found at the store that the harness wrote."""
     monkeypatch.delenv("PTXDIFF_ASM_ALONE")
     replay = "pack=1,shape=4,x=00000005"
     said = run_cases(f"--ptx-replay={replay}", undefined=UNDEFINED).stdout.str()
@@ -106,11 +106,11 @@ def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
 
 
 @pytest.mark.parametrize("alone", ["1", "0"])
-def test_the_printed_repeat_meets_the_undefined_bits_again(run_cases, monkeypatch, alone):
-    """The token holds the input of which the finding speaks, not the first one of the set."""
+def test_the_printed_repeat_command_finds_the_undefined_bits_again(run_cases, monkeypatch, alone):
+    """The token holds the input of the finding, not the first input of the set."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", alone)
     said = run_cases(undefined=UNDEFINED).stdout.str()
-    (token,) = set(re.findall(r"repeat .* --ptx-replay=(\S+)", said))  # pytest repeats the message where CI is set
+    (token,) = set(re.findall(r"repeat .* --ptx-replay=(\S+)", said))  # pytest repeats the message if CI is set
     assert "x=00000005" in token
     run_cases(f"--ptx-replay={token}", undefined=UNDEFINED).assert_outcomes(failed=1)
 

@@ -1,4 +1,4 @@
-"""Faults of an asm block's operands fail in a case, whichever backend runs it."""
+"""Faults of an asm block's operands make a case fail on every backend."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ case = Case(
 
 @pytest.fixture
 def results(run_cases: Callable[..., pytest.RunResult]) -> Callable[..., dict[str, list[Result]]]:
-    """Run a case's source and give the results by variant."""
+    """A function that runs a case's source and returns the results by variant."""
 
     def run(source: str, *arguments: str) -> dict[str, list[Result]]:
         run_cases("--ptx-records=run.jsonl", *arguments, planted=source)
@@ -92,9 +92,9 @@ def test_a_result_that_depends_on_a_special_register_fails_on_every_backend(resu
     found = results(LANES, f"--ptx-backend={backend}")
     assert {r.verdict for r in found["of no effect"] + found["a word like one"]} == {"pass"}
     assert {r.verdict for r in found["by lane"]} == {"fail"}
-    (told,) = found["by lane"][0].findings
+    (text,) = found["by lane"][0].findings
     assert (
-        "a result depends on %laneid, which has no value in asm alone: line 1, column 16: element 0 of output 0" in told
+        "a result depends on %laneid, which has no value in asm alone: line 1, column 16: element 0 of output 0" in text
     )
 
 
@@ -156,11 +156,11 @@ def test_a_missing_early_clobber_fails_without_carry(results):
     assert "make the constraint of $0 '=&r'" in failed[0].message
     assert "context=shared" in failed[0].replay
     assert all(r.expected_failure for r in found["known"] if r.verdict == "fail")
-    told = [r.words for r in found["cured"] if r.verdict == "fail"]
-    assert told == ["expected to fail in the shared context (missing early clobber) and did not"]
+    words = [r.words for r in found["cured"] if r.verdict == "fail"]
+    assert words == ["expected to fail in the shared context (missing early clobber) and did not"]
     for name in ("early clobber", "reads first", "tied"):
         assert {r.key.context for r in found[name]} == {"straight"}, "proved by the text, not run again"
-    assert {r.key.context for r in found["guarded and right"]} == {"straight", "shared"}, "run, and found to be right"
+    assert {r.key.context for r in found["guarded and right"]} == {"straight", "shared"}, "run, with right results"
 
 
 def test_an_output_that_is_tied_to_one_of_two_equal_inputs_is_the_other_too(results):
@@ -208,7 +208,7 @@ case = Case(
 '''
 
 
-def test_carry_takes_the_bits_of_another_format_of_the_same_size(results):
+def test_carry_passes_bits_between_formats_of_the_same_size(results):
     found = results(CARRIED)
     assert {r.verdict for r in found["asm"] + found["triton"]} == {"pass"}
     assert {r.key.context for r in found["asm"]} == {r.key.context for r in found["triton"]} == {"straight", "loop"}
@@ -246,7 +246,7 @@ case = Case(
 
 
 def test_a_result_that_depends_on_a_thread_or_a_clock_fails_though_its_bits_are_right(results):
-    """The stand-ins are zero here, so that only the dependence reveals the fault."""
+    """The stand-ins are zero, so that only the dependence shows the fault."""
     found = results(PLACE)
     assert {r.verdict for r in found["reads the clock alone"]} == {"pass"}
     for variant, register in (("by a high bit of the lane", "%laneid"), ("by the clock", "%globaltimer_hi")):
@@ -295,7 +295,7 @@ def test_asm_within_a_function_that_writes_an_input_passes_on_no_backend(results
     assert "writes the input $1" in planted.words
 
 
-def test_the_limit_of_a_run_holds_where_registers_are_shared(tmp_path):
+def test_the_limit_of_a_run_applies_to_shared_registers(tmp_path):
     endless = "{ .reg .pred p; mov.b32 $0, 0; L: add.u32 $0, $0, 1; setp.lt.u32 p, $1, 256; @p bra L; }"
     case = Case(
         inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x,

@@ -1,4 +1,4 @@
-"""The plan: the setups, each once, and the settings that are distributed over targets."""
+"""The plan: each setup occurs once, and some settings are distributed over targets."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_the_targets_of_a_case_together_have_every_pair():
 
 @pytest.mark.parametrize("backend", ["emulator", "gpu"])
 @pytest.mark.parametrize("target", KNOWN)
-def test_every_target_shuffles_and_goes_round_a_loop_at_every_pack(target, backend):
-    """Asm that mixes elements is wrong on each target: no target may leave it to another to find that."""
+def test_every_target_shuffles_and_loops_at_every_pack(target, backend):
+    """Asm that mixes elements is wrong on each target, and a run on that target must find it without the others."""
     items = planned(case_of(carry={"y": "x"}), backend, target=target)
     assert {i.setup.pack for i in items if i.shuffled is not None} == {1, 2, 4}
     assert {i.setup.pack for i in items if i.setup.context == "loop"} == {1, 2, 4}

@@ -88,7 +88,7 @@ MISTAKES = [
 
 
 def test_every_mistake_finds_its_place(tmp_path: Path) -> None:
-    """Also where the slow test below is not run: cases change."""
+    """Cases change, so this quick test runs where the slow one below does not."""
     for number, (file, _, _, _, _, right, wrong) in enumerate(MISTAKES):
         (tmp_path / str(number)).mkdir()
         planted(tmp_path / str(number), file, lambda t, a=right, b=wrong: (t.replace(a, b), t.count(a)))  # type: ignore[misc]
@@ -101,7 +101,7 @@ def test_every_mistake_finds_its_place(tmp_path: Path) -> None:
 def test_a_planted_mistake_fails(
     tmp_path: Path, file: str, attribute: str, variant: str, target: str, part: str, right: str, wrong: str
 ) -> None:
-    """Two minutes together: most compile a Triton kernel."""
+    """Two minutes in all, because most compile a Triton kernel."""
     path = planted(tmp_path, file, lambda text: (text.replace(right, wrong), text.count(right)))
     (loaded,) = (case for case in loader.load(path) if case.attribute == attribute)
     found = run_item(Item(loaded, variant, target, "emulator"), create("emulator"), "quick")

@@ -1,6 +1,6 @@
-"""Mistakes that people make, planted in the real cases: each must make its variant fail, with a message that names it.
+"""Mistakes that people make, planted in the real cases: each makes its variant fail, with a message that names it.
 
-A mistake is a replacement in the text of the case file, or of what it imports: this stays in step with the cases.
+A mistake is a replacement in the text of the case file, or of a module that it imports, so that it follows the cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def backend() -> Backend:
 def run_planted(
     tmp_path: Path, backend: Backend, file: str, variant: str, old: str, new: str, target: str = "sm_100a"
 ) -> ItemResults:
-    """The variant's results with every match of the pattern `old`, from the variant's name on, replaced by `new`."""
+    """The variant's results after each match of the pattern `old`, from the variant's name on, is replaced by `new`."""
     start = "" if variant == "triton-integers" else f'"{variant}":'
     times = 0 if variant == "cvt-pack4" else 1
     path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=times), start)
@@ -37,7 +37,7 @@ def run_planted(
 
 BOTH = r"(cvt\.rn\.satfinite\.e2m1x2\.f32 tmp\d), (\$\d), (\$\d);"
 
-# case, variant, what to replace, by what, the class that the message names.
+# case, variant, the text to replace, its replacement, the class that the message names.
 IN_ASM = {
     "sources swapped": ("cvt_e2m1x2", "cvt-pack4", BOTH, r"\1, \3, \2;", "positional"),
     "sources swapped, one instruction": ("cvt_e2m1x2", "cvt", r"\$2, \$1", "$1, $2", "positional"),
@@ -97,7 +97,7 @@ IN_TRITON = {
 
 @pytest.mark.parametrize("mistake", IN_TRITON)
 def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake):
-    """The whole compiled kernel runs: what Triton makes of the mistaken function."""
+    """The whole compiled kernel runs, as Triton compiles the wrong function."""
     old, new = IN_TRITON[mistake]
     found = run_planted(tmp_path, backend, "cvt_e2m1x2", "triton-integers", old, new)
     assert found.verdict == "fail"
@@ -116,7 +116,7 @@ def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake)
     ],
 )
 def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant, old, new, name, target):
-    """Also on a target that lacks the right one."""
+    """It is an error also on a target that lacks the right instruction."""
     path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=1), f'"{variant}": asm("')
     loaded = loader.load(path)[0]
     found = run_item(Item(loaded, variant, target, name), create(name), "quick")
@@ -125,7 +125,7 @@ def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant
     assert "\n" not in found.results[0].words
 
 
-def test_what_changes_nothing_passes(tmp_path, monkeypatch, backend):
+def test_an_edit_without_effect_passes(tmp_path, monkeypatch, backend):
     """The control: the tests above fail because of the mistake, not because the file was edited."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     for variant, old, new in (("f16x2", r"fma\.rn\.", "fma.rn.relu."), ("f16x2", r"max\.f16x2 ", "max.f16x2  ")):

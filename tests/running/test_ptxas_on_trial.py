@@ -1,6 +1,6 @@
-"""The diagnosis `ptxas`: reached where another level proves it, and not where anything else may be at fault.
+"""The diagnosis `ptxas`: given if another level proves it, and not if anything else may be the cause.
 
-There is no GPU: machine code is PTX, as planted assemblers give it, and the process in the GPU's place emulates it.
+There is no GPU: planted assemblers give PTX as machine code, and a process in the GPU's place emulates it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ for word; do
     esac
     made=$word # the last one
 done
-{deed}
+{action}
 """
 
 
@@ -129,8 +129,8 @@ in_a_loop = case_of("loop", loop)
 
 
 @pytest.mark.parametrize("body", ["branch", "loop"])
-def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(backend, tmp_path, monkeypatch, body):
-    monkeypatch.setattr(ptxasfault, "REDUCING", 600.0)  # however busy the machine is
+def test_a_fault_within_a_branch_or_a_loop_is_reduced_to_a_few_instructions(backend, tmp_path, monkeypatch, body):
+    monkeypatch.setattr(ptxasfault, "REDUCING", 600.0)  # enough on a busy machine
     path = tmp_path / "kernels.py"
     path.write_text(KERNEL)
     loaded = next(c for c in load(path) if body in c.case.variants)
@@ -149,7 +149,7 @@ def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(bac
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch):
-    """Two tests examine the reduced PTX; for the first one's kernel a few seconds are enough."""
+    """Two tests examine the reduced PTX; reducing the first one's kernel takes a few seconds."""
     monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
 
 
@@ -170,7 +170,7 @@ def backend(device, monkeypatch):
 
 @pytest.fixture
 def tried(tmp_path):
-    """Run a variant until its first failure, by an assembler at a level; gives that failure, or the last result."""
+    """Run a variant with an assembler at a level. Returns its first failure, or the last result."""
     path = tmp_path / "case.py"
     path.write_text(CASE)
     (loaded,) = load(path)
@@ -185,16 +185,16 @@ def tried(tmp_path):
 
 @pytest.fixture
 def planted(tmp_path):
-    def write(deed):
+    def write(action):
         path = tmp_path / "planted_ptxas"
-        path.write_text(PLANTED.format(deed=deed))
+        path.write_text(PLANTED.format(action=action))
         path.chmod(0o755)
         return path
 
     return write
 
 
-def test_machine_code_that_is_wrong_at_one_level_alone_is_the_assembler_s(backend, tried, tmp_path):
+def test_machine_code_that_is_wrong_at_one_level_alone_is_the_assemblers_fault(backend, tried, tmp_path):
     found = tried(backend, "right", dump=tmp_path)
     assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
     assert found.words.endswith("; ptxas 99.9.1 -O3 is at fault, ptxas 99.9.1 -O0 is right")
@@ -219,7 +219,7 @@ def test_machine_code_that_is_wrong_at_one_level_alone_is_the_assembler_s(backen
         assert words in found.message, (words, found.message)
 
 
-def test_the_message_has_the_input_and_the_emulator_s_value(backend, tried):
+def test_the_message_has_the_input_and_the_emulators_value(backend, tried):
     said = tried(backend, "right").message
     story = said[said.index("diagnosis") :]
     x, meant, given = (int(re.search(rf"{name} +(0x\w+)", story)[1], 16) for name in ("input x", "emulator", "-O3 "))
@@ -229,7 +229,7 @@ def test_the_message_has_the_input_and_the_emulator_s_value(backend, tried):
     assert "run the command behind 'repeat' with --ptx-dump=DIR" in story
 
 
-def test_the_attachment_is_cut_down_and_shows_the_fault(backend, tried, tmp_path):
+def test_the_attachment_is_reduced_and_shows_the_fault(backend, tried, tmp_path):
     tried(backend, "right", dump=tmp_path)
     (file,) = tmp_path.glob("*.ptx")
     text = file.read_text()
@@ -244,8 +244,8 @@ def test_the_attachment_is_cut_down_and_shows_the_fault(backend, tried, tmp_path
     assert len(whole) < 40
 
 
-def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_path):
-    """Without any option: what Triton launches is wrong, and so is its ptxas when called by hand."""
+def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_path):
+    """Without any option: what Triton launches is wrong, and its ptxas gives the same code when called by hand."""
     path = tmp_path / "case.py"
     (loaded,) = load(path)
     monkeypatch.setattr(ptxasfault, "tritons_own", lambda *_, **__: assembler_at(FLIPPING, 3, bundled=True))
@@ -259,7 +259,7 @@ def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("variant", "deed"),
+    ("variant", "action"),
     [
         (
             "right",
@@ -269,15 +269,15 @@ def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_pa
         ("both wrong", '[ "$lowest" ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'),
     ],
 )
-def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, deed):
-    found = tried(backend, variant, planted(deed))
+def test_the_diagnosis_is_not_given_without_proof(backend, tried, planted, variant, action):
+    found = tried(backend, variant, planted(action))
     assert (found.verdict, found.diagnosis) == ("fail", "")
     assert "ptxas is NVIDIA" not in found.message
 
 
 def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tried, planted, tmp_path):
     """The machine code is wrong the first time it is assembled, and right every other time."""
-    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
+    action = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
     honest = backend.run
 
     class Once:
@@ -291,11 +291,11 @@ def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tri
             assembling._memo._futures.clear()
             return outcome
 
-    found = tried(Once(), "right", planted(deed))
+    found = tried(Once(), "right", planted(action))
     assert (found.verdict, found.diagnosis) == ("fail", "")
 
 
-def test_a_finding_beside_the_emulator_s_own_bits_is_not_the_assembler_s(backend, tried, planted):
+def test_a_finding_beside_the_emulators_bits_is_not_the_assemblers_fault(backend, tried, planted):
     """The outputs of the failing level agree with the emulator, so no other level explains its stray write."""
 
     class Overwrites:
@@ -312,7 +312,7 @@ def test_a_finding_beside_the_emulator_s_own_bits_is_not_the_assembler_s(backend
     assert (found.verdict, found.diagnosis) == ("fail", "")
 
 
-def test_a_crash_is_the_assembler_s_on_the_assembler_too(backend, tried, tmp_path):
+def test_a_crash_on_the_assembler_backend_is_the_assemblers_fault(backend, tried, tmp_path):
     for where in (AssemblerBackend("never"), backend):
         found = tried(where, "crashes", dump=tmp_path)
         assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
@@ -325,21 +325,21 @@ def test_a_crash_is_the_assembler_s_on_the_assembler_too(backend, tried, tmp_pat
     assert "brev.b32" in file.read_text()
 
 
-def test_a_crash_that_does_not_come_again_is_an_error_to_be_tried_again(tried, planted, tmp_path):
-    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
-    found = tried(AssemblerBackend("never"), "right", planted(deed))
+def test_a_crash_that_does_not_repeat_is_an_error_that_runs_again(tried, planted, tmp_path):
+    action = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
+    found = tried(AssemblerBackend("never"), "right", planted(action))
     assert found.verdict == "error"
     assert "but not when it was called again" in found.words
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
 def test_a_ptxas_killed_by_the_system_is_not_at_fault(tried, planted, signal):
-    """For example when memory runs out."""
+    """For example if memory runs out."""
     found = tried(AssemblerBackend("never"), "right", planted(f"kill -{signal} $$"))
     assert (found.verdict, found.diagnosis) == ("error", "")
 
 
-def test_a_hang_is_the_assembler_s_and_ends_in_time(tried, planted, monkeypatch):
+def test_a_hang_is_the_assemblers_fault_and_ends_in_time(tried, planted, monkeypatch):
     monkeypatch.setattr(assembling, "PTXAS_TIMEOUT", 1.0)
     found = tried(AssemblerBackend("never"), "right", planted('[ "$lowest" ] && cp "$source" "$made" || sleep 600'))
     assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
@@ -354,7 +354,7 @@ def test_a_refusal_is_no_fault_of_the_assembler(tried, planted):
     assert (found.verdict, found.diagnosis) == ("error", "")
 
 
-def test_machine_code_that_stops_the_device_is_the_assembler_s_too(backend, tried, planted, tmp_path):
+def test_machine_code_that_stops_the_device_is_the_assemblers_fault(backend, tried, planted, tmp_path):
     stops = '[ "$lowest" ] && cp "$source" "$made" || sed "s/^.*xor.b32.*$/trap;/" "$source" > "$made"'
     found = tried(backend, "right", planted(stops), dump=tmp_path)
     assert (found.verdict, found.diagnosis) == ("fail", "ptxas"), found.message
@@ -369,8 +369,8 @@ def test_a_device_that_stops_at_every_level_proves_nothing(backend, tried, plant
     assert (found.verdict, found.diagnosis) == ("error", "")
 
 
-def test_a_sweep_that_did_not_end_is_an_error_in_its_own_words(backend, tmp_path):
-    """The device makes the inputs of a sweep, so nothing can be run again with them."""
+def test_a_sweep_that_did_not_end_is_an_error_with_its_own_message(backend, tmp_path):
+    """The device makes a sweep's inputs, so that nothing can be run again with them."""
     path = tmp_path / "flip.py"
     path.write_text(CASE)
     (loaded,) = load(path)

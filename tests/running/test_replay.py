@@ -1,4 +1,4 @@
-"""Replay tokens contain everything of one pack, and have clear errors."""
+"""Replay tokens contain everything about one pack, and wrong tokens get clear errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETUP = Setup(
 
 
 @pytest.mark.parametrize("fmt", [F32, F64, I8, E2M1X2], ids=str)
-def test_a_token_brings_back_setup_place_and_pack(fmt):
+def test_a_token_restores_setup_place_and_pack(fmt):
     units = np.arange(7 * 129).astype(fmt.numpy_dtype()).reshape(7, 129)
     units.flat[9] = -1 if fmt.has_sign and not fmt.is_float else (1 << fmt.unit_bits) - 1
     found = parse(token(SETUP, {"x": units}, 9), case_of(x=fmt))
@@ -44,7 +44,7 @@ def test_a_token_brings_back_setup_place_and_pack(fmt):
     np.testing.assert_array_equal(found.inputs["x"], units.flat[8:12])
     filled = found.fill(case_of(x=fmt))["x"]
     assert filled.shape == (7, 129)
-    assert (filled.flat[1::4] == units.flat[9]).all(), "the failing input is wherever its place is"
+    assert (filled.flat[1::4] == units.flat[9]).all(), "the failing input is at its place in every pack"
 
 
 def test_a_pack_cut_off_by_the_end_is_completed():
@@ -53,7 +53,7 @@ def test_a_pack_cut_off_by_the_end_is_completed():
     assert found.inputs["x"].tolist() == [4, 5, 0, 1]
 
 
-def test_inputs_may_be_called_like_words_of_the_setup():
+def test_inputs_may_have_names_of_the_setup():
     case = case_of(pack=F32, shape=F32, x=F32)
     units = {n: np.array([k], dtype=np.uint32) for k, n in enumerate(case.inputs)}
     found = parse(token(Setup(shape=(1,)), units, 0), case)
@@ -96,7 +96,7 @@ NOW = "; the replay runs the case as it is now"
 
 
 def repeated(run_cases, before: str, after: str) -> str:
-    """What pytest prints when the command of a failure in one text of a case is repeated with another text."""
+    """The output of pytest when the command of a failure in one version of a case is repeated with another version."""
     found = run_cases(c=before)
     node, word = shlex.split(re.findall(r"^  repeat    pytest (.*)$", found.stdout.str(), flags=re.M)[0])
     return run_cases(node, word, c=after).stdout.str()
@@ -105,9 +105,9 @@ def repeated(run_cases, before: str, after: str) -> str:
 def test_a_replay_of_the_same_case_has_no_remark(run_cases):
     commented = FLIP.replace("U8\n\n", "U8  # bytes\n\n")
     for text in (FLIP, commented):
-        told = repeated(run_cases, FLIP, text)
-        assert "1 failed" in told
-        assert "this token" not in told
+        output = repeated(run_cases, FLIP, text)
+        assert "1 failed" in output
+        assert "this token" not in output
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,24 @@ def test_a_replay_of_the_same_case_has_no_remark(run_cases):
         ("case = Case(", "case = Case(nan='canonical', ", "1 failed", "policy"),
     ],
 )
-def test_a_replay_says_what_was_changed_since(run_cases, old, new, outcome, what):
+def test_a_replay_names_the_changes_since(run_cases, old, new, outcome, what):
     assert old in FLIP
-    told = repeated(run_cases, FLIP, FLIP.replace(old, new))
-    assert outcome in told
-    assert CHANGED + what + NOW in " ".join(told.split())
+    output = repeated(run_cases, FLIP, FLIP.replace(old, new))
+    assert outcome in output
+    assert CHANGED + what + NOW in " ".join(output.split())
 
 
 def test_inputs_in_another_format_are_other_inputs(run_cases):
-    told = repeated(run_cases, FLIP, FLIP.replace("U8", "I8"))
-    assert "1 failed" in told
-    assert "--ptx-replay: the formats of the case have changed since this token was made" in told
+    output = repeated(run_cases, FLIP, FLIP.replace("U8", "I8"))
+    assert "1 failed" in output
+    assert "--ptx-replay: the formats of the case have changed since this token was made" in output
 
 
 def test_a_token_without_an_identity_runs_with_a_remark(run_cases):
     word = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
-    told = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
-    assert "1 passed" in told
-    assert "this token does not identify the case's definition" in " ".join(told.split())
+    output = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
+    assert "1 passed" in output
+    assert "this token does not identify the case's definition" in " ".join(output.split())
 
 
 KERNEL = """
@@ -169,13 +169,13 @@ case = Case(
 
 
 def test_a_kernel_whose_inputs_changed_cannot_be_repeated(run_cases):
-    assert "1 failed" in (told := repeated(run_cases, KERNEL, KERNEL))
-    assert "this token" not in told
-    told = repeated(run_cases, KERNEL, KERNEL.replace("np.arange(sizes", "1 + np.arange(sizes"))
-    assert "1 failed" in told
-    assert "--ptx-replay: the inputs called generated/1 are not those that this token was made from" in told
-    told = repeated(run_cases, KERNEL, KERNEL.replace("^ 3)", "^ 5)"))
-    assert CHANGED + "function" + NOW in " ".join(told.split())
+    assert "1 failed" in (output := repeated(run_cases, KERNEL, KERNEL))
+    assert "this token" not in output
+    output = repeated(run_cases, KERNEL, KERNEL.replace("np.arange(sizes", "1 + np.arange(sizes"))
+    assert "1 failed" in output
+    assert "--ptx-replay: the inputs called generated/1 are not those that this token was made from" in output
+    output = repeated(run_cases, KERNEL, KERNEL.replace("^ 3)", "^ 5)"))
+    assert CHANGED + "function" + NOW in " ".join(output.split())
 
 
 def test_other_compiled_code_of_the_same_case_gets_a_remark():
@@ -187,6 +187,6 @@ def test_other_compiled_code_of_the_same_case_gets_a_remark():
 
 
 @pytest.mark.parametrize("word", ["", "x", "8670c7d8e074-8652--x", "8670c7d8e074-865--", "8670c7d8e074"])
-def test_an_identity_that_is_cut_off_is_refused(word):
+def test_an_incomplete_identity_is_refused(word):
     with pytest.raises(TokenError, match="copy the whole token"):
         parse(f"identity={word},pack=1,shape=1,x=00000000", case_of(x=F32))

@@ -1,4 +1,4 @@
-"""Targets and variants compared with each other, from a run of a case to the words of the report."""
+"""Targets and variants compared with each other, from a run of a case to the report's text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ case = Case(
 
 
 class Shifting:
-    """The emulator, with a last bit changed on one target: what an approximate instruction may do."""
+    """The emulator, with a changed last bit on one target, as an approximate instruction may differ."""
 
     name = "emulator"
 
@@ -74,7 +74,7 @@ def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str)
     results = [r for item in items for r in run_item(item, backend, "quick").results]
     agreement = Agreement(tmp_path, [case_info(loaded, path.name)], lambda name: backend, "quick")
     seen = agreement.disagreements(results, splits(results))
-    assert agreement.disagreements(results[::-1], splits(results[::-1])) == seen, "whoever was done first"
+    assert agreement.disagreements(results[::-1], splits(results[::-1])) == seen, "in any order of results"
     return results, splits(results, seen)
 
 
@@ -111,14 +111,14 @@ def test_the_first_input_with_different_bits_is_named(tmp_path):
     assert from_json(to_json(first)) == first
 
 
-def test_where_all_are_exact_one_fails_and_the_others_are_named(tmp_path):
+def test_under_exact_policies_one_fails_and_the_others_are_named(tmp_path):
     _, (split,) = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **RCP)
     assert split.groups == (("sm_100a emulator", "sm_80 emulator"), ("sm_90a emulator",))
     assert split.failing == ("one sm_90a emulator",)
     assert "first at a=0x" in str(split)
 
 
-def test_variants_of_one_promise_are_compared(tmp_path):
+def test_variants_with_equal_policies_are_compared(tmp_path):
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1; xor.b32 $0, $0, 1;",
              "match": ", match=ulp(2)"}  # fmt: skip
     _, every = run(tmp_path, create("emulator"), "sm_80", variants=("one", "other"), **texts)
@@ -128,7 +128,7 @@ def test_variants_of_one_promise_are_compared(tmp_path):
     assert found[0].first is not None
 
 
-def test_variants_of_different_promises_are_not(tmp_path):
+def test_variants_with_different_policies_are_not_compared(tmp_path):
     path = tmp_path / "two.py"
     text = CASE.format(module="reciprocal", function="correctly_rounded", match="", **RCP)
     path.write_text(text.replace('mov.b32 $0, $0;"', 'xor.b32 $0, $0, 1;", match=ulp(2)'))
@@ -154,7 +154,7 @@ def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     assert found.first.index == 7
 
 
-def test_a_disagreement_is_stored_for_the_same_bits_of_the_same_items_alone(tmp_path, monkeypatch):
+def test_a_disagreement_is_reused_only_for_the_same_bits_of_the_same_items(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("harness.running.reuse._edited_meanwhile", lambda: False)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
@@ -186,7 +186,7 @@ def test_a_disagreement_is_stored_for_the_same_bits_of_the_same_items_alone(tmp_
     assert look(results, ("another limit",)) == (first, jobs)
     bits = [replace(r, outputs_digest=tuple(replace(b, digest=f"{b.digest}{r.key.target}") for b in r.outputs_digest))
             for r in results]  # fmt: skip
-    assert look(bits, ())[1] == 2 * len(splits(bits)), "other bits are looked into anew"
+    assert look(bits, ())[1] == 2 * len(splits(bits)), "other bits are examined anew"
     monkeypatch.setattr("harness.running.reuse._surroundings", lambda: "another harness")
     assert look(results, ()) == (first, jobs)
 
@@ -199,7 +199,7 @@ def test_the_lines_of_ptx_that_differ():
 
 
 def test_the_page_and_the_terminal_name_them(tmp_path):
-    """`<b>` in PTX stays text: what a kernel holds is not to be trusted."""
+    """`<b>` in PTX stays text, because a kernel's text is not trusted."""
     base = synthetic.catalogue(2, per_cell=2)
     seen = replace(base.results[0], inputs_digest="i", outputs_digest=(Block(0, 16, "one"),))
     first = synthetic.offender()

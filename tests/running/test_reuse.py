@@ -1,4 +1,4 @@
-"""Results of earlier runs: reused where nothing has changed, and for no change that could let wrong code pass."""
+"""Results of earlier runs: reused if nothing has changed, and after no change with which wrong code could pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HELPER = "def mask():\n    return 6\n"
 
 
 class Here(DiskCache):
-    """A cache of its own; definitions that numba compiled are found where they always are."""
+    """A cache for these tests. Definitions that numba compiled come from the usual cache."""
 
     def __init__(self, place: Path) -> None:
         super().__init__("items")
@@ -47,7 +47,7 @@ class Here(DiskCache):
 
 @pytest.fixture
 def runs(run_cases, pytester, monkeypatch, tmp_path):
-    """Run a case file and its helper as in a new process; returns verdicts, what was run, and the records."""
+    """Run a case file and its helper as in a new process. Returns verdicts, the items that ran, and the records."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setattr(reuse, "_kept", Here(tmp_path / "cache" / "items"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -82,13 +82,13 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
     return run
 
 
-def told(found):
+def comparable(found):
     """The results of a run, without the fields in which all runs differ."""
     names = ("key", "verdict", "outputs_digest", "inputs_digest", "message", "asm", "identity", "evidence")
     return [{n: r.get(n) for n in names} for r in found if r["record"] == "result"]
 
 
-def test_the_second_run_reuses_all_and_says_from_which(runs):
+def test_the_second_run_reuses_all_and_names_the_first(runs):
     first, ran, before = runs()
     assert len(ran) == 3
     again, ran, after = runs()
@@ -100,7 +100,7 @@ def test_the_second_run_reuses_all_and_says_from_which(runs):
     results = [r for r in after if r["record"] == "result"]
     assert {r["reused"] for r in results} == {run}
     assert not any("reused" in r for r in before)
-    assert told(after) == told(before)
+    assert comparable(after) == comparable(before)
     assert {r["hash"] for r in after if r["record"] == "text"} == {r["hash"] for r in before if r["record"] == "text"}
 
 
@@ -120,17 +120,17 @@ def test_after_an_edit_everything_runs(runs, edit):
     assert len(ran) == 3
     assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts
     assert runs(**changed)[1] == []
-    assert runs()[1] == []  # what was written back is what it was
+    assert runs()[1] == []  # the text written back is the former one
 
 
 def test_results_of_asm_alone_are_not_those_of_the_kernel_around_it(runs, monkeypatch):
-    """`run_cases` sets the variable; without it the same items are to be compiled."""
+    """`run_cases` sets the variable; without it the same items would be compiled."""
     runs()
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")
     assert len(runs()[1]) == 3
 
 
-def test_a_target_never_gets_what_another_may_run(runs):
+def test_a_target_never_reuses_another_targets_result(runs):
     runs()
     found, ran, _ = runs("--ptx-target=sm_80")
     assert len(ran) == 3
@@ -147,14 +147,14 @@ def test_other_options_of_a_run_reuse_nothing(runs, option):
 
 
 @pytest.mark.parametrize("what", ["harness", "_versions"])
-def test_another_harness_or_another_package_is_another(runs, monkeypatch, what):
+def test_another_harness_or_another_package_reuses_nothing(runs, monkeypatch, what):
     """For example if two checkouts share a cache folder, an instruction was edited, or numba was installed again."""
     runs()
     monkeypatch.setattr(reuse, what, lambda: "another")
     assert len(runs()[1]) == 3
 
 
-def test_the_ledger_decides_the_evidence_and_so_counts(runs, monkeypatch, tmp_path):
+def test_the_ledger_decides_the_evidence_and_is_in_the_key(runs, monkeypatch, tmp_path):
     from harness.conformance import ledger
 
     runs()
@@ -176,8 +176,8 @@ def test_damaged_entries_are_run_again_and_healed(runs, tmp_path):
     assert runs()[1] == []
 
 
-def test_an_entry_that_says_another_thing_counts_as_none(runs, monkeypatch):
-    """Whole and under its name, but of another form, another item, or with a verdict that is no result."""
+def test_an_entry_with_other_contents_counts_as_missing(runs, monkeypatch):
+    """The entry is whole and under its name, but has another form, another item, or a verdict that is no result."""
     import zlib
 
     runs()
@@ -205,7 +205,7 @@ def test_an_entry_that_says_another_thing_counts_as_none(runs, monkeypatch):
         assert len(runs()[1]) == 3
 
 
-def test_errors_are_tried_again(runs):
+def test_items_with_errors_run_again(runs):
     broken = CASE.replace("return x ^ mask()", "raise ValueError('today')")
     first, ran, _ = runs(case=broken)
     assert set(first.values()) == {"error"}
@@ -220,7 +220,7 @@ def test_results_of_a_case_that_cannot_be_encoded_are_never_reused(runs):
     assert len(runs(case=opaque)[1]) == 3
 
 
-def test_a_process_that_runs_an_edited_harness_keeps_nothing(runs, monkeypatch):
+def test_a_process_whose_harness_was_edited_stores_nothing(runs, monkeypatch):
     """It may have imported the old text, and would store its results under a key of the new text."""
     with monkeypatch.context() as patch:
         patch.setattr(reuse, "_began", lambda: 0.0)
@@ -231,7 +231,7 @@ def test_a_process_that_runs_an_edited_harness_keeps_nothing(runs, monkeypatch):
     assert ran == []
 
 
-def test_the_variable_turns_it_off(runs, monkeypatch):
+def test_the_variable_turns_reuse_off(runs, monkeypatch):
     runs()
     monkeypatch.setenv("PTXDIFF_REUSE", "0")
     assert len(runs()[1]) == 3

@@ -1,4 +1,4 @@
-"""Items: from a plan to results. What one variant gets wrong stays its own verdict, and the run goes on."""
+"""Items, from a plan to results: an item's faults affect only its own verdict, and the run continues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
-def test_mistaken_constraints_are_readable_verdicts_and_the_run_goes_on(run_cases, backend):
+def test_wrong_constraints_are_readable_verdicts_and_the_run_continues(run_cases, backend):
     result = run_cases(f"--ptx-backend={backend}", "--ptx-records=run.jsonl", constraints=CONSTRAINTS)
     result.assert_outcomes(passed=1, failed=5)
     from harness.records import read
@@ -48,7 +48,7 @@ def test_mistaken_constraints_are_readable_verdicts_and_the_run_goes_on(run_case
 
 
 class Scripted:
-    """A backend that answers as a test says: a function from jobs to outcomes."""
+    """A backend that a test scripts: a function from jobs to outcomes."""
 
     name = "gpu"
 
@@ -129,7 +129,7 @@ def test_a_machine_without_the_backend_gives_not_run():
         (None, "fail", "unsupported on sm_90a"),
     ],
 )
-def test_unsupported_is_a_failure_where_the_case_says_that_it_works(monkeypatch, accepted, verdict, words):
+def test_unsupported_is_a_failure_on_declared_targets(monkeypatch, accepted, verdict, words):
     monkeypatch.setattr(runner, "accepted_somewhere", lambda job, policy: accepted)
     found = run(Scripted(lambda job: Outcome("unsupported", "no e2m1")))
     assert found.verdict == verdict
@@ -149,7 +149,7 @@ def test_a_declared_refusal_that_does_not_occur_fails(status):
     assert "declared in refused=" in found.results[0].words
 
 
-def test_an_error_ends_the_item_and_outweighs_what_passed():
+def test_an_error_ends_the_item_and_outweighs_passes():
     def answer(job: Job) -> Outcome:
         return Outcome("error", "the device is gone") if job.setup.context == "loop" else flip(job)
 
@@ -179,7 +179,7 @@ def test_a_loop_must_equal_straight_runs():
 
 @pytest.mark.parametrize("wrong", [1, 2, 3])
 def test_a_loop_must_equal_straight_runs_after_each_of_its_steps(wrong):
-    """A fault that cancels, as when an even number of rounds undoes it, is no less one."""
+    """A fault that cancels, for example after an even number of iterations, is still a fault."""
 
     def answer(job: Job) -> Outcome:
         steps = job.setup.steps
@@ -213,7 +213,7 @@ def test_an_expected_failure_of_another_cause_is_a_failure(monkeypatch):
     assert run(Scripted(loops_wrong), **EXPECTED).verdict == "fail"
 
 
-def test_an_expected_failure_that_did_not_come_is_a_failure():
+def test_an_expected_failure_that_does_not_occur_is_a_failure():
     def right(job: Job) -> Outcome:
         return Outcome("ran", outputs={"y": job.inputs["x"] ^ (job.setup.steps & 1)})
 
@@ -224,7 +224,7 @@ def test_an_expected_failure_that_did_not_come_is_a_failure():
 
 
 def test_the_documented_asm_is_diagnosed_by_reproducing_its_bits(monkeypatch):
-    """The real case: shared registers in the emulator give the very bits, and =&r cures it."""
+    """The real case: with shared registers the emulator gives exactly these bits, and =&r repairs the asm."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (loaded,) = load(Path(__file__).parents[2] / "cases" / "u8_to_i32_max.py")
     backend = create("emulator")
@@ -254,8 +254,8 @@ def test_an_item_is_as_good_as_its_worst_result(verdicts, verdict):
     assert ItemResults([Result(key, v) for v in verdicts]).verdict == verdict
 
 
-def test_other_targets_are_assembled_if_an_assembler_is_here(monkeypatch):
-    """Whether any declared target accepts an asm: yes, no, or nobody here knows."""
+def test_other_targets_are_assembled_if_there_is_an_assembler(monkeypatch):
+    """Whether any declared target accepts an asm: yes, no, or unknown because the assembler is missing."""
     answers: dict[str, str] = {}
 
     class Assembler:
@@ -270,11 +270,11 @@ def test_other_targets_are_assembled_if_an_assembler_is_here(monkeypatch):
     monkeypatch.setattr("harness.backends.assembler.AssemblerBackend", Assembler)
     backend = Scripted(lambda job: Outcome("unsupported", "no"))
 
-    def asked(**served: str) -> tuple[str, str]:
+    def result_with(**served: str) -> tuple[str, str]:
         answers.clear()
         answers.update(served)
         return run(backend).verdict, run(backend).results[0].words
 
-    assert asked(sm_100a="assembled", sm_80="unsupported")[0] == "fail"
-    assert asked(sm_100a="unsupported", sm_80="error") == ("error", "no target accepts this asm: no")
-    assert asked()[0] == "fail"
+    assert result_with(sm_100a="assembled", sm_80="unsupported")[0] == "fail"
+    assert result_with(sm_100a="unsupported", sm_80="error") == ("error", "no target accepts this asm: no")
+    assert result_with()[0] == "fail"

@@ -1,4 +1,5 @@
-"""Whole runs: a stopped one is cut short, a records file has one writer, and order and choice change nothing."""
+"""Whole runs: a stopped run is cut short, a records file has one writer, and order and choice of items change no
+result."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def items(path: Path) -> set[tuple[str, str, str, str]]:
 
 
 def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
-    """Whether no reader takes the run for a whole one: page, JUnit, the gate, and a new baseline."""
+    """Whether all readers refuse the run as incomplete: page, JUnit, the gate, and a new baseline."""
     run = read(path)
     assert run.end is None
     assert not overall(view(run)).green
@@ -55,14 +56,14 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 # ---- A run that is stopped -----------------------------------------------------------------------------------------
 
 
-def heed_ctrl_c() -> None:
-    """A shell lets what it starts in the background ignore SIGINT, and these tests inherit that."""
+def handle_ctrl_c() -> None:
+    """Handle SIGINT again: a shell starts background processes with SIGINT ignored, and these tests inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts pytest on case files in a process of its own, in a session of its own."""
+    """A function that starts pytest on case files in a new process and a new session."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "cases").mkdir()
     started = []
@@ -75,7 +76,7 @@ def start(tmp_path):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
         process = subprocess.Popen(
             words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=heed_ctrl_c,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=handle_ctrl_c,
         )  # fmt: skip
         started.append(process)
         return process
@@ -88,7 +89,7 @@ def start(tmp_path):
 
 
 def busy(folder: Path, process: subprocess.Popen[str]) -> None:
-    """Wait until the slow case is at work."""
+    """Wait until the slow case runs."""
     deadline = time.monotonic() + 120
     while not (folder / "cases" / "busy").exists():
         assert process.poll() is None, process.communicate()[0]
@@ -113,10 +114,10 @@ def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
 
 
 def test_a_part_of_a_run_that_was_cut_short_is_no_whole_run(run_cases):
-    """Resumed with -k: what the first start planned and never ran is still missing, whoever resumes it how often."""
+    """Resumed with -k: what the first start planned and never ran stays missing, however often a part is resumed."""
     wrong = FLIP.replace('"right"', '"a"').replace('"wrong"', '"b"')
     run_cases("-x", "--ptx-records=run.jsonl", a=wrong, b=RIGHT, c=RIGHT)
-    for _ in range(2):  # a::b may have been broken off: it is to be run again, like what never ran
+    for _ in range(2):  # a::b may have been interrupted, and is run again like items that never ran
         result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kb.py")
         words = "cut short: 2 of 4 items have no result, of which a::b[[]sm_100a-emulator] is the first"
         result.stdout.fnmatch_lines([f"records: run.jsonl ({words}*"])
@@ -166,7 +167,7 @@ def test_a_choice_of_items_is_a_whole_run(run_cases):
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_run_that_was_ended_early_is_cut_short_whatever_its_exit_status(run_cases, pytester, capsys, code):
+def test_a_run_that_was_ended_early_is_cut_short_with_any_exit_status(run_cases, pytester, capsys, code):
     pytester.makeconftest(f"""
         import pytest
 
@@ -177,7 +178,7 @@ def test_a_run_that_was_ended_early_is_cut_short_whatever_its_exit_status(run_ca
     assert refused(Path("run.jsonl"), capsys)
 
 
-def test_a_run_that_breaks_down_is_cut_short(run_cases, pytester, capsys):
+def test_a_run_with_an_internal_error_is_cut_short(run_cases, pytester, capsys):
     pytester.makeconftest("""
         def pytest_runtest_logfinish(nodeid):
             if "b.py" in nodeid:
@@ -209,7 +210,7 @@ def test_workers_stopped_at_the_first_failure_leave_no_whole_run(start, tmp_path
 
 
 def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, pytester):
-    """Whatever fails in pytest must not be absent from the records: they would say that the run passed."""
+    """Every failure in pytest must be in the records, or they would say that the run passed."""
     pytester.makeconftest("""
         import pytest
 
@@ -229,17 +230,17 @@ def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, p
 
 
 @pytest.mark.parametrize("options", [[], pytest.param(["--ptx-resume"], marks=pytest.mark.slow)])
-def test_a_second_run_into_a_file_is_refused_and_told_who_holds_it(start, tmp_path, options):
-    """Two processes at once, of which the first is killed in the end."""
+def test_a_second_run_into_a_file_is_refused_with_the_holder(start, tmp_path, options):
+    """Two processes at once; the first is killed at the end."""
     first = start(a_first=RIGHT, b_slow=SLOW)
     busy(tmp_path, first)
     before = (tmp_path / "run.jsonl").read_bytes()
     second = start(*options)
     out = second.communicate(timeout=120)[0]
     assert second.returncode == pytest.ExitCode.USAGE_ERROR
-    (told,) = filter(None, out.splitlines())
-    assert told.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
-    assert " since 20" in told
+    (line,) = filter(None, out.splitlines())
+    assert line.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
+    assert " since 20" in line
     assert (tmp_path / "run.jsonl").read_bytes() == before
     assert read(tmp_path / "run.jsonl").end is None  # readers need no lock
     os.killpg(first.pid, signal.SIGKILL)
@@ -250,7 +251,7 @@ def test_a_second_run_into_a_file_is_refused_and_told_who_holds_it(start, tmp_pa
     assert [p.name for p in tmp_path.glob("run.*")] == ["run.jsonl"]
 
 
-def test_a_file_has_one_holder_by_whatever_name(tmp_path):
+def test_a_file_has_one_holder_under_all_its_names(tmp_path):
     path = tmp_path / "folder" / "run.jsonl"
     held = FileLock(path)
     path.write_text("")
@@ -283,7 +284,7 @@ def test_a_writer_holds_its_file(tmp_path):
     Writer(tmp_path / "run.jsonl").close()
 
 
-def test_runs_into_one_folder_take_a_file_each(tmp_path):
+def test_runs_into_one_folder_have_a_file_each(tmp_path):
     first = records_path(str(tmp_path))
     held = FileLock(first)
     assert records_path(str(tmp_path)) != first
@@ -326,7 +327,7 @@ def test_passes_are_shown_with_their_evidence(run_cases, pytester, capsys):
 
 CATALOGUE = {"flip": FLIP, "constant": CONSTANT, "mixed": MIXED, "rcp": APPROXIMATE}
 
-# Items in another order, and some of them left out, as a seed says.
+# Items in another order, some of them left out, chosen by a seed.
 SHUFFLED = """
 import random
 
@@ -341,7 +342,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All fields of a result, except its duration."""
+    """All fields of each result, except its duration."""
     return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
 
 
@@ -350,7 +351,7 @@ def texts(path: Path) -> dict[str, str]:
 
 
 def same(part: Path, whole: Path) -> bool:
-    """Whether the results of some items are those of a run of all."""
+    """Whether the results of some items equal those of a run of all items."""
     known = facts(whole)
     chosen = {r.key.item for r in read(part).results}
     assert facts(part) == {key: found for key, found in known.items() if key.item in chosen}
@@ -360,7 +361,7 @@ def same(part: Path, whole: Path) -> bool:
 
 @pytest.mark.parametrize("rounds", [pytest.param(4, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
 def test_order_and_choice_change_no_result(run_cases, pytester, rounds):
-    """60 rounds of a second each in the slow variant."""
+    """The slow variant has 60 rounds of a second each."""
     pytester.makeconftest(SHUFFLED)
     targets = ("--ptx-target=sm_80", "--ptx-target=sm_100a")
     run_cases(*targets, "--ptx-records=whole.jsonl", **CATALOGUE)

@@ -1,4 +1,4 @@
-"""Under pytest-xdist: the controller reuses known results, workers run the others, and an item that was not run never
+"""With pytest-xdist, the controller reuses known results, workers run the others, and an item that was not run never
 passes."""
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SPREAD = ("-n", "2", "--dist=loadgroup")
 
 @pytest.fixture
 def runs(run_cases, pytester, monkeypatch):
-    """Run two case files and their helper; returns pytest's result, and the results' records by variant."""
+    """Run two case files and their helper. Returns pytest's result, and the results' records by variant."""
     here = cache_folder()
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(pytester.path / "cache"))
-    if here is not None:  # what numba compiled is the same
+    if here is not None:  # with the code that numba compiled
         os.makedirs(here / "compiled", exist_ok=True)
         os.makedirs(pytester.path / "cache")
         os.symlink(here / "compiled", pytester.path / "cache" / "compiled")
@@ -54,7 +54,7 @@ def runs(run_cases, pytester, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """How many workers the rest was handed to, a number a run."""
+    """The number of workers that got the remaining items, one number for each run."""
     found = []
     start = settling.Settling._started
 
@@ -78,7 +78,8 @@ def test_an_unchanged_run_starts_no_worker(runs, started):
 
 
 def test_wrong_code_written_since_fails_in_the_workers(runs, started):
-    """Of the edited file everything runs again, of the other nothing; all are in the records, in a run that ended."""
+    """The edited file runs again as a whole, the other not at all. All results are in the records of a run that
+    ended."""
     runs()
     done, after = runs(*SPREAD, second=WRONG)
     done.assert_outcomes(passed=3, failed=1)
@@ -90,21 +91,21 @@ def test_wrong_code_written_since_fails_in_the_workers(runs, started):
 
 
 def test_an_edited_helper_settles_nothing(runs, started):
-    """The case files are the same bytes, and what they import is not."""
+    """The case files are the same bytes, but a module that they import has changed."""
     runs()
-    done, after = runs("-n", "1", helper=HELPER.replace("6", "7"))  # one worker: it would only wait for this process
+    done, after = runs("-n", "1", helper=HELPER.replace("6", "7"))  # more workers would only wait
     done.assert_outcomes(failed=4)
     assert started == []
     assert not any("reused" in r for r in after.values())
 
 
 def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
-    """The workers collect fewer items than they were given, as from a file that makes other variants every time."""
+    """The workers collect fewer items than they were given, as from a file that makes other variants each time."""
     runs()
-    told = settling.Settling.pytest_configure_node
+    configure_node = settling.Settling.pytest_configure_node
 
     def less(self, node):
-        told(self, node)
+        configure_node(self, node)
         del node.workerinput[settling.ONLY][0]
 
     monkeypatch.setattr(settling.Settling, "pytest_configure_node", less)
@@ -115,7 +116,7 @@ def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
 
 
 def test_a_settled_failure_stops_the_run(runs):
-    """With -x, before any of the rest is reported."""
+    """With -x, before any of the remaining items is reported."""
     runs(first=WRONG)
     done, after = runs(*SPREAD, "-x", first=WRONG, second=WRONG, whole=False)
     assert done.ret == pytest.ExitCode.TESTS_FAILED
@@ -123,7 +124,7 @@ def test_a_settled_failure_stops_the_run(runs):
 
 
 class Asked:
-    """As much of pytest's config as `settles` looks at."""
+    """A stand-in for pytest's config, with what `settles` reads."""
 
     def __init__(self, **changed):
         plain = {
@@ -153,7 +154,7 @@ def test_runs_in_which_the_controller_settles_nothing(monkeypatch, changed):
     assert not settling.settles(Asked())
 
 
-def test_a_first_run_and_one_of_another_harness_go_to_the_workers(monkeypatch, tmp_path):
+def test_items_of_a_first_run_or_another_harness_go_to_the_workers(monkeypatch, tmp_path):
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
     assert not settling.settles(Asked())
@@ -164,7 +165,7 @@ def test_a_first_run_and_one_of_another_harness_go_to_the_workers(monkeypatch, t
 
 
 def test_tests_are_left_to_the_workers(run_cases, pytester, monkeypatch):
-    """A folder of cases that holds a test module: the controller would import it, and what it imports."""
+    """If a folder of cases holds a test module, the controller would import that module and its imports."""
     monkeypatch.setattr(settling, "settles", lambda config: pytest.fail("asked of a run of tests"))
     module = f"import os\n\ndef test_here():\n    assert os.getpid() != {os.getpid()}\n"
     done = run_cases("-n", "1", _helper=HELPER, first=RIGHT, test_more=module)

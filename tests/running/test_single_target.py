@@ -1,4 +1,5 @@
-"""A run on one target finds the same as a run on all targets, which distributes the compiled rows over them."""
+"""A run on one target finds the same mistakes as a run on all targets, which distributes the compiled rows over
+them."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def run_on(
     return run_item(Item(loaded, "v", target, backend), create(backend), "quick")
 
 
-# What stands once in the text of a block, and twice in one scope of PTX where a thread has several packs.
+# Names that occur once in the text of a block, and twice in one scope of PTX if a thread has several packs.
 REPEATED = {
     "register": ('".reg .b32 t;\\nmov.b32 t, $1;\\nadd.u32 $0, t, 1;"', "register t"),
     "registers": ('".reg .b32 t<2>;\\nmov.b32 t0, $1;\\nadd.u32 $0, t0, 1;"', "registers t<2>"),
@@ -97,13 +98,13 @@ CALL = """tl.inline_asm_elementwise(
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
 @pytest.mark.parametrize(("begin", "end", "verdict"), [("", "", "error"), ("{", "}", "pass")])
 def test_a_register_outside_braces_of_a_triton_function(tmp_path, backend, begin, end, verdict):
-    """With pack 4 a thread of our template has one copy of the block, unless there is one warp."""
+    """With pack 4 a thread of our template has one copy of the block, except with one warp."""
     found = run_on(tmp_path, "plain(called)", backend, "sm_86", called=CALL.format(begin=begin, end=end))
     assert found.verdict == verdict
     assert ("register t is declared outside braces" in found.results[0].message) == (verdict == "error")
 
 
-def test_asm_that_cannot_be_parsed_is_compiled_with_several_packs_a_thread(tmp_path):
+def test_asm_that_cannot_be_parsed_is_compiled_with_several_packs_per_thread(tmp_path):
     text = '# 3 \\"x\\"\\n.reg .b32 t; mov.b32 t, $1; add.u32 $0, t, 1;'
     found = run_on(tmp_path, f'asm("{text}", constraints="=&r,r", pack=1)', "assembler", "sm_86")
     assert found.verdict == "error"
@@ -205,7 +206,7 @@ misspelt_at_pack_4 = case_of(asm({
     ],
 )
 def test_a_mistake_in_few_setups_is_found_on_one_target(tmp_path, planted, backend, verdict, words):
-    """Each of these once passed on sm_86 alone, because the row that reveals it was run on other targets."""
+    """Each of these once passed on sm_86 alone, because the row that shows the mistake ran on other targets."""
     path = tmp_path / "planted.py"
     path.write_text(PLANTED)
     (loaded,) = (case for case in loader.load(path) if case.attribute == planted)

@@ -1,4 +1,4 @@
-"""pytest's own output on a failure: the whole message once, and its first line in the short summary."""
+"""pytest's own output for a failure: the whole message once, and its first line in the short summary."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -25,7 +25,7 @@ case = Case(
 
 @pytest.fixture
 def as_in_ci(monkeypatch):
-    """GitHub sets CI=true: pytest then cuts nothing short."""
+    """Set CI=true, as GitHub does: then pytest shortens nothing."""
     monkeypatch.setenv("CI", "true")
 
 
@@ -44,7 +44,7 @@ def test_a_log_has_each_message_once_and_its_first_line_in_the_summary(run_cases
     assert " codes differ (" in words
     assert words[0].isdigit()
     assert failed[1].startswith("FAILED cases/negation.py::none[sm_100a-emulator] - error: ")
-    assert len(rest) == 3  # with the line of counts
+    assert len(rest) == 3  # and the line of counts
     text = result.stdout.str()
     assert text.count("  repeat    pytest") == text.count("  policy    exact") == 1
     assert f"negation::wrong[sm_100a-emulator]: {words}\n" in text
@@ -53,7 +53,7 @@ def test_a_log_has_each_message_once_and_its_first_line_in_the_summary(run_cases
     assert "repeat    pytest" in faults[0].text
 
 
-def test_a_file_that_is_no_case_says_so_in_the_summary(run_cases, as_in_ci):
+def test_a_file_that_is_no_case_is_reported_in_the_summary(run_cases, as_in_ci):
     result = run_cases(broken=BROKEN)
     (failed,), _ = summary(result)
     assert failed.startswith("ERROR cases/broken.py - ")

@@ -1,4 +1,4 @@
-"""Disassembling a case file's items together changes no result, and a fault of one item fails no other."""
+"""Disassembling the items of a case file together changes no result, and a fault of one item affects no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def items(case=CASE, target="sm_90a", path=Path(__file__), backend="assembler"):
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """The files that nvdisasm was called with, starting from an empty cache."""
+    """Records the files that nvdisasm is called with; the cache is empty at first."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     assembling._ahead.clear()
     real, called = assembling._disassemble, []
@@ -51,13 +51,13 @@ def calls(tmp_path, monkeypatch):
 
 
 def outcomes(found):
-    told = [(r.verdict, r.words, r.sass, r.instructions, r.ptx, r.resources) for r in found.results]
-    return told, found.texts
+    facts = [(r.verdict, r.words, r.sass, r.instructions, r.ptx, r.resources) for r in found.results]
+    return facts, found.texts
 
 
 def test_results_are_those_of_items_run_alone(calls):
     alone = [outcomes(run_item(item, AssemblerBackend(), "quick")) for item in items()]
-    assert [told[0][0] for told, _ in alone] == ["pass", "pass", "error", "error"]
+    assert [facts[0][0] for facts, _ in alone] == ["pass", "pass", "error", "error"]
     assert len(calls) == 2
     calls.clear()
     assembling._kept.folder.rename(assembling._kept.folder.parent / "before")
@@ -68,7 +68,7 @@ def test_results_are_those_of_items_run_alone(calls):
         found.append(outcomes(run_item(item, backend, "quick")))
     assert found == alone
     assert len(calls) == 1
-    counts = [told[0][3] for told, _ in found[:2]]
+    counts = [facts[0][3] for facts, _ in found[:2]]
     assert ["FADD" in c for c in counts] == [True, False]
     assert ["FMUL" in c for c in counts] == [False, True]
 
@@ -85,7 +85,7 @@ def test_only_variants_of_the_target_and_backend_are_prepared(calls):
     assert calls == []
 
 
-def test_it_is_made_once_for_a_file_and_a_target(calls):
+def test_disassembly_is_made_once_for_a_file_and_a_target(calls):
     backend, together = AssemblerBackend(), Together()
     for item in items()[:2]:
         together(item, backend, "quick", items()[:2])

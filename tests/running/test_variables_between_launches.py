@@ -1,4 +1,4 @@
-"""A module's variables keep their values from one launch to the next: kernels that depend on them are found."""
+"""A module's variables keep their values from one launch to the next: kernels that depend on them are detected."""
 
 import pytest
 
@@ -56,7 +56,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_later_launch_has_to_give_the_same_bits(name, tmp_path):
+def test_a_later_launch_must_give_the_same_bits(name, tmp_path):
     body, right = BODIES[name]
     path = tmp_path / "static.py"
     path.write_text(CASE.format(body=body))
@@ -75,7 +75,7 @@ def test_a_later_launch_has_to_give_the_same_bits(name, tmp_path):
         ("@p ld.global.u32 %r7, [seen]; @p mad.lo.u32 %r7, %r7, 5, 3; @p st.global.u32 [seen], %r7;", False),
     ],
 )
-def test_a_pass_says_where_variables_never_return(body, proved, tmp_path):
+def test_a_pass_notes_variables_that_never_return_to_their_values(body, proved, tmp_path):
     path = tmp_path / "static.py"
     path.write_text(CASE.format(body=body))
     (loaded,) = load(path)

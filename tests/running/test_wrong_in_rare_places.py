@@ -1,4 +1,4 @@
-"""Code that is wrong for one number, or only where neighbours are equal: which input set sees it at quick effort."""
+"""Code that is wrong for one number, or only for equal neighbours: which input set shows it at quick effort."""
 
 import pytest
 
@@ -68,12 +68,12 @@ PAIRS = {"equal": "setp.eq.u32 p, $2, $3;", "nowhere": "setp.ne.u32 p, $2, $2;"}
 def test_neighbours_that_are_equal(name, fmt, tmp_path):
     variant = asm(ONE.replace("WRONG", PAIRS[name]), constraints="=&r,=&r,r,r", pack=2)
     sets = failing(found(variant, {"x": fmt}, lambda x: x, tmp_path / "c.py"))
-    # The edges show it in a partial pack alone, which is run on some of a case's targets.
+    # The edges show it only in a partial pack, which runs on some of a case's targets.
     assert sets - {"edges/1"} == ({"neighbours/1"} if name == "equal" else set())
 
 
 def test_two_pairs_of_equal_neighbours(tmp_path):
-    """The first and the last of four are equal, and the two between them, which are others."""
+    """The first and the last of four are equal to each other, and so are the two between them, with another value."""
     text = """{ .reg .pred p; setp.eq.u32 p, $4, $7; setp.eq.and.u32 p, $5, $6, p; setp.ne.and.u32 p, $4, $5, p;
         mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7; @p xor.b32 $2, $2, 1; }"""
     variant = asm(text, constraints="=&r,=&r,=&r,=&r,r,r,r,r", pack=4)
@@ -81,7 +81,7 @@ def test_two_pairs_of_equal_neighbours(tmp_path):
 
 
 def test_equal_neighbours_where_all_inputs_run(tmp_path):
-    """All 256 inputs run, but beside each other are always two that differ."""
+    """All 256 inputs run, but neighbours always differ."""
     text = """{ .reg .pred p; .reg .b32 a, b; bfe.u32 a, $2, 0, 8; bfe.u32 b, $2, 8, 8; setp.eq.u32 p, a, b;
         mov.b32 $0, a; mov.b32 $1, b; @p add.u32 $1, $1, 1; }"""
     variant = asm(text, constraints="=&r,=&r,r", pack=2)

@@ -34,7 +34,7 @@ def codes(tensor: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("target", list(GENERATIONS))
-def test_a_file_runs_as_it_is(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_runs_unchanged(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(1)
     with emulating(target):
         found = runpy.run_path(str(FILE))["FOUND"]
@@ -48,13 +48,13 @@ def test_a_file_runs_as_it_is(target: str, capsys: pytest.CaptureFixture[str]) -
     assert torch.equal(codes(y), expected), "reset_to_zero made zeros of the sevens"
     for size, array in zip((3, 40, 64), found["tables"], strict=True):
         assert torch.equal(array, torch.arange(size) * 2.0)
-    assert found["config"] == {"BLOCK": 32}, "the first that a static_assert lets through"
+    assert found["config"] == {"BLOCK": 32}, "the first that no static_assert refuses"
     assert all(map(math.isnan, found["time"]))
-    assert sorted(line for line in capsys.readouterr().err.splitlines() if "has no times" in line) == [
-        "do_bench: called its function once, and gave NaN, as the emulator has no times",
-        "measured: not run, as the emulator has no times",
-        "the profile decorated: not made, as the emulator has no times",
-        "the profile tables: not made, as the emulator has no times",
+    assert sorted(line for line in capsys.readouterr().err.splitlines() if "cannot measure times" in line) == [
+        "do_bench: called its function once, and gave NaN, because the emulator cannot measure times",
+        "measured: not run, because the emulator cannot measure times",
+        "the profile decorated: not made, because the emulator cannot measure times",
+        "the profile tables: not made, because the emulator cannot measure times",
     ]
 
 
@@ -65,20 +65,22 @@ def session() -> Any:
 
 
 def test_an_access_beyond_a_tensor_in_a_table_is_named(session: Any) -> None:
-    """Addresses told to the host lie as far apart as those of arguments, though the tensors may not."""
+    """Addresses that host code gets are as far apart as those of arguments, though the tensors may be closer in
+    memory."""
     session["tables"](sizes=(8, 8), said=(8, 8))
     with pytest.raises(MemoryFault, match=r"out of bounds: .* of the tensor at 0x\w+, which has 32 bytes"):
         session["tables"](sizes=(8, 8), said=(9, 8))
 
 
-def test_a_tensor_that_is_gone_is_in_no_buffer(session: Any) -> None:
+def test_a_deleted_tensor_is_in_no_buffer(session: Any) -> None:
     address = torch.zeros(8).data_ptr()
     with pytest.raises(MemoryFault, match="lies in no buffer"):
         session["doubled"][(1,)](torch.tensor([address]), torch.tensor([8], dtype=torch.int32), 1, BLOCK=8)
 
 
 def test_addresses_are_those_of_storages(session: Any) -> None:
-    """A view's address lies as far behind its tensor's as its elements, and lets the kernel into the whole storage."""
+    """A view's address is as far behind its tensor's as its elements are, and gives the kernel access to the whole
+    storage."""
     whole = torch.arange(16, dtype=torch.float32)
     assert whole[4:].data_ptr() - whole.data_ptr() == 16
     assert whole.data_ptr() % 16 == 0
@@ -87,7 +89,7 @@ def test_addresses_are_those_of_storages(session: Any) -> None:
     assert whole.tolist() == [0, 1, 2, 3, 8, 10, 12, 14, *range(8, 16)]
 
 
-def test_an_argument_that_a_table_names_too_is_one_memory(session: Any) -> None:
+def test_an_argument_that_is_also_in_a_table_is_one_memory(session: Any) -> None:
     table = torch.zeros(2, dtype=torch.int64)
     table[0] = table[1:].data_ptr()
     session["doubled"][(1,)](table, torch.tensor([2], dtype=torch.int32), 1, BLOCK=2)
@@ -119,7 +121,7 @@ def test_if_no_configuration_runs_the_error_names_all(session: Any) -> None:
         session["products"](n=96)
 
 
-def test_everything_is_put_back() -> None:
+def test_everything_is_restored() -> None:
     def replaced() -> list[Any]:
         proton = triton.profiler, sys.modules["triton.profiler.profile"]
         mark = triton.testing.Mark

@@ -1,10 +1,10 @@
-"""Triton's tutorials as they are, in the emulator, for anyone who has Triton's source.
+"""Triton's tutorials, unchanged, in the emulator, for everyone who has Triton's source.
 
     PTXDIFF_TUTORIALS=~/triton/python/tutorials pytest tests/scripts/test_tutorials.py -m slow
 
-A tutorial belongs to its release of Triton: take the files of the version that is installed. Each is imported and its
-own host functions launch its own kernels, on small sizes. Products of plain formats are held to the tensor cores'
-reference bit by bit, block-scaled ones on sm_100a too; attention to float64 within the bounds of the tutorial.
+A tutorial belongs to its release of Triton: use the files of the installed version. Each is imported, and its own host
+functions launch its own kernels, on small sizes. Products of plain formats are compared bit by bit with the reference
+of tensor cores, and block-scaled ones on sm_100a too; attention is compared with float64 within the tutorial's bounds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def tutorial(name: str) -> ModuleType:
-    """The file, imported anew: what it asks of the GPU at its top differs from target to target."""
+    """The file, imported anew, because what it reads of the GPU when imported differs between targets."""
     path = Path(FOLDER) / f"{name}.py"
     if not path.is_file():
         pytest.skip(f"{path} does not exist; PTXDIFF_TUTORIALS is the folder python/tutorials of Triton's source")
@@ -72,9 +72,9 @@ def codes(tensor: torch.Tensor) -> torch.Tensor:
 def product(
     a: torch.Tensor, b: torch.Tensor, target: str, to: torch.dtype, then: Callable[[Any], Any] = lambda x: x
 ) -> torch.Tensor:
-    """Codes of `then(a @ b)` as the tensor cores sum it in float32, rounded to `to`."""
+    """Codes of `then(a @ b)`, summed in float32 as tensor cores do, and rounded to `to`."""
     fmt = FORMATS[a.dtype]
-    if target == "sm_80" and fmt is not F16:  # no 8-bit floats there: Triton makes float16 of them, exactly
+    if target == "sm_80" and fmt is not F16:  # without 8-bit floats Triton converts them to float16, exactly
         a, b, fmt = a.to(torch.float16), b.to(torch.float16), F16
     zero = torch.zeros((len(a), b.shape[1]), dtype=torch.int64)
     known = {"a_format": fmt, "b_format": fmt, "c_format": F32, "d_format": F32}
@@ -83,14 +83,14 @@ def product(
 
 
 def operands(m: int, n: int, k: int, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Magnitudes spread over some binades, so that truncation shows."""
+    """Magnitudes spread over some binades, so that truncation is visible."""
     torch.manual_seed(3)
     a, b = (torch.randn(s) * torch.exp2(torch.randint(-4, 4, s).float()) for s in ((m, k), (k, n)))
     return a.to(kind), b.to(kind)
 
 
 def test_matrix_multiplication(target: str) -> None:
-    module = tutorial("03-matrix-multiplication")  # which multiplies matrices of 512 x 512 when it is imported
+    module = tutorial("03-matrix-multiplication")  # importing it multiplies matrices of 512 x 512
     for kind in (torch.float16, torch.float8_e5m2):
         a, b = operands(96, 160, 112, kind)
         assert torch.equal(codes(module.matmul(a, b)), product(a, b, target, torch.float16))
@@ -108,7 +108,7 @@ def test_persistent_products(target: str, kind: torch.dtype) -> None:
     transposed = b.T.contiguous()
     found = {"plain": module.matmul(a, transposed.T), "persistent": module.matmul_persistent(a, transposed.T)}
     for specialised in (False, True) if module.HAS_WARP_SPECIALIZE else (False,):
-        # As the tutorial has it: descriptors from sm_90 on, and warps specialised there with those of the device alone.
+        # Like the tutorial: descriptors from sm_90 on; on Hopper specialised warps only with those of the device.
         if module.HAS_TENSOR_DESC:
             found[f"device {specialised}"] = module.matmul_descriptor_persistent(a, transposed, specialised)
         if module.HAS_HOST_TENSOR_DESC and not (specialised and module.is_hopper()):
@@ -120,7 +120,7 @@ def test_persistent_products(target: str, kind: torch.dtype) -> None:
 
 
 def test_persistent_products_by_the_tutorials_own_check(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Products of 32, which the tutorial takes first: boxes are larger than the matrices."""
+    """Products of 32, the first of the tutorial's own check: the boxes are larger than the matrices."""
     module = tutorial("09-persistent-matmul")
     module.validate(32, 32, 32, torch.float16)
     said = capsys.readouterr().out
@@ -130,9 +130,9 @@ def test_persistent_products_by_the_tutorials_own_check(target: str, capsys: pyt
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 def test_attention(target: str, causal: bool) -> None:
-    """Forward and backward in float16, forward in e5m2, by the tutorial's own test, and float64 beside it."""
+    """Forward and backward in float16, forward in e5m2: by the tutorial's own test, and compared with float64."""
     module = tutorial("06-fused-attention")
-    # Triton does not compile the causal kernel with specialised warps for Hopper; the tutorial leaves it out, too.
+    # Triton does not compile the causal kernel with specialised warps for Hopper, and the tutorial omits it, too.
     specialised = {"sm_80": [False], "sm_90a": [False] if causal else [False, True], "sm_100a": [False, True]}[target]
     for warps in specialised:
         module.test_op(1, 2, 128, 64, causal, warps, "bwd", "triton-fp16")
@@ -142,11 +142,11 @@ def test_attention(target: str, causal: bool) -> None:
         scores = q.double() @ k.double().transpose(2, 3) * 0.3
         if causal:
             scores = scores.masked_fill(torch.ones(256, 256).tril() == 0, -torch.inf)
-        assert (got - scores.softmax(-1) @ v.double()).abs().max() < 4e-3, "probabilities have 11 bits, outputs too"
+        assert (got - scores.softmax(-1) @ v.double()).abs().max() < 4e-3, "probabilities and outputs have 11 bits"
 
 
 def test_grouped_products(target: str) -> None:
-    """The file checks products of 1024, 512, 256 and 128 when it is imported; here others, bit by bit."""
+    """Importing the file checks products of 1024, 512, 256 and 128; this test checks others, bit by bit."""
     module = tutorial("08-grouped-gemm")
     groups = [operands(m, n, k, torch.float16) for m, n, k in ((256, 128, 64), (128, 384, 192), (128, 128, 128))]
     expected = [product(a, b, target, torch.float16) for a, b in groups]
@@ -190,7 +190,7 @@ def test_block_scaled_products(target: str, kind: str) -> None:
 
 
 def scale_codes(packed: torch.Tensor, rows: int) -> torch.Tensor:
-    """Codes of scales, rows x blocks along k, from the order in which the tutorial stores them."""
+    """Codes of scales, rows x blocks along k, from the tutorial's storage order."""
     stored = codes(packed).reshape(rows // 128, -1, 32, 4, 4)
     return stored.permute(0, 3, 2, 1, 4).reshape(rows, -1)
 

@@ -1,4 +1,4 @@
-"""The judge's rules for tensors are the judge's rules."""
+"""The sweep's judge, on tensors, applies the plain judge's rules."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def pairs_of(fmt):
 
 @pytest.mark.parametrize("kind", [d for d in Difference if d not in (0, 1, Difference.VALUE, Difference.POSITIONAL)])
 def test_a_change_of_the_definition_changes_what_a_sweep_flags(kind, monkeypatch):
-    """Each class in turn is called the same: the plain judge and the sweep's follow, and follow alike."""
+    """Each class in turn is defined as SAME: the plain judge and the sweep's judge change in the same way."""
     e, g = pairs_of(F16)
     match = ulp(1, underflow=True) if kind == Difference.ZERO_SIGN else exact()
     was = agrees(F16, match, "payload", e, g)
@@ -76,8 +76,9 @@ def test_a_change_of_the_definition_changes_what_a_sweep_flags(kind, monkeypatch
 
 
 @pytest.mark.parametrize("fmt", [F32, F16, E4M3, UE8M0], ids=lambda f: f.name)
-def test_what_agrees_is_as_near_as_the_oracle_s_tallies_take_it_to_be(fmt):
-    """`Oracle._distance` takes results that agree under an exact policy for equal, and under ulp for of one sign."""
+def test_results_that_agree_are_as_near_as_the_oracle_assumes(fmt):
+    """`Oracle._distance` assumes that results that agree under an exact policy are equal, and under ulp have the same
+    sign."""
     e, g = pairs_of(fmt)
     for match in (exact(), exact(zero_sign="any"), ulp(3), ulp(3, zero_sign="any", overflow=True)):
         near = agrees(fmt, match, "any", e, g) & is_finite(fmt, e) & is_finite(fmt, g)
@@ -101,6 +102,6 @@ DOMAINS = [
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.text)
-def test_a_domain_holds_on_tensors_where_it_holds_on_arrays(domain):
+def test_a_domain_is_the_same_on_tensors_and_on_arrays(domain):
     found = holds_on_tensors(domain, {n: torch.from_numpy(v) for n, v in VALUES.items()})
     np.testing.assert_array_equal(found.numpy(), domain.holds(VALUES))

@@ -27,7 +27,7 @@ CASE = Case(
 
 
 class Negating:
-    """A backend that negates, wrongly for one input, and counts the largest job."""
+    """A backend that negates, with a wrong result for one input. It counts the elements of the largest job."""
 
     name = "emulator"
 
@@ -57,7 +57,7 @@ def exhaustively(monkeypatch, tmp_path):
     return run
 
 
-def test_a_set_is_run_in_bounded_pieces_and_passes(exhaustively):
+def test_a_set_is_run_in_bounded_chunks_and_passes(exhaustively):
     backend = Negating()
     (result,), others = exhaustively(backend)
     assert backend.largest <= 1 << 12
@@ -81,7 +81,7 @@ def test_digests_show_where_bits_changed(exhaustively):
     assert clean.outputs_digest != changed.outputs_digest
 
 
-def test_a_chunk_that_does_not_run_ends_the_sweep_with_its_words(exhaustively):
+def test_a_chunk_that_does_not_run_ends_the_sweep_with_its_message(exhaustively):
     class Refusing(Negating):
         def run(self, job):
             return Outcome("error", "no such instruction")
@@ -90,7 +90,7 @@ def test_a_chunk_that_does_not_run_ends_the_sweep_with_its_words(exhaustively):
     assert (result.verdict, result.words) == ("error", "no such instruction")
 
 
-def test_a_stratified_set_is_the_same_however_it_is_cut():
+def test_a_stratified_set_is_the_same_in_chunks_of_any_size():
     whole = stratified(CASE, "case", 1 << 14)
     assert whole.name == "stratified-14/1"
     parts = [whole.take(first, 1000) for first in range(0, whole.count, 1000)]

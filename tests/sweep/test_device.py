@@ -1,4 +1,5 @@
-"""A sweep on a device finds the same as the plain judge. The device is the CPU, and the kernel a function in torch."""
+"""A sweep on a device gives the plain judge's results. Here the device is the CPU, and the kernel a function in
+torch."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ GENERATOR = Counted({"a": E4M3, "b": F16})  # 24 bits, of which the sweep takes 
 
 
 def kernel(fault):
-    """A kernel that computes the product, but for a fault: a function of the inputs and the right answer."""
+    """A kernel that computes the product, except for a fault: a function of the inputs and the right answer."""
 
     def launch(pointers):
         a = pointers["a"].view(torch.uint8).to(torch.int64)
@@ -113,13 +114,13 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "fault"), PAIRS)
-def test_the_judgement_is_the_plain_judge_s(name, fault):
+def test_the_judgement_is_the_plain_judges(name, fault):
     match, options = MATCHES[name]
     case = case_of(match, **options)
     found = sweep(case, kernel(FAULTS[fault]))
     expected = plainly(case, kernel(FAULTS[fault]))
     assert found.faults == []
-    if name in ("domain on the host", "several"):  # there a sweep counts only what disagrees inside, too
+    if name in ("domain on the host", "several"):  # here a sweep, too, counts only differing inputs in the domain
         assert 0 < found.judgement.unchecked <= expected.unchecked
         found.judgement.unchecked = expected.unchecked
     for fact in ("total", "different", "unchecked", "classes", "ulps", "ranges", "offenders"):
@@ -131,7 +132,7 @@ def test_the_judgement_is_the_plain_judge_s(name, fault):
     assert (found.failing is None) == expected.passed
 
 
-def test_digests_tell_one_changed_bit_and_where():
+def test_digests_show_the_block_of_one_changed_bit():
     clean, changed = (sweep(case_of(exact()), kernel(FAULTS[f])).sums for f in ("none", "one input"))
     number = (3 << 16) + 0x3C01
     assert [k for k, pair in enumerate(zip(clean, changed, strict=True)) if pair[0] != pair[1]] == [number >> 16]
@@ -153,8 +154,8 @@ def test_bytes_never_written_inputs_overwritten_and_stores_outside_are_faults():
     assert "bytes outside c were overwritten" in found
 
 
-def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
-    """A miscompiled oracle: it flags nothing. The sample, judged plainly, shows it."""
+def test_a_fused_judge_that_passes_wrong_results_is_detected(monkeypatch):
+    """The oracle is miscompiled and flags nothing. The plain judge's check of a sample detects it."""
 
     def blind(oracle):
         tools = original(oracle)
@@ -172,11 +173,11 @@ def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
         sweep(case_of(exact()), kernel(lambda a, b, c: torch.where(a == 3, c ^ 1, c)))
 
 
-def test_inputs_made_ahead_by_the_tally_are_the_next_chunk_s(monkeypatch):
-    """As on a GPU; made wrongly, the results do not fit the inputs' numbers."""
+def test_inputs_made_ahead_by_the_tally_are_the_next_chunks(monkeypatch):
+    """As on a GPU. If they are made wrongly, the results do not belong to the inputs' numbers."""
 
     def both(oracle, shift):
-        tools, asked = original(oracle), []
+        tools, calls = original(oracle), []
 
         def ahead(names):
             def tally(first, outputs, *inputs):
@@ -184,18 +185,18 @@ def test_inputs_made_ahead_by_the_tally_are_the_next_chunk_s(monkeypatch):
                     tools.fill[name](first + CHUNK + shift, units)
                 return tools.tally(first, outputs)
 
-            asked.append(names)
+            calls.append(names)
             return tally
 
-        return replace(tools, tally_ahead=ahead), asked
+        return replace(tools, tally_ahead=ahead), calls
 
     original = device.plain_tools
     for shift, different in ((0, 0), (CHUNK, 1)):
-        asked = []
-        monkeypatch.setattr(device, "plain_tools", lambda o, s=shift, a=asked: (t := both(o, s), a.append(t[1]))[0][0])
+        calls = []
+        monkeypatch.setattr(device, "plain_tools", lambda o, s=shift, a=calls: (t := both(o, s), a.append(t[1]))[0][0])
         found = sweep(case_of(exact()), kernel(FAULTS["none"]))
         assert bool(found.judgement.different or found.faults) == bool(different)
-        assert asked[0] == [("a",), ("a",)]
+        assert calls[0] == [("a",), ("a",)]
 
 
 def test_a_kernel_with_other_results_the_second_time_is_a_fault():

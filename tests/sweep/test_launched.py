@@ -1,4 +1,4 @@
-"""A reference of which no kernel can be made runs as eager operations, and the result says so."""
+"""If no kernel can be made of a reference, it runs as eager operations, and the result says so."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from harness.sweep.fused.writer import NotFused
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The ways in which a sweep was run; the first one raises what is in `fault`."""
+    """Records the ways in which a sweep was run; the first way raises the exception in `fault`."""
     monkeypatch.setattr("harness.backends.gpu.DEVICE", "cuda")
     noted = SimpleNamespace(compiled=[], fault=None)
 

@@ -1,4 +1,4 @@
-"""Which GPUs a sweep of all inputs spreads over: those of the target, in their given names."""
+"""The GPUs on which a sweep of all inputs runs: those of the target, with the names that the user gave."""
 
 import pytest
 
@@ -10,7 +10,7 @@ HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
              (("GPU-a", "sm_90a"), ("GPU-b", "sm_80"), ("GPU-c", "sm_90a")))  # fmt: skip
 
 
-def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
+def test_a_sweep_uses_every_gpu_of_its_target(monkeypatch):
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: HOST)
     assert _target("gpu", None) == "sm_90a"
     assert _places("sm_90a") == [HOST[0], HOST[2]]

@@ -1,4 +1,4 @@
-"""Policies on a device are those of the plain judge: whatever one refuses, the other does."""
+"""The device's judge and the plain judge refuse the same results under each policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FTZ = ["never", "allowed", "required"]
 
 
 def pairs(fmt: Any) -> tuple[Any, Any]:
-    """All pairs of interesting codes, and each with its neighbours."""
+    """All pairs of interesting codes, and each code with its neighbours."""
     edges = edge_units(fmt)
     edges = edges[:: max(1, len(edges) // 40)]
     a, b = (x.reshape(-1) for x in np.meshgrid(edges, edges))
@@ -57,7 +57,7 @@ def flagged(case: Case, fmt: Any, x: Any, y: Any) -> Any:
 
 
 def refused(case: Case, fmt: Any, x: Any, y: Any) -> Any:
-    """By the plain judge's rules; the plain judge counts as many."""
+    """The mask of pairs that the plain judge's rules refuse; the plain judge counts as many."""
     policy = policies(case, case.variants["v"])
     wrong = np.ones(len(x), dtype=bool)
     for answer in accepted(case, policy, {"x": x}):
@@ -77,7 +77,8 @@ def other_sign(fmt):
 
 
 def together() -> list[Any]:
-    """Every two of match, format, flushes and number of references meet in the quick half."""
+    """The rows of match, format, flushes and number of references. The quick half has every pair of values of two of
+    them."""
     rows = itertools.product(enumerate(MATCHES), enumerate([F32, F16, E4M3]), enumerate(FTZ), (False, True))
     found = []
     for (i, match), (j, fmt), (k, ftz), several in rows:
@@ -95,7 +96,7 @@ def test_the_device_flags_what_the_plain_judge_refuses(fmt, match, ftz, several)
         case = case_of(fmt, reference, match=match, ftz=ftz, nan=nan)
         flags, wrong = flagged(case, fmt, x, y), refused(case, fmt, x, y)
         assert not (wrong & ~flags).any(), "the device passes what the plain judge refuses"
-        if match.kind in ("exact", "ulp"):  # elsewhere it may leave what float64 cannot decide to the plain judge
+        if match.kind in ("exact", "ulp"):  # under other policies it may leave doubtful pairs to the plain judge
             assert not (flags & ~wrong).any()
         assert wrong.any()
         assert not wrong.all()
@@ -103,7 +104,7 @@ def test_the_device_flags_what_the_plain_judge_refuses(fmt, match, ftz, several)
 
 @pytest.mark.parametrize("fmt", [F64, I32, U8], ids=lambda f: f.name)
 @pytest.mark.parametrize("match", [exact(), absolute(3), ulp(2)], ids=lambda m: m.describe())
-def test_so_it_does_for_formats_without_flushes(fmt, match):
+def test_the_device_flags_what_the_plain_judge_refuses_without_flushes(fmt, match):
     x, y = pairs(fmt)
     case = case_of(fmt, same, match=match)
     wrong = refused(case, fmt, x, y)
@@ -129,7 +130,7 @@ def test_a_second_specification_of_the_host_keeps_a_sweep_there():
 
 
 @pytest.mark.parametrize("fmt", [F32, F16, BF16, F64, E4M3], ids=lambda f: f.name)
-def test_a_canonical_nan_is_demanded_where_the_reference_gives_a_payload(fmt):
+def test_a_canonical_nan_is_required_where_the_reference_gives_a_payload(fmt):
     codes = (fmt.canonical_nan, fmt.canonical_nan ^ (0x80 if fmt == E4M3 else 1))
     canonical, payload = (c - (1 << 64) if c >> 63 else c for c in codes)
     x = np.array([payload, payload, canonical, canonical])

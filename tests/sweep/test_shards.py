@@ -25,7 +25,7 @@ GPUS = tuple(Gpu(name, "a GPU", f"GPU-{name}-test", "sm_90a", 0) for name in "01
 
 @pytest.fixture
 def on_stand_in(monkeypatch, tmp_path):
-    """GPUs without a context, and locks of their own."""
+    """Stand-ins for GPUs, without a CUDA context, with locks of their own."""
     monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="harness.processes.child:ready"))
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "backends")
     monkeypatch.syspath_prepend(Path(__file__).parent)
@@ -34,10 +34,10 @@ def on_stand_in(monkeypatch, tmp_path):
 
 def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=3.0):
     path = tmp_path / "journal.jsonl"
-    told = []
+    found = []
     with contextlib.closing(Journal(path, TASK, resume=path.exists())) as journal:
-        sweep(TASK, journal, wanted, places=places, on_result=told.append, timeout=timeout, work=f"shard_deeds:{work}")
-    return journal, told
+        sweep(TASK, journal, wanted, places=places, on_result=found.append, timeout=timeout, work=f"shard_tasks:{work}")
+    return journal, found
 
 
 @pytest.mark.parametrize("places", [GPUS, (None,)], ids=["gpu", "cpu"])
@@ -50,23 +50,23 @@ def test_a_process_that_aborts_hangs_or_raises_costs_its_shard_only(tmp_path, on
     assert journal.done[7].words == "no such luck"
     if places == GPUS:
         seen = {r.words for r in journal.done.values() if r.verdict == "pass"}
-        assert seen <= {"0", "1"}  # one GPU a process
+        assert seen <= {"0", "1"}  # one GPU for each process
 
 
-def test_a_second_start_does_what_is_missing_and_what_failed(tmp_path, on_stand_in):
+def test_a_second_start_runs_the_missing_and_the_failed_shards(tmp_path, on_stand_in):
     swept(tmp_path, range(4))
     path = tmp_path / "journal.jsonl"
     lines = path.read_text().splitlines()
     done = {r["shard"] for r in map(json.loads, lines[1:-1]) if r["verdict"] == "pass"}
     path.write_text(path.read_text()[:-20])  # killed in the middle of a line: shards end in any order
-    journal, told = swept(tmp_path, range(10), "always")
+    journal, found = swept(tmp_path, range(10), "always")
     assert sorted(journal.done) == list(range(10))
     assert {r.verdict for r in journal.done.values()} == {"pass"}
-    assert {r.shard for r in told} == set(range(10)) - done
+    assert {r.shard for r in found} == set(range(10)) - done
 
 
-def test_a_sweep_waits_for_who_times_and_who_times_waits_for_it(tmp_path, on_stand_in):
-    """The lock of the GPU, as all other work on it takes it."""
+def test_a_sweep_and_a_timing_on_one_gpu_wait_for_each_other(tmp_path, on_stand_in):
+    """Both take the lock of the GPU, as all other work on it does."""
     with locks.alone(GPUS[0].uuid):
         running = threading.Thread(target=swept, args=(tmp_path, range(3), "always", GPUS[:1]))
         running.start()
@@ -93,7 +93,7 @@ case = Case(
 
 
 def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_stand_in, monkeypatch, capsys):
-    """The stand-in adds, whatever the asm says."""
+    """The stand-in adds the inputs and ignores the asm."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: GPUS)
@@ -107,7 +107,7 @@ def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_st
     assert (line["verdict"], line["total"], line["different"]) == ("pass", 1 << 16, 0)
 
 
-def test_two_sweeps_into_one_journal_are_one_too_many(tmp_path):
+def test_a_second_sweep_into_the_same_journal_is_refused(tmp_path):
     with (
         contextlib.closing(Journal(tmp_path / "j", TASK, resume=False)),
         pytest.raises(JournalError, match=rf"j is being written by process {os.getpid()} on "),
@@ -138,8 +138,8 @@ def test_a_journal_of_another_version_of_the_harness_is_refused(tmp_path, monkey
         Journal(path, TASK, resume=True)
 
 
-def test_a_bit_that_flipped_in_a_journal_makes_no_pass(tmp_path):
-    """A shard is refused, or done again; what was not written is never taken for a result."""
+def test_a_flipped_bit_in_a_journal_makes_no_pass(tmp_path):
+    """The shard is refused or run again: no line with a flipped bit counts as a result."""
     path = tmp_path / "j.jsonl"
     written = {1: ("fail", 3), 2: ("pass", 0)}
     with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
@@ -203,7 +203,7 @@ def test_the_command_sweeps_on_the_cpu_and_resumes(tmp_path, capsys):
     assert "there are case::right, case::wrong" in capsys.readouterr().err
 
 
-def test_shards_that_are_too_many_to_be_listed_are_refused(tmp_path, capsys, monkeypatch):
+def test_too_many_shards_are_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("harness.cli.sweep.MOST", 200)
     file = tmp_path / "negation.py"
     file.write_text(CASE)
@@ -212,13 +212,13 @@ def test_shards_that_are_too_many_to_be_listed_are_refused(tmp_path, capsys, mon
     assert "more than 200 shards to run; give greater --shard-bits" in capsys.readouterr().err
 
 
-def test_a_sweep_whose_policy_judges_next_to_nothing_is_no_pass(tmp_path, capsys):
-    """Every shard says pass, because nothing in it may fail: the command says so and exits with 1."""
+def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, capsys):
+    """Every shard passes, because its policy lets nothing fail. The command reports this and exits with 1."""
     file = tmp_path / "negation.py"
     text = CASE.replace("Case, asm", "Case, asm, exact, magnitude")
     file.write_text(text.replace('nan="payload"', 'nan="payload", match=exact(on=magnitude("a", 3.0e-8, 4.0e-8))'))
     words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
     assert main(["sweep", f"{file}::wrong", *words]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert "match= of y promises next to nothing:" in told
-    assert "fewer than 1 in 1000; widen it" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "match= of y promises next to nothing:" in output
+    assert "fewer than 1 in 1000; widen it" in output

@@ -1,4 +1,4 @@
-"""The PTX of a sweep's kernels gives the same as the plain oracle, on the emulator."""
+"""The kernels of a sweep, run as PTX on the emulator, give the plain oracle's results."""
 
 import numpy as np
 import pytest
@@ -35,11 +35,12 @@ from references import (  # noqa: E402
 from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
 
 WIDE = 32
-"""Warps of a block on the emulator: the text is the same, and 1024 threads take a quarter of the steps of 256."""
+"""Warps of a block on the emulator. The text does not depend on it, and 1024 threads need a quarter of the steps of
+256."""
 
 
 def on_the_emulator(kernel, *arrays, warps=WIDE):
-    """Launch a kernel for one row: `first`, what it writes, what it reads."""
+    """Launch a kernel for one row. arrays: `first`, then the arrays that it writes, then those that it reads."""
     arrays = [*arrays, *(t.numpy() for t in kernel.tables)]
     kinds = [f"*i{a.itemsize * 8}" for a in arrays]
     signature = dict(zip(kernel.function.arg_names, [*kinds, "constexpr", "constexpr"], strict=True))
@@ -66,7 +67,7 @@ def oracle_of(reference, inputs, output, match, generator=Counted, own=None, **o
 
 
 def wrong_now_and_then(fmt, codes):
-    """Results off by some ulp, with the sign of a zero or of anything turned, flushed, another NaN."""
+    """Results with errors: some ulp off, the sign of a zero or of a number changed, flushed, or another NaN."""
     kind = torch.randint(0, 60, codes.shape, generator=torch.Generator().manual_seed(3))
     sign = (1 << fmt.sign_shift) if fmt.has_sign else 0
     nan = fmt.canonical_nan or 0
@@ -101,12 +102,12 @@ def pair_to_e2m1(a, b):
 
 
 def through_codes(a, b):
-    """A product of what was stacked as codes and taken apart."""
+    """A product of codes that were stacked and then split again."""
     return product(*torch.stack([a, b], -1).unbind(-1))
 
 
 def lowest_and_third(x):
-    """The first of two outputs with the fields of a word."""
+    """Two outputs; the first is made of fields of a word."""
     return dequantise.interleaved(dequantise.integers(x, bits=4, width=16, zero=8), groups=2)[0]
 
 
@@ -115,7 +116,7 @@ def compared(a, b):
 
 
 def of_exponential(x):
-    """Another function than the case's, for a variant that only meets the case's on a domain."""
+    """Another function than the case's, for a variant that must agree with the case's only on a domain."""
     return exponential.ex2(x) ^ 1
 
 
@@ -161,12 +162,12 @@ ORACLES = {
 
 
 AS_ON_A_DEVICE = ("e4m3", "payload")
-"""Tallied with as many warps as sweeps have."""
+"""Cases tallied with as many warps as sweeps use."""
 
 
 @pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["two", "rest"])
 @pytest.mark.parametrize("name", ORACLES)
-def test_tallies_are_the_plain_oracle_s(name, rest):
+def test_tallies_are_the_plain_oracles(name, rest):
     oracle, starts = ORACLES[name]
     starts = starts[2:] if rest else starts[:2]
     if not starts:
@@ -191,7 +192,7 @@ def test_tallies_are_the_plain_oracle_s(name, rest):
 
 
 def test_inputs_are_made_ahead_beside_the_tally():
-    """Of two inputs the one that changes; the tally is what it is without."""
+    """Of two inputs only the one that changes is made ahead. The tally is the same as without."""
     oracle, _ = ORACLES["mul"]
     start, chunk = torch.tensor(0x3C010000), 1 << 20
     right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(start, torch.empty(ROW))))[0]["y"]
@@ -205,7 +206,7 @@ def test_inputs_are_made_ahead_beside_the_tally():
 @pytest.mark.parametrize(
     "match", [absolute(2**-8), ulp(1, on=NEAR_TWO), ulp(1 << 20)], ids=["absolute", "unchecked", "ulp"]
 )
-def test_histograms_are_the_plain_judge_s(match):
+def test_histograms_are_the_plain_judges(match):
     oracle, start = oracle_of(exponential.ex2, {"x": F32}, F32, match), 0x3FFF0000
     right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(torch.tensor(start), torch.empty(ROW))))[0]["y"]
     units = far_now_and_then(right).to(torch.int32)
@@ -222,7 +223,7 @@ def test_histograms_are_the_plain_judge_s(match):
 
 
 def far_now_and_then(codes):
-    """Results some binades off, of the other sign, infinite, or not a number."""
+    """Results with errors: some binades off, of the other sign, infinite, or NaN."""
     kind = torch.randint(0, 40, codes.shape, generator=torch.Generator().manual_seed(4))
     for k, fault in enumerate((codes + 1, codes - 1, codes + 100, codes - 70000, codes ^ (1 << 31), 0x7F800000)):
         codes = torch.where(kind == k, fault, codes)
@@ -240,7 +241,7 @@ def test_the_mask_shows_what_the_tally_counts():
 
 
 def test_the_mask_follows_a_change_of_the_definition(monkeypatch):
-    """A sign that no longer counts as a difference: the kernel is made of the rules that the plain judge has."""
+    """A sign that no longer counts as a difference: the kernel is made from the plain judge's rules."""
     oracle, _ = ORACLES["mul"]
     start = torch.tensor(0x3C010000)
     right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(start, torch.empty(ROW))))[0]["y"]
@@ -256,7 +257,7 @@ def test_the_mask_follows_a_change_of_the_definition(monkeypatch):
 
 
 @pytest.mark.parametrize("generator", [Counted({"a": F16, "b": U8, "c": F32}), Stratified({"a": F16, "c": F32}, 9)])
-def test_inputs_are_the_generator_s(generator):
+def test_inputs_are_the_generators(generator):
     case = Case(
         inputs=generator.formats, outputs={"y": F16}, reference=lambda *codes: codes[0],
         variants={"v": asm("x", constraints=",".join(["=r", *["r"] * len(generator.formats)]), pack=1)},
@@ -270,7 +271,7 @@ def test_inputs_are_the_generator_s(generator):
             np.testing.assert_array_equal(units.astype(np.int64) & fmt.code_mask, made & fmt.code_mask)
 
 
-def test_what_no_kernel_is_made_of_is_refused():
+def test_operations_without_kernel_text_are_refused():
     packed = oracle_of(lambda x: x, {"x": E4M3X2}, E4M3X2, ulp(1))
     with pytest.raises(NotFused, match="packed"):
         kernels.tally_kernel(packed, 16)
@@ -302,7 +303,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_narrowed_integers_are_the_int64_ones(name):
-    """Of numbers around 0, 2^31, 2^32 and 2^47, in a kernel that stores an int64."""
+    """For numbers around 0, 2^31, 2^32 and 2^47, in a kernel that stores an int64."""
     function = OPERATIONS[name]
     body = Body(kernels.traced(lambda n: [function(n)], []), [None], 62)
     kernel = kernels._pointwise(body, [], 64)
@@ -312,7 +313,7 @@ def test_narrowed_integers_are_the_int64_ones(name):
         np.testing.assert_array_equal(out, function(torch.arange(start, start + ROW)).to(torch.int64).numpy())
 
 
-def test_a_wrong_narrowing_is_seen(monkeypatch):
+def test_a_wrong_narrowing_is_detected(monkeypatch):
     for module in (operations, writer):
         monkeypatch.setattr(module, "register", lambda bounds: "int32")
     with pytest.raises(AssertionError, match="Arrays are not equal"):

@@ -1,4 +1,4 @@
-"""The arms of a timing: one set of buffers for all, refusals with reasons, the twin, the copy, the empty kernel."""
+"""The arms of a timing: all use the same buffers; refusals have reasons; the twin, the copy and the empty kernel."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ none = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, varian
 @pytest.fixture
 def loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "DEVICE", "cpu")
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # its compiler is not tested here
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # PyTorch's compiler is not tested here
     path = tmp_path / "moves.py"
     path.write_text(SOURCE)
     return load(path)
@@ -38,7 +38,7 @@ def loaded(tmp_path, monkeypatch):
 
 @pytest.fixture
 def prepared(monkeypatch):
-    """The pointers with which each launch was made."""
+    """Records the pointers with which each launch was made."""
     found = []
 
     def prepare(job, launch, pointers):
@@ -62,7 +62,7 @@ def test_all_variants_run_on_the_same_buffers(loaded, prepared):
 
 
 def test_a_chosen_assembler_assembles_all_variants(loaded, prepared, monkeypatch):
-    """PyTorch's kernels are not assembled here, so they stand beside Triton's own alone."""
+    """The harness does not assemble PyTorch's kernels, so they are compared only with Triton's own assembler."""
     lowest = tritons_own("sm_90a", level=0)
     size = sized(loaded[0].case, 1 << 12)
     monkeypatch.setattr(gpu, "unlaunched", lambda launch, target: "")
@@ -129,7 +129,7 @@ case = Case(
 
 
 def test_launches_in_place_start_from_the_same_values(tmp_path, monkeypatch):
-    """Each launch of a variant, and of PyTorch's own in place, adds to what the tensor held at first."""
+    """Each launch of a variant, and of PyTorch's own update in place, adds to the tensor's initial value."""
     monkeypatch.setattr(gpu, "DEVICE", "cpu")
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(gpu, "prepared", lambda job, launch, p: lambda: p["x"].add_(p["d"]).clone())

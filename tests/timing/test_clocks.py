@@ -1,4 +1,4 @@
-"""Clocks: from NVML or nvidia-smi, with the limits; unknown without both."""
+"""Clocks are read from NVML or nvidia-smi, with the reasons for limits; without both they are unknown."""
 
 import subprocess
 
@@ -14,7 +14,7 @@ def without_nvml(monkeypatch):
 
 
 class Nvml:
-    """The three calls of pynvml that are made."""
+    """A stand-in for pynvml, with the three functions that are called."""
 
     def __init__(self, reasons):
         self.reasons = iter(reasons)
@@ -35,17 +35,17 @@ def test_nvml_gives_the_clocks_and_the_limits(monkeypatch):
     assert found.limits == ("power cap", "thermal (software)")
 
 
-def test_an_idle_or_a_set_clock_is_no_limit():
+def test_an_idle_or_a_fixed_clock_is_no_limit():
     found = Clocks.__new__(Clocks)
     found.readings = [Reading(345, 3201, 0x01 | 0x02)]
     assert found.limits == ()
 
 
 def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvml):
-    asked = []
+    calls = []
 
     def run(words, **options):
-        asked.append(words)
+        calls.append(words)
         old = "event" in words[3]  # a driver that knows only the older name
         return subprocess.CompletedProcess(
             words, 1 if old else 0, "" if old else "1755, 2619, 0x0000000000000008\n", ""
@@ -56,7 +56,7 @@ def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvm
     found.read()
     assert found.summary == {"sm_min": 1755, "sm_max": 1755, "memory": 2619}
     assert found.limits == ("hardware slowdown",)
-    assert all("GPU-1" in words for words in asked)
+    assert all("GPU-1" in words for words in calls)
 
 
 def test_without_nvml_and_nvidia_smi_the_clocks_are_unknown(monkeypatch, without_nvml):

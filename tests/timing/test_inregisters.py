@@ -38,7 +38,7 @@ def sass(body=LOOP, more="", before=CLOCK, after=CLOCK):
     return before + body.format(more=more) + after + "        /*0070*/                   EXIT ;\n"
 
 
-def test_the_body_lies_between_a_label_and_the_branch_back_to_it():
+def test_the_body_is_between_a_label_and_the_branch_back_to_it():
     assert loop_body(sass()) == {"BRA": 1, "LOP3.LUT": 1, "MUFU.RCP": 1}
 
 
@@ -107,7 +107,7 @@ def test_a_case_without_inputs_or_of_64_bits_cannot_be_repeated():
         arms(matmul, "sm_90a", "")
 
 
-def test_results_become_inputs_where_their_formats_are_the_same():
+def test_results_become_inputs_if_their_formats_are_the_same():
     found = {name: carries(load(CASES / f"{name}.py")[0]) for name in ("rcp", "f16x2_fma_clamp", "cvt_e4m3")}
     assert found == {"rcp": True, "f16x2_fma_clamp": True, "cvt_e4m3": False}
 
@@ -117,13 +117,13 @@ def arm(name, mode="throughput"):
 
 
 def clocked_as(costs, noise=0.002, seed=1):
-    """A device on which an application takes `costs` clocks, and the code around the loop 5000."""
+    """A device on which one application takes `costs` clocks, and the code around the loop takes 5000."""
     rng = random.Random(seed)
     return lambda a, steps: 5000 + costs[a.name] * a.unroll * steps * (1 + rng.uniform(-noise, noise))
 
 
 def timed(made, clocked):
-    """The records of arms as if they were rcp's, by variant and mode."""
+    """The records of arms, by variant and mode, as for the case rcp."""
     rcp = load(CASES / "rcp.py")[0]
     found = Measurements("GPU-1", 16.0, 1755.0, tuple(sampled(made, clocked, rounds=31)))
     return {(t.key.variant, t.mode): t for t in records_of(rcp, "sm_90a", made, found)}
@@ -140,7 +140,7 @@ def test_code_around_the_loop_cancels_and_a_real_difference_is_reported():
     assert (compared.verdict, round(compared.ratio, 2)) == ("faster", 0.25)
 
 
-def test_a_record_says_how_it_was_timed_and_reads_back():
+def test_a_record_states_how_it_was_timed_and_reads_back():
     found = timed([arm("rcp.rn")], clocked_as({"rcp.rn": 256.0}))["rcp.rn", "throughput"]
     assert (found.key.case, found.key.target, found.key.backend) == ("rcp", "sm_90a", "gpu")
     assert (found.key.num_warps, found.key.context, found.results, found.bytes) == (16, "held", 4096, 8.0)

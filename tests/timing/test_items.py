@@ -1,6 +1,6 @@
 """Timing as pytest items: --ptx-timing, and pytest-benchmark's options, tables, storage and comparison.
 
-The device is a model: `time_case` gives samples of known levels, so that everything around it is the real thing.
+The device is a model: `time_case` gives samples of known levels, and everything else is real.
 """
 
 import itertools
@@ -31,7 +31,7 @@ LEVELS = {"plain": 1e-5, "or": 1.3e-5}
 
 
 def model(path, attribute, target, assemblers=(None,), variants=(), sizes=(), budget=1.0, least=32):
-    """A session with figures that were made up."""
+    """A session with invented figures."""
     if attribute == "broken":
         raise RuntimeError("an illegal memory access was encountered")
     found = []
@@ -48,7 +48,7 @@ def model(path, attribute, target, assemblers=(None,), variants=(), sizes=(), bu
 
 
 def in_registers(loaded, target, variants=(), limit=None):
-    """Made-up records of a case's loops: a figure for one variant, and a reason for the other."""
+    """Invented records of a case's loops: figures for one variant, and a reason for the other."""
     key = Key(loaded.name, "plain", target, "gpu", shape="throughput", num_warps=16, context="held")
     timed = InRegisters(key, 4096, (99.0, 100.0, 101.0), 100.0, 99.0, 101.0, 0.01, {"MOV": 1.0}, 8.0, 16.0, 1755.0)
     return timed, InRegisters(replace(key, variant="or"), words="the loop holds LDG.E")
@@ -56,7 +56,7 @@ def in_registers(loaded, target, variants=(), limit=None):
 
 @pytest.fixture
 def device(monkeypatch):
-    """A machine with one sm_90a, whose sessions are the model's."""
+    """A machine with one sm_90a, whose sessions come from the model."""
     monkeypatch.setattr("harness.running.collection.places", lambda config: [("gpu", "sm_90a")])
     monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, *words: model(*words))
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
@@ -119,16 +119,16 @@ def test_a_failure_to_time_in_registers_fails_the_item(run_cases, device, pytest
 def test_a_resumed_run_times_only_what_is_missing(run_cases, device, pytester, monkeypatch):
     words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl")
     run_cases(*words, "-k", "timing and not other", move=SOURCE).assert_outcomes(passed=1)
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[1]) or model(*words)
+        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[1]) or model(*words)
     )
     run_cases(*words, "-k", "timing", "--ptx-resume", move=SOURCE).assert_outcomes(passed=2)
-    assert asked == ["other"]
+    assert calls == ["other"]
     assert len(read(pytester.path / "r.jsonl").timings) == 12
 
 
-def test_timings_cut_off_in_the_middle_are_taken_again(run_cases, device, pytester):
+def test_incomplete_timings_are_measured_again(run_cases, device, pytester):
     words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl", "-k", "timing and not other")
     run_cases(*words, move=SOURCE)
     path = pytester.path / "r.jsonl"
@@ -171,14 +171,14 @@ def test_benchmark_only_collects_benchmarks_alone_grouped_by_case_and_size(run_c
     assert one["fullname"] == "cases/move.py::or[large]"
 
 
-def test_benchmarks_heed_pytest_benchmarks_options(run_cases, device, pytester, monkeypatch):
-    asked = []
+def test_benchmarks_follow_pytest_benchmarks_options(run_cases, device, pytester, monkeypatch):
+    calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[3:]) or model(*words)
+        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[3:]) or model(*words)
     )
     words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-max-time=0.25", "--benchmark-min-rounds=100")
     run_cases(*words, "-k", "plain and L2 and not other", move=SOURCE).assert_outcomes(passed=1)
-    assert asked == [((None,), ("plain",), ("L2",), 0.25, 100)]
+    assert calls == [((None,), ("plain",), ("L2",), 0.25, 100)]
 
 
 def test_benchmarks_are_saved_and_compared(run_cases, device, pytester, monkeypatch):
@@ -201,7 +201,7 @@ def test_an_ordinary_run_has_no_timing_items(run_cases, device):
 
 @pytest.mark.parametrize("chosen", [["--ptx-opt=0"], ["--ptx-assembler=PATH"], ["--ptx-assembler=PATH", "--ptx-opt=1"]])
 def test_a_named_assembler_is_timed_and_named(run_cases, chosen, device, tmp_path, monkeypatch):
-    """Loops in registers, which Triton assembles, are then left out."""
+    """Loops in registers, which Triton assembles, are then omitted."""
     from harness.running.assemblers import tritons_own
 
     path = tritons_own("sm_90a").path
@@ -216,7 +216,7 @@ def test_a_named_assembler_is_timed_and_named(run_cases, chosen, device, tmp_pat
     assert not read(records).in_registers
 
 
-def test_benchmarks_of_two_assemblers_stand_in_two_tables(run_cases, device, pytester):
+def test_benchmarks_of_two_assemblers_are_in_two_tables(run_cases, device, pytester):
     done = run_cases(
         "--benchmark-only", "--ptx-backend=gpu", "--ptx-opt=0", "--ptx-opt=3", "--benchmark-json=b.json",
         "-k", "large and not other", move=SOURCE,
@@ -243,7 +243,7 @@ def test_a_resumed_run_times_only_with_assemblers_that_have_no_timings(run_cases
     assert "was begun with" in done.stderr.str()
 
 
-def test_beside_other_assemblers_triton_s_own_is_timed(run_cases, device, tmp_path):
+def test_tritons_own_assembler_is_timed_beside_others(run_cases, device, tmp_path):
     words = ("--ptx-opt=0", "--ptx-opt=3", "-k", "timing", f"--ptx-records={tmp_path / 'run.jsonl'}")
     assert run_cases("--ptx-timing", "--ptx-backend=gpu", *words, move=SOURCE).ret == 0
     found = {t.key.assembler.partition(" (")[0] for t in read(tmp_path / "run.jsonl").timings}

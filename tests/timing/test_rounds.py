@@ -1,4 +1,4 @@
-"""Rounds: random order from a seed, as many as needed, and a report of the noise if the budget is too small."""
+"""Rounds: in random order from a seed, as many as needed; a report of the noise if the budget is too small."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from harness.timing.rounds import BATCH, LEAST, WARM_UP, measure
 
 
 class Device:
-    """A device in a model: every launch returns its level, and the timer adds noise and the order it saw."""
+    """A model of a device: every launch returns its level; the timer adds noise, and records the order."""
 
     name = "model"
 
@@ -34,7 +34,7 @@ def test_samples_go_to_the_arm_that_was_launched():
     found = measure(ARMS, Device(), seed=1, budget=5)
     assert np.median(found.seconds["a"]) == pytest.approx(1e-5, rel=0.01)
     assert np.median(found.seconds["b"]) == pytest.approx(2e-5, rel=0.01)
-    assert found.rounds == LEAST  # this quiet, the least is enough
+    assert found.rounds == LEAST  # with so little noise, the least number of rounds is enough
     assert not found.wide
 
 
@@ -45,7 +45,7 @@ def test_every_round_has_every_arm_once_in_random_order():
     assert len(order) == LEAST * len(ARMS)
     whole = [tuple(order[k : k + len(ARMS)]) for k in range(0, len(order), len(ARMS))]
     assert all(sorted(r) == sorted(ARMS) for r in whole)
-    assert len(set(whole)) == 6  # every permutation of three comes up in thirty-two rounds
+    assert len(set(whole)) == 6  # every permutation of three occurs in thirty-two rounds
     assert {r[0] for r in whole} == set(ARMS)
 
 
@@ -80,8 +80,8 @@ def test_rounds_end_when_the_judged_arms_are_known():
     assert not found.wide
 
 
-def test_a_drift_falls_on_all_arms_alike():
-    """Arms one after the other would differ by the drift: 18% here; in random rounds it cancels."""
+def test_a_drift_affects_all_arms_equally():
+    """Arms timed one after the other would differ by the drift, here by 18%; in random rounds it cancels."""
     found = measure({"a": ARMS["a"], "/twin": ARMS["a"]}, Device(drift=0.002), seed=4, budget=0.0)
     assert found.seconds["a"][-1] > 1.1 * found.seconds["a"][0]
     assert np.median(found.seconds["a"]) == pytest.approx(np.median(found.seconds["/twin"]), rel=0.01)
@@ -93,7 +93,7 @@ def test_a_clock_of_coarse_steps_ends_the_rounds():
             return [round(t / 32e-9) * 32e-9 for t in super().times(launches)]
 
     found = measure({"a": lambda: ("a", 1.5e-6)}, Coarse(spread=0.02), seed=1, budget=30)
-    assert found.rounds < 20 * LEAST  # no number of rounds makes it narrower than a step
+    assert found.rounds < 20 * LEAST  # more rounds do not make the interval narrower than a step
     assert found.wide["a"] == pytest.approx(32e-9 / 1.5e-6, rel=0.05)
 
 
@@ -104,7 +104,7 @@ def test_the_clocks_are_read_after_every_batch():
 
 
 def test_what_a_launch_changed_is_restored_before_each_and_not_timed():
-    """An arm that changes its input: only its first launch would be right without the restore, which takes a second."""
+    """An arm changes its input: without the restore only its first launch would be right. A restore takes a second."""
     value, seen = [0], []
 
     def restore():

@@ -25,7 +25,7 @@ LEVELS = {"rcp.approx": 62e-6, "rcp.rn": 62.1e-6, "slow": 66e-6, TWIN: 62e-6, CO
 
 
 class Model:
-    """A timer whose noise is known: levels as given, 0.3% of spread, a clock of 32 ns."""
+    """A timer with known noise: given levels, a spread of 0.3%, and a clock of 32 ns."""
 
     name = "cupti"
 
@@ -84,7 +84,7 @@ def test_samples_of_the_twin_set_the_noise():
 
 @pytest.fixture
 def run():
-    """A run of one case with timings as a session leaves them."""
+    """A run of one case with timings, as a session records them."""
 
     def made(**words):
         base = synthetic.catalogue(1, per_cell=2)
@@ -118,7 +118,7 @@ def test_the_table_has_a_row_for_each(run, tmp_path):
     assert {(r["size"], r["timer"], r["bytes"]) for r in rows} == {("large", "cupti", str(SIZE.bytes))}
 
 
-def test_records_survive_the_file(run, tmp_path):
+def test_records_are_read_back_from_the_file(run, tmp_path):
     found = run()
     writer = Writer(tmp_path / "r.jsonl")
     writer.write(Run("1", "2026-01-01T00:00:00+00:00", "quick", 0, {}), *found.timings, End("x", 1.0, {}))
@@ -213,10 +213,10 @@ def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
     (tmp_path / "flip.py").write_text(FLIP)
     lowest = PtxasChoice("/no/ptxas", "13.0.1", 0, "0123456789ab")
     broken = dataclasses.replace(lowest, digest="f" * 12, level=1)
-    asked = []
+    calls = []
 
     def at(room, size, variants, assembler):
-        asked.append((size.name, assembler))
+        calls.append((size.name, assembler))
         if assembler == broken:
             raise device.CannotTime("ptxas crashed")
         return [assembler], device.Arms({}, {}, ())
@@ -224,7 +224,7 @@ def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
     monkeypatch.setattr(device._Room, "at", at)
     words = (str(tmp_path / "flip.py"), "case", "sm_90a")
     found = device.time_case(*words, (None, broken, lowest), (), ("small",))
-    assert asked == [("small", None), ("small", broken), ("small", lowest)]
+    assert calls == [("small", None), ("small", broken), ("small", lowest)]
     assert found.timings == (None, lowest)
     assert found.notes == ("ptxas 13.0.1 -O1: ptxas crashed",)
     with pytest.raises(device.CannotTime, match="ptxas crashed"):

@@ -1,4 +1,4 @@
-"""Sizes from the device's L2, and how a variant is launched to be timed."""
+"""Sizes from the device's L2, and the setups with which variants are timed."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def rows(**sizes):
 
 @pytest.mark.parametrize("l2", [4 * MIB, 40 * MIB, 50 * MIB, 60 * MIB, 128 * MIB])
 @pytest.mark.parametrize("case", [elementwise(x=F32), elementwise(x=U8), elementwise(a=F64, b=F64)])
-def test_small_fits_anywhere_one_fits_the_l2_and_one_is_several_times_it(case, l2):
+def test_sizes_are_small_within_the_l2_and_several_times_the_l2(case, l2):
     small, within, beyond = sizes_of(case, l2)
     assert [s.name for s in (small, within, beyond)] == ["small", "L2", "large"]
     assert small.elements == 1 << 16
@@ -59,7 +59,7 @@ def test_a_whole_kernel_grows_in_its_first_dimension():
     assert sized(case, 1 << 20).sizes == {"M": 2048, "N": 512}
 
 
-def test_a_variant_is_timed_at_its_largest_pack_and_a_kernel_as_it_asks():
+def test_a_variant_is_timed_at_its_largest_pack_and_a_kernel_with_its_own_setup():
     case = elementwise(x=F32)
     size = sized(case, 1 << 20)
     setup = setup_of(case, case.variants["asm"], size)
@@ -100,15 +100,15 @@ def test_large_inputs_repeat_a_sample(monkeypatch):
 
 def test_a_kernels_own_inputs_are_generated_small_and_repeated(monkeypatch):
     monkeypatch.setattr("harness.backends.gpu.DEVICE", "cpu")
-    asked = []
+    calls = []
 
     def generate(sizes, rng):
-        asked.append(dict(sizes))
+        calls.append(dict(sizes))
         return {"x": rng.integers(0, 1 << 15, (sizes["M"], sizes["N"])).astype(np.uint16)}
 
     case = rows(M=33, N=512)
     object.__setattr__(case, "generate", generate)
     size = sized(case, 1 << 23)
     _, tensors = inputs_of(case, "c", size)
-    assert asked == [{"M": 2048, "N": 512}]
+    assert calls == [{"M": 2048, "N": 512}]
     assert tensors["x"].shape == (1 << 23,)

@@ -1,4 +1,4 @@
-"""Reading CUPTI's record: which kernel belongs to which launch."""
+"""Reading CUPTI's records: which kernel belongs to which launch."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def kernel(at, length, name="elementwise_1d"):
     return (name, START + at, START + at + length)
 
 
-def test_each_launch_lies_between_two_flushes():
+def test_each_launch_is_between_two_flushes():
     record = [flush(0), kernel(31_000, 1536), flush(40_000), kernel(71_000, 1568)]
     assert spans(record, 2) == [1.536e-6, 1.568e-6]
 
@@ -31,7 +31,7 @@ def test_a_launch_of_several_kernels_is_counted_from_the_first_to_the_last():
     assert spans(record, 1) == [1e-6]
 
 
-def test_records_come_in_any_order():
+def test_records_may_have_any_order():
     record = [kernel(71_000, 200), flush(40_000), kernel(31_000, 100), flush(0)]
     assert spans(record, 2) == [1e-7, 2e-7]
 

@@ -38,12 +38,12 @@ def test_registers_and_instruction_counts(target):
     assert "NOP" not in sass.opcodes
 
 
-def test_one_body_serves_many_targets():
+def test_one_body_is_assembled_for_many_targets():
     assert len({compiled(target).body_hash for target in available()}) < len(available())
 
 
 def test_asm_is_contracted_only_when_fusion_is_on():
-    """ptxas joins a product and a sum without rounding modifiers, also in inline asm."""
+    """ptxas fuses a product and a sum without rounding modifiers, also in inline asm."""
     asm = "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $1; }"
 
     def count(fusion):
@@ -80,7 +80,7 @@ exit 2
 """
 
 
-def test_kernels_are_assembled_side_by_side_and_each_once(tmp_path):
+def test_kernels_are_assembled_at_the_same_time_and_each_once(tmp_path):
     import dataclasses
     from concurrent.futures import ThreadPoolExecutor
 
@@ -122,7 +122,7 @@ def test_complaints_keep_their_lines():
     assert [(c.line, c.words) for c in ptxas_complaints(said)] == [(63, "Unknown modifier '.rq'")]
 
 
-def test_predicated_instructions_count():
+def test_predicated_instructions_are_counted():
     assert opcodes("  /*0000*/  @!P0 FADD R0, R1, R2 ;\n  /*0010*/  @!UP0 FADD R0 ;\n /*0020*/ EXIT ;\n") == {
         "EXIT": 1, "FADD": 2,
     }  # fmt: skip

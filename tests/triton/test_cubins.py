@@ -1,4 +1,4 @@
-"""Several cubins read by one call of nvdisasm: each part reads as if its cubin had been given alone."""
+"""Several cubins read by one call of nvdisasm: each part's text equals that of its cubin alone."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ import pytest
 
 from harness.triton import assemble as assembling
 from harness.triton.assemble import Assembly, disassemble, disassemble_ahead
-from harness.triton.cubins import MOST, kernel_of, merged, parted
+from harness.triton.cubins import MOST, kernel_of, merged, split_text
 from harness.triton.targets import assembler, tool
 
 HEADER = ".version 8.6\n.target {}\n.address_size 64\n"
@@ -17,7 +17,7 @@ BEGIN = """
     ld.param.u64 %p, [from]; ld.param.u64 %q, [to]; ld.global.f32 %a, [%p]; ld.global.f32 %b, [%p+4];
 """
 STRAIGHT = "add.rn.f32 %a, %a, %b; st.global.f32 [%q], %a; ret;"
-DIVISION = "div.rn.f32 %a, %a, %b; st.global.f32 [%q], %a; ret;"  # with a function inside, its slow path
+DIVISION = "div.rn.f32 %a, %a, %b; st.global.f32 [%q], %a; ret;"  # with a function inside: the slow path of division
 LOOP = """
     mov.u32 %i, 0;
 again: mul.rn.f32 %a, %a, %b; add.u32 %i, %i, 1; setp.gt.f32 %c, %a, 0f40000000; @%c bra again;
@@ -56,12 +56,12 @@ def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
     groups = [[k for k in kernels if k and k.alike == first] for first in found]
     assert max(map(len, groups)) > 1
     for group in groups:
-        texts = parted(group, alone(merged(group)))
+        texts = split_text(group, alone(merged(group)))
         assert texts == [alone(codes[kernels.index(kernel)]) for kernel in group]
 
 
 def test_disassemble_returns_the_texts_that_were_made_ahead(tmp_path, monkeypatch):
-    """Also if the cache is turned off: then the texts stay in the process."""
+    """They are returned also if the cache is turned off: then the texts stay in the process."""
     codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, LOOP)]
     expected = [alone(code) for code in codes]
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
@@ -83,31 +83,31 @@ def pair(tmp_path_factory):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda text: re.sub(r"^.*MOV.*\n|^.*FADD.*\n", "", text, count=1, flags=re.M),  # an instruction lost
-        lambda text: text[: text.index("//-", text.index(".text.K01"))],  # the symbols lost
+        lambda text: re.sub(r"^.*MOV.*\n|^.*FADD.*\n", "", text, count=1, flags=re.M),  # an instruction is lost
+        lambda text: text[: text.index("//-", text.index(".text.K01"))],  # the symbols are lost
         lambda text: (
             text[: text.index("//-", text.index(".text.K00"))] + text[text.index("//--------------------- SYM") :]
         ),
-        lambda text: text.replace(".text.K00", ".text.K77"),  # a kernel that nobody gave
-        lambda text: text.replace("K01", "K00"),  # two of one name
+        lambda text: text.replace(".text.K00", ".text.K77"),  # an unknown kernel
+        lambda text: text.replace("K01", "K00"),  # two with the same name
         lambda text: text + "//--------------------- .text.another   -----\n",
         lambda text: "",
     ],
 )
-def test_a_text_that_is_not_as_expected_is_not_taken_apart(pair, spoil):
+def test_an_unexpected_text_is_not_split(pair, spoil):
     kernels, text = pair
-    assert parted(kernels, text)
-    assert parted(kernels, spoil(text)) is None
+    assert split_text(kernels, text)
+    assert split_text(kernels, spoil(text)) is None
 
 
 def test_a_part_with_another_number_of_instructions_is_not_used(pair, tmp_path):
-    """By the number of its instructions."""
+    """The number of its instructions shows it."""
     kernels, text = pair
     longer = kernel_of(cubin(DIVISION, folder=tmp_path))
-    assert parted([longer, kernels[1]], text) is None
+    assert split_text([longer, kernels[1]], text) is None
 
 
-def test_a_cubin_whose_part_is_not_as_expected_is_read_alone(tmp_path, monkeypatch):
+def test_a_cubin_with_an_unexpected_part_is_read_alone(tmp_path, monkeypatch):
     codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, DIVISION)]
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     real, called = assembling._disassemble, []

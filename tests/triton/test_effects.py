@@ -1,6 +1,7 @@
-"""Blocks with effects, counted in PTX and machine code: an impure one stays as often as it stands, a pure one need not.
+"""Blocks with effects, counted in PTX and machine code: impure blocks are all kept, and pure ones may be merged.
 
-`cases/effects.py` counts what is executed. This is what it cannot show, as a register's value is no output.
+`cases/effects.py` counts executions. These tests count what it cannot: readings of registers, whose values are no
+output.
 """
 
 import re
@@ -18,7 +19,7 @@ from harness.triton.compile import compile_kernel
 from harness.triton.spec import FunctionRef, KernelSpec
 from harness.triton.targets import tool
 
-# Each with what its reading is called in machine code for sm_90a.
+# Each with the instruction that reads it in machine code for sm_90a.
 REGISTERS = {
     "%clock64": ("u64", "SR_CLOCK"),
     "%globaltimer": ("u64", "SR_GLOBALTIMER"),
@@ -57,32 +58,32 @@ def compiled(function, register, *, pure):
 
 
 def readings(compilation, register):
-    """How often the register is read, in PTX and in machine code."""
+    """The number of readings of the register, in PTX and in machine code."""
     sass = disassemble(assemble(compilation), str(tool("nvdisasm"))).text
     in_ptx = len(re.findall(rf"mov\.\w+\s+\S+, {register};", compilation.ptx))
     return in_ptx, sum(REGISTERS[register][1] in line for line in sass.splitlines() if "/*" in line)
 
 
 @pytest.mark.parametrize("register", REGISTERS)
-def test_two_impure_readings_stay_two_and_two_pure_ones_become_one(register):
+def test_two_impure_readings_are_kept_and_two_pure_ones_are_merged(register):
     impure, pure = (compiled(difference, register, pure=p) for p in (False, True))
     assert readings(impure, register)[0] == 2
     assert readings(pure, register)[0] <= 1
 
 
 @pytest.mark.parametrize("register", REGISTERS)
-def test_an_impure_reading_that_nobody_uses_stays_in_the_ptx(register):
+def test_an_unused_impure_reading_stays_in_the_ptx(register):
     assert readings(compiled(unused, register, pure=False), register)[0] == 1
     assert readings(compiled(unused, register, pure=True), register)[0] == 0
 
 
 @pytest.mark.parametrize("register", ["%clock64", "%globaltimer"])
-def test_ptxas_keeps_both_readings_of_what_changes_with_time(register):
+def test_ptxas_keeps_both_readings_of_a_register_that_changes_with_time(register):
     assert readings(compiled(difference, register, pure=False), register) == (2, 2)
 
 
 def test_the_case_of_the_clock_keeps_both_readings_around_its_load():
-    """`cases/tlx_clock.py`: a difference that nobody uses does not cost the readings."""
+    """`cases/tlx_clock.py`: the readings are kept although the difference is unused."""
     loaded = load(Path("cases/tlx_clock.py"))[0]
     setup = Setup(sizes={"n": 128})
     job = Job(loaded.case, loaded.name, loaded.path, "asm", loaded.case.variants["asm"], "sm_90a", setup)

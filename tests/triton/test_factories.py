@@ -1,4 +1,4 @@
-"""Kernels that a function of the case file makes: found again by the process that compiles, each with its own code."""
+"""Kernels that a function of the case file makes: the compiling process finds them again, each with its own code."""
 
 FACTORY = """
 import triton
@@ -42,7 +42,7 @@ kernels = Case(
 
 
 def test_each_function_of_a_factory_has_its_own_code(run_cases):
-    """Both are called `function` and differ only in a closure's value, with which one of them is wrong."""
+    """Both are called `function` and differ only in a closure's value, which makes one of them wrong."""
     result = run_cases(folder="cases", factory=FACTORY)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines_random(["*elementwise::five*codes differ*", "*kernels::five*codes differ*"])

@@ -1,4 +1,4 @@
-"""A kernel is digested once within an item, and anew for the next one."""
+"""A kernel is digested once within an item, and again for the next item."""
 
 import triton
 import triton.language as tl
@@ -19,7 +19,7 @@ def decreased(x):
     return x - ADDED
 
 
-def test_a_change_is_seen_by_the_next_item(monkeypatch):
+def test_the_next_item_has_the_changed_digest(monkeypatch):
     with digested_once():
         first = FunctionRef.of(increased)
         assert FunctionRef.of(increased) is first
@@ -29,7 +29,7 @@ def test_a_change_is_seen_by_the_next_item(monkeypatch):
     assert FunctionRef.of(increased).code != first.code
 
 
-def test_functions_and_kinds_of_digests_are_told_apart():
+def test_functions_and_kinds_of_digests_are_distinguished():
     with digested_once():
         assert FunctionRef.of(increased).code != FunctionRef.of(decreased).code
         portable = FunctionRef.of(increased, portable=True)
@@ -55,7 +55,7 @@ def test_a_function_is_kept_alive_so_that_no_other_gets_its_id():
         assert id(kept[number, False][0]) == number
 
 
-def test_an_item_within_another_one_digests_for_itself():
+def test_an_item_within_another_one_digests_again():
     with digested_once():
         FunctionRef.of(increased)
         outer = spec._met.get()

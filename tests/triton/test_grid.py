@@ -1,4 +1,4 @@
-"""The grid of a whole kernel: sizes, expressions of sizes and meta values, or a function of both."""
+"""The grid of a whole kernel: sizes, expressions with sizes and meta values, or a function of both."""
 
 import re
 
@@ -10,7 +10,7 @@ from harness.triton.launch import grid_of
 
 
 class Kernel:
-    """A @triton.jit function, of which only the name is used."""
+    """A stand-in for a @triton.jit function, of which only the name is used."""
 
     fn = len
 

@@ -1,6 +1,6 @@
-"""The place of a tensor between its guards, and the bytes that may change."""
+"""The place of a tensor between its guard zones, and the bytes that a kernel may change."""
 
-import ml_dtypes  # noqa: F401 - numpy learns its types
+import ml_dtypes  # noqa: F401 - registers numpy's types
 import numpy as np
 import pytest
 

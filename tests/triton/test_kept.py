@@ -43,7 +43,7 @@ def kernel(p, BY: tl.constexpr):
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Write a kernel and its helper, forget what this process compiled, and count what workers are asked."""
+    """Write a kernel and its helper, and forget what this process has compiled."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "code"
     folder.mkdir()
@@ -65,8 +65,9 @@ def written(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """The specs that workers were asked to compile. Their answers are made up, with another PTX for each spec."""
+def requested(monkeypatch):
+    """Records the specs that workers were asked to compile. The answers are invented, with different PTX for each
+    spec."""
     found: list[KernelSpec] = []
 
     class Pretending:
@@ -81,7 +82,7 @@ def asked(monkeypatch):
 
 
 def pretended(spec: KernelSpec) -> Lowered:
-    """PTX of a kind, which names the file of the kernel."""
+    """Invented PTX, which names the kernel's file."""
     text = f'.file 1 "{spec.function.path}"\n// {spec.function.code} {spec.constants!r} {spec.target}'
     return Lowered(text, "kernel", 0, 4, ("ptxas", "1"), (("mov.b32 $0, $1;", "=r,r"),), harness())
 
@@ -99,11 +100,11 @@ def spec_of(function: FunctionRef, **more: object) -> KernelSpec:
     return dataclasses.replace(spec, **more)
 
 
-def test_the_second_run_compiles_nothing(written, asked, monkeypatch):
+def test_the_second_run_compiles_nothing(written, requested, monkeypatch):
     spec = spec_of(written())
     first = compiled(spec, monkeypatch)
     assert compiled(spec_of(written()), monkeypatch) == first
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 EDITS = {
@@ -115,14 +116,14 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_is_compiled(written, asked, monkeypatch, edit):
-    """Lines too: PTX says from which line of the file each instruction comes."""
+def test_an_edit_is_compiled(written, requested, monkeypatch, edit):
+    """Line numbers count too, because PTX names the line of the file from which each instruction comes."""
     before = compiled(spec_of(written()), monkeypatch)
     after = compiled(spec_of(written(**EDITS[edit])), monkeypatch)
-    assert len(asked) == 2
+    assert len(requested) == 2
     assert edit == "lines" or before.ptx != after.ptx
     assert compiled(spec_of(written(**EDITS[edit])), monkeypatch).ptx == after.ptx
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 OTHERS = {
@@ -136,21 +137,21 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_another_compilation_of_the_same_kernel_is_another(written, asked, monkeypatch, other):
+def test_another_compilation_of_the_same_kernel_reuses_nothing(written, requested, monkeypatch, other):
     function = written()
     compiled(spec_of(function), monkeypatch)
     compiled(spec_of(function, **OTHERS[other]), monkeypatch)
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 @pytest.mark.parametrize("what", ["harness", "installation"])
-def test_another_harness_or_triton_is_another(written, asked, monkeypatch, what):
+def test_another_harness_or_triton_reuses_nothing(written, requested, monkeypatch, what):
     """For example if two checkouts share a cache folder, or Triton was installed again."""
     spec = spec_of(written())
     compiled(spec, monkeypatch)
     monkeypatch.setattr(kept, what, lambda: "another")
     compiled(spec, monkeypatch)
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(tmp_path, monkeypatch):
@@ -176,14 +177,14 @@ def test_ptx_of_a_worker_with_another_harness_is_not_stored(written):
     assert kept.find("identity") is None
 
 
-def test_warnings_and_asm_come_back_too(written):
+def test_warnings_and_asm_are_read_back_too(written):
     lowered = pretended(spec_of(written()))
     kept.keep("identity", lowered, ("a warning",))
     assert kept.find("identity") == (lowered, ("a warning",))
     assert kept.find("other identity") is None
 
 
-def test_a_damaged_entry_is_compiled_again_and_healed(written, asked, monkeypatch, tmp_path):
+def test_a_damaged_entry_is_compiled_again_and_healed(written, requested, monkeypatch, tmp_path):
     spec = spec_of(written())
     first = compiled(spec, monkeypatch)
     (entry,) = (tmp_path / "cache" / "ptx").iterdir()
@@ -192,16 +193,16 @@ def test_a_damaged_entry_is_compiled_again_and_healed(written, asked, monkeypatc
         entry.write_bytes(damaged)
         assert compiled(spec, monkeypatch) == first
         assert entry.read_bytes() == whole
-    assert len(asked) == 6
+    assert len(requested) == 6
 
 
-def test_an_entry_of_another_form_counts_as_none(written, monkeypatch):
+def test_an_entry_of_another_form_counts_as_missing(written, monkeypatch):
     for data in (b"no deflated text", b"", b"x\x9c\x03\x00\x00\x00\x00\x01"):
         kept._kept.put(data, *kept._key("identity"))
         assert kept.find("identity") is None
 
 
-def test_a_refusal_is_not_stored(written, asked, monkeypatch):
+def test_a_refusal_is_not_stored(written, requested, monkeypatch):
     monkeypatch.setattr(compiling, "from_outcome", lambda outcome: compiling.Refusal("error", "today"))
     monkeypatch.setattr(compiling, "_memo", Memo(16))
     spec = spec_of(written())

@@ -14,7 +14,7 @@ from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Memo, Tool
 
 @pytest.fixture
 def made(monkeypatch, tmp_path):
-    """A compilation with an assembler of its own, and what was really assembled."""
+    """A compilation with an assembler of its own, and a record of what was assembled."""
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     ptxas = tmp_path / "ptxas"
     ptxas.write_text("1")
@@ -42,7 +42,7 @@ def test_the_second_run_assembles_nothing(made, monkeypatch):
     assert len(found) == 1
 
 
-def test_whatever_decides_the_code_is_assembled_anew(made, monkeypatch):
+def test_a_change_of_anything_that_decides_the_code_is_assembled_anew(made, monkeypatch):
     compilation, found = made
     spec = compilation.spec
     others = [
@@ -51,11 +51,11 @@ def test_whatever_decides_the_code_is_assembled_anew(made, monkeypatch):
         dataclasses.replace(compilation, spec=dataclasses.replace(spec, enable_fp_fusion=True)),
         dataclasses.replace(compilation, ptxas=dataclasses.replace(compilation.ptxas, version="2")),
     ]
-    told = [run(c, monkeypatch) for c in (compilation, *others)]
+    first = [run(c, monkeypatch) for c in (compilation, *others)]
     assert len(found) == 5
-    assert [run(c, monkeypatch) for c in (compilation, *others)] == told
+    assert [run(c, monkeypatch) for c in (compilation, *others)] == first
     assert len(found) == 5
-    with open(compilation.ptxas.path, "w") as file:  # another assembler under the same name and version
+    with open(compilation.ptxas.path, "w") as file:  # another assembler with the same name and version
         file.write("22")
     run(compilation, monkeypatch)
     monkeypatch.setattr(assembling, "harness", lambda: "another")

@@ -65,7 +65,7 @@ for arch in (80, 90):
 
 
 def test_ptxas_is_called_as_triton_calls_it(logs):
-    """A ptxas that records its arguments is called by Triton, in a process of its own, and by the harness."""
+    """Triton, in a new process, and the harness both call a ptxas that records its arguments."""
     paths = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), str(logs))
     subprocess.run([sys.executable, "-c", TRITONS_OWN], env={**os.environ, **paths}, check=True, capture_output=True)
     log = Path(f"{logs}.log")
@@ -80,7 +80,7 @@ def test_ptxas_is_called_as_triton_calls_it(logs):
     assert ["--fmad=false" in words for words in ours] == [True, False] * 2
 
 
-def test_the_release_here_has_the_option_that_it_is_known_for():
+def test_this_release_has_the_expected_option():
     if not triton.__version__.startswith("3.9"):
         pytest.skip(f"Triton {triton.__version__}: its options are its own")
     assert compiled().ptxas.options == assembler("sm_90a").options == ("--regAllocOptLevel=2",)
@@ -96,7 +96,7 @@ def test_a_chosen_assembler_differs_in_its_level_alone(logs):
 
 @since(3, 9, "it calls ptxas without an option that could be left out")
 def test_other_options_are_other_machine_code(logs):
-    """Neither the memo of a process nor the cache on disk mixes them up."""
+    """Neither the memo of a process nor the cache on disk confuses them."""
     found = dataclasses.replace(compiled(), ptxas=Tool(str(logs), "99.9"))
     without = dataclasses.replace(found, called=tuple(o for o in found.called if "Level" not in o))
     given = dataclasses.replace(found, called=())
@@ -106,7 +106,7 @@ def test_other_options_are_other_machine_code(logs):
     assert called == [list(found.called), list(without.called)]
 
 
-def test_an_option_that_an_assembler_does_not_know_is_left_out_of_call_and_label(logs):
+def test_an_unknown_option_is_omitted_from_call_and_label(logs):
     assert assembler_at(logs, 3, options=["--regAllocOptLevel=2"]).options == ("--regAllocOptLevel=2",)
     assert assembler_at(logs, 3, options=["--none-such"]).label == assembler_at(logs, 3).label
     old = logs.with_name("old_ptxas")
@@ -116,7 +116,7 @@ def test_an_option_that_an_assembler_does_not_know_is_left_out_of_call_and_label
     assert assembler_at(old, 3, options=["--regAllocOptLevel=2"]).options == ()
 
 
-def test_labels_tell_options_apart_and_old_names_still_mean_what_they_meant():
+def test_labels_distinguish_options_and_old_names_keep_their_meaning():
     plain = PtxasChoice("/p", "13.4.59", 3, "9c2c084df7eb")
     new = dataclasses.replace(plain, options=("--regAllocOptLevel=2",))
     assert plain.label == "ptxas 13.4.59 -O3 (9c2c084df7eb)"
@@ -129,7 +129,7 @@ def test_labels_tell_options_apart_and_old_names_still_mean_what_they_meant():
     assert not names_assembler(new.label, plain.label)
 
 
-def test_what_is_beyond_every_call():
+def test_options_beyond_those_of_every_call():
     every = ("-lineinfo", "-v", "-O1", "--opt-level", "0", "--fmad=false", "--gpu-name=sm_90a")
     assert beyond_every_call((*every[:3], "--regAllocOptLevel=2", *every[3:], "-warn-spills")) == (
         "--regAllocOptLevel=2", "-warn-spills",
@@ -148,7 +148,7 @@ def test_a_stage_whose_call_is_not_seen_gives_a_warning():
         assert called_with(broken, "", {}) == ()
 
 
-def test_nothing_is_left_behind_and_nothing_of_triton_s_stays_changed(tmp_path, monkeypatch):
+def test_no_file_stays_and_tritons_functions_are_restored(tmp_path, monkeypatch):
     """The stage writes the PTX to a file, and reads machine code from another."""
     module = types.SimpleNamespace(subprocess=subprocess)
     monkeypatch.setattr("harness.triton.ptxasoptions.importlib", types.SimpleNamespace(import_module=lambda _: module))

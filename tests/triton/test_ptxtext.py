@@ -1,4 +1,4 @@
-"""PTX as text: equal bodies, lines traced to asm, contraction."""
+"""PTX as text: equal bodies, the asm of a line, contraction."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_changed_instruction_counts(change):
     assert body_hash(KERNEL.replace(*change)) != body_hash(KERNEL)
 
 
-def test_lines_of_our_asm_are_numbered_as_their_author_did():
+def test_lines_of_our_asm_have_their_authors_numbers():
     found = asm_line(KERNEL, line_of("mul.f32"))
     assert (found.number, found.text, found.ours) == (3, "mul.f32 %r3, %r2, %r1", True)
     assert asm_line(KERNEL, line_of("add.f32")).number == 1
@@ -55,17 +55,17 @@ def test_lines_of_our_asm_are_numbered_as_their_author_did():
 
 def test_other_asm_is_distinguished_and_other_lines_give_none():
     other = asm_line(KERNEL, line_of("st.global"))
-    assert (other.ours, other.call) == (False, "somewhere.py:8"), "the call is told: there the reader looks"
-    assert asm_line(KERNEL, line_of("mul.f32")).call == "somewhere.py:5", "not the lines that LLVM counts on to"
+    assert (other.ours, other.call) == (False, "somewhere.py:8"), "the call's place tells the reader where the asm is"
+    assert asm_line(KERNEL, line_of("mul.f32")).call == "somewhere.py:5", "not a line that LLVM counted further"
     assert asm_line(KERNEL.replace(".file", "//"), line_of("st.global")).call == ""
     assert asm_line(KERNEL, line_of("ret;")) is None
     assert asm_line(KERNEL, 10_000) is None
 
 
-def test_a_syntax_error_is_blamed_on_the_statement_that_does_not_end():
+def test_a_syntax_error_names_the_statement_that_does_not_end():
     assert blamed_line(KERNEL, line_of("st.global")) == line_of("mul.f32")
     assert blamed_line(KERNEL, line_of("ret;")) == line_of("ret;")
 
 
-def test_marks_keep_a_trailing_comment_from_swallowing_the_end():
+def test_a_trailing_comment_does_not_hide_the_end_mark():
     assert marked("ret; // bye").splitlines() == [BEGIN, "ret; // bye", END]

@@ -1,4 +1,4 @@
-"""Every way in which inline asm fails to compile is one readable line, and the next kernel compiles."""
+"""Every fault that keeps inline asm from compiling gives one readable line, and the next kernel compiles."""
 
 import pytest
 
@@ -40,7 +40,7 @@ WRONG = {
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_in_the_asm_is_an_error_in_one_line(fault, monkeypatch):
     text, constraints, words = WRONG[fault]
-    if fault != "unknown modifier":  # which is tried on every target; the others on one of each assembler
+    if fault != "unknown modifier":  # that one is tried on every target, the others on one target of each assembler
         monkeypatch.setattr(building, "_others", lambda spec: ["sm_120a", "sm_80"])
     refusal = built(text, constraints)
     assert isinstance(refusal, Refusal)
@@ -76,14 +76,14 @@ def test_a_misspelling_beside_something_the_target_lacks_is_an_error():
 
 
 def test_a_refusal_of_an_old_ptxas_is_unsupported_if_another_target_accepts_the_kernel():
-    """Three-operand max came with sm_100; ptxas 12 says "Arguments mismatch" of it on older targets."""
+    """Three-operand max came with sm_100. For older targets ptxas 12 reports "Arguments mismatch"."""
     refusal = built("max.f32 $0, $1, $1, $1;", "=r,r", "sm_86")
     assert refusal.kind == "unsupported"
 
 
 @pytest.mark.parametrize("stage", ["ptxas", "triton"])
 @pytest.mark.parametrize("taker", ["sm_120a", None])
-def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker):
+def test_only_a_refusal_of_ptxas_depends_on_other_targets(monkeypatch, stage, taker):
     refusal = Refusal("error", "Unknown modifier '.new'", stage=stage)
     accepted = object.__new__(Built)
     monkeypatch.setattr(building, "_build", lambda spec, chosen: accepted if spec.target == taker else refusal)
@@ -95,7 +95,7 @@ def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker
     assert ("sm_120a accepts it" in found.words) == (expected == "unsupported")
 
 
-def test_many_faults_at_once_leave_every_answer_where_it_belongs():
+def test_many_faults_at_once_get_the_right_answers():
     faults = [
         WRONG["one constraint too many"],
         WRONG["misspelt instruction"],

@@ -1,4 +1,4 @@
-"""Functions of one name: the object that was handed over is compiled, or the compiler refuses."""
+"""Functions with the same name: the given object is compiled, or the compiler refuses."""
 
 import sys
 
@@ -34,16 +34,17 @@ def test_a_function_whose_name_is_bound_again_is_compiled_from_its_own_source(mo
     assert ["2222222" in t for t in texts] == [False, True, False]
 
 
-def test_a_function_that_nothing_in_the_file_holds_any_more_is_found_as_well(module):
-    """`kept` is of the caller's process: in the compiler's nothing but the list of made functions holds the first."""
+def test_a_function_without_any_name_in_the_file_is_found(module):
+    """`kept` exists only in the caller's process; in the compiler's process only the list of made functions has the
+    first."""
     found = module(FIRST + "import sys\nvars(sys).setdefault('kept', change)\n\n\n" + SECOND)
     former = vars(sys).pop("kept")
     assert former is not found.change
     assert "1111111" in compiled(former).ptx
 
 
-def test_the_former_function_calls_what_its_names_are_bound_to_in_the_end(module):
-    """A name in a function is read when the function runs, as Python does: only the object handed over is fixed."""
+def test_the_former_function_calls_the_last_objects_with_its_names(module):
+    """As in Python, a name in a function is read when the function runs; only the given object is fixed."""
     outer = "@triton.jit\ndef outer(x):\n    change(x)\n\n\n"
     again = outer.replace("change(x)", "tl.store(x, 3333333)")
     found = module(FIRST + outer + "former = outer\n\n\n" + SECOND + "\n\n" + again)

@@ -1,4 +1,4 @@
-"""Our specialisation of arguments is Triton's own."""
+"""The harness specialises arguments as Triton does."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Kernels that differ in contraction share the text from before any stage read that option, and compilers' output."""
+"""Kernels that differ only in contraction share the text from the stages before contraction matters, and repeat
+output."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def spec(name: str = "multiply_add", constants: tuple[object, ...] = (), target:
 
 @pytest.fixture
 def front(monkeypatch):
-    """How often a kernel was read from its function, by the test's own process."""
+    """Counts how often a kernel was read from its function by the test's own process."""
     monkeypatch.setattr(stages, "_halfway", type(stages._halfway)())
     monkeypatch.setattr(stages, "nothing_written", lambda: True)
     monkeypatch.setattr(lowering, "forget_output", lambda: None)
@@ -69,7 +70,7 @@ def test_shared_stages_give_the_same_metadata(front):
     assert shared == lowering.lower(kernel)
 
 
-ASKS = {
+READS = {
     "attribute": lambda options: options.enable_fp_fusion,
     "all of them": lambda options: vars(options),
     "by its name": lambda options: getattr(options, "enable_fp_" + "fusion"),
@@ -77,25 +78,25 @@ ASKS = {
 }
 
 
-@pytest.mark.parametrize("asks", ASKS)
+@pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("stage", ["make_ttir", "make_ttgir", "make_llir"])
-def test_a_stage_that_asks_for_contraction_is_run_for_each(front, monkeypatch, stage, asks):
-    """In a Triton whose earlier stages depend on contraction, shared text would be run in place of other text."""
+def test_a_stage_that_reads_contraction_is_run_for_each(front, monkeypatch, stage, reads):
+    """In a Triton whose earlier stages depend on contraction, shared text would replace other text."""
     held = BACKEND.__dict__[stage]
     plain = held.__func__ if isinstance(held, staticmethod) else None
 
-    def asking(*arguments):
-        ASKS[asks](arguments[-2])
+    def reading(*arguments):
+        READS[reads](arguments[-2])
         return (plain or held)(*arguments)
 
-    monkeypatch.setattr(BACKEND, stage, staticmethod(asking) if plain else asking)
+    monkeypatch.setattr(BACKEND, stage, staticmethod(reading) if plain else reading)
     shared = both(spec())
     assert len(front) == 2
     assert "fma.rn.f32" in shared[1]
     assert "fma.rn.f32" not in shared[0]
 
 
-def test_options_that_the_backend_derives_from_contraction_are_told_apart(front, monkeypatch):
+def test_options_that_the_backend_derives_from_contraction_share_nothing(front, monkeypatch):
     parse = BACKEND.parse_options
 
     def derived(self, given):
@@ -116,7 +117,8 @@ def test_other_kernels_share_nothing(front, other):
 
 
 def test_a_function_that_was_made_again_shares_nothing(front, monkeypatch):
-    """A file executed again may have its functions on other lines, which PTX names; their digests are equal."""
+    """After a file is executed again, its functions may be on other lines, which PTX names, though their digests are
+    equal."""
     load = lowering.load
     again = sample_kernels.triton.jit(sample_kernels.multiply_add.fn)
     lowering.lower(spec())
@@ -139,18 +141,18 @@ def test_warnings_are_given_for_each(front, monkeypatch):
     assert len(front) == 1
 
 
-def test_a_later_stage_changes_nothing_of_what_is_kept(front):
+def test_a_later_stage_does_not_change_the_shared_text(front):
     lowering.lower(spec())
     (kept,) = stages._halfway.values()
     before = dict(kept.metadata)
     lowering.lower(replace(spec(), enable_fp_fusion=True))
     assert dict(kept.metadata) == before
-    assert "name" not in before  # which the stage behind it finds
+    assert "name" not in before  # a later stage sets it
 
 
 @pytest.mark.parametrize(("says", "times"), [(b"", 1), (b"error: no such thing\n", 2)])
 def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd, says, times):
-    """Output on standard error is a refusal, and the other kernel must be refused too."""
+    """Output on standard error means a refusal, and the other kernel must be refused too."""
     monkeypatch.undo()
     read = []
     monkeypatch.setattr(stages, "_halfway", type(stages._halfway)())
@@ -170,7 +172,7 @@ def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd
 
 @pytest.mark.parametrize("first", [False, True])
 def test_output_of_the_compiler_is_repeated_for_each_kernel(monkeypatch, first):
-    """`=r,n` prints an error, drops the asm and gives PTX: the second kernel must be refused as well."""
+    """`=r,n` prints an error, drops the asm and gives PTX, so that the second kernel must be refused as well."""
     pool = Pool(1)
     monkeypatch.setattr(compiling, "shared_pool", lambda *of: pool)
     monkeypatch.setattr(compiling, "_memo", Memo(16))

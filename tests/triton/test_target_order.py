@@ -1,4 +1,4 @@
-"""A kernel compiled for one target does not depend on kernels compiled for other targets before."""
+"""A kernel compiled for one target does not depend on kernels compiled earlier for other targets."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def ptx_for(target):
 
 @pytest.fixture
 def anew(monkeypatch, tmp_path):
-    """Nothing compiled before, and one process at most for each pool."""
+    """Forget earlier compilations, and use one process at most for each pool."""
     pools = {}
 
     def pool(python="", of=""):

@@ -1,4 +1,5 @@
-"""The elementwise kernels: every arity, both ranks, both contexts, and what a user's function may return."""
+"""The elementwise kernels: every number of arguments, both ranks, both contexts, and the results of a user's
+function."""
 
 import re
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_two_inputs_and_two_outputs_compile_for_every_shape_class(shape, carry):
 
 
 def test_a_loop_shares_registers_between_a_carried_output_and_its_input():
-    """DESIGN decision 9: without early clobber LLVM gives both one register, and the asm reads what it just wrote."""
+    """Without early clobber LLVM gives both one register, and the asm reads the value that it has just written."""
     assert any(maxima(ptx(u8_max(shape=(4096,), block=1024, carry=(-1, 1)))))
 
 
@@ -54,7 +55,7 @@ def test_early_clobbers_keep_the_registers_apart():
     assert not any(maxima(ptx(u8_max(clobbers, shape=(4096,), block=1024, carry=(-1, 1)))))
 
 
-def test_the_straight_context_shares_nothing():
+def test_the_straight_context_shares_no_registers():
     assert not any(maxima(ptx(u8_max(shape=(4096,), block=1024))))
 
 
@@ -99,7 +100,7 @@ def test_a_function_may_return_one_tensor_or_several():
 
 
 def test_constants_follow_the_inputs_of_a_function():
-    elements = 2  # of a thread: 256 a program, 4 warps
+    elements = 2  # elements of a thread: 256 of a program, 4 warps
     for n in (1, 3):
         products = re.findall(r"\bmul(?:\.rn)?\.f32", ptx(sample("powers", constants=(n, 3.0))))
         assert len(products) == n * elements

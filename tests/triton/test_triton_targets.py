@@ -10,7 +10,7 @@ from harness.triton import installation, targets
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
-    """An empty cache folder, and a module that has probed nothing."""
+    """An empty cache folder, and a module that has not probed any target."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
     targets.probe.cache_clear()
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_replaced(fresh, monkeypatch):
     assert calls == [1]
 
 
-def test_a_probe_that_was_disturbed_is_not_kept(fresh, monkeypatch):
+def test_an_interrupted_probe_is_not_stored(fresh, monkeypatch):
     killed = targets.TargetInfo("sm_80", False, "the compiler was killed (SIGKILL)")
     monkeypatch.setattr(targets, "_probe", lambda: {"sm_80": killed})
     targets.probe()

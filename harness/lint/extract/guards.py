@@ -43,8 +43,8 @@ class PythonGuards:
         statements."""
         for statement in body:
             self._statement(statement, held, function)
-            if (asked := _asked(statement)) is not None:
-                held += _condition(asked)
+            if (condition := _leaving_condition(statement)) is not None:
+                held += _condition(condition)
 
     def _statement(self, node: ast.stmt, held: tuple[str, ...], function: str) -> None:
         if isinstance(node, _FUNCTIONS):
@@ -71,7 +71,7 @@ class PythonGuards:
             self._expressions(child, held, function)
 
 
-def _asked(node: ast.stmt) -> ast.expr | None:
+def _leaving_condition(node: ast.stmt) -> ast.expr | None:
     """The condition that decides whether the statements after this one run."""
     if isinstance(node, ast.If) and any(isinstance(s, _LEAVES) for s in node.body):
         return node.test

@@ -15,7 +15,7 @@ from harness.lint.snippet import Snippet
 _WORD = re.compile(r"[A-Za-z][\w.:]{2,}\s*")
 
 
-def unmeant(snippets: Iterable[Snippet]) -> set[Snippet]:
+def incomplete_snippets(snippets: Iterable[Snippet]) -> set[Snippet]:
     """The snippets of one call that differ from another snippet only by missing words."""
     all_of_them = list(snippets)
     return {s for s in all_of_them if any(_lacks_words(s, other) for other in all_of_them if other is not s)}

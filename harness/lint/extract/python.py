@@ -12,7 +12,7 @@ from harness.lint.extract.calls import NAMES, Unresolved, snippet_of
 from harness.lint.extract.guards import PythonGuards
 from harness.lint.extract.interpret import Interpreter
 from harness.lint.extract.literals import File
-from harness.lint.extract.paths import unmeant
+from harness.lint.extract.paths import incomplete_snippets
 from harness.lint.extract.unreached import Unreached
 from harness.lint.extract.values import Tensor, TextValue, Unknown, Value
 from harness.lint.snippet import Snippet
@@ -112,7 +112,7 @@ def extract_python(file: File) -> Extracted:
         found.notes += cases.notes
     for at in sorted({*collector.snippets, *collector.failures, *collector.other, *sites}):
         snippets = collector.snippets.get(at, {})
-        left_out = unmeant(snippets) if at in sites and len(snippets) > 1 else set()
+        left_out = incomplete_snippets(snippets) if at in sites and len(snippets) > 1 else set()
         found.snippets += [s for s in snippets if s not in left_out]
         line = file.place(at)[0]
         if left_out:

@@ -10,7 +10,7 @@ from harness.lint.flow import flow, read_names, written_names
 from harness.lint.rules import rule
 from harness.lint.rules.spelling import sigil
 from harness.lint.snippet import Found
-from harness.lint.trial import home_of
+from harness.lint.trial import trial_target
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.text.lexer import OPERAND
@@ -188,7 +188,7 @@ def _undefined(block: LintedBlock, number: int) -> str | None:
     inputs = [n for n in block.inputs if block.parsed[n].tied is None]
     if len(inputs) != len(block.inputs):
         return None
-    target = home_of(block)
+    target = trial_target(block)
     if target is None:
         return None
     rng = np.random.default_rng(ASSUMED)

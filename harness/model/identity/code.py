@@ -145,7 +145,7 @@ class _Walk:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
         except Exception:  # a class may raise anything when copied
             return None
-        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
+        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _modules_of(value)):
             return None  # the name has another value, or none
         return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
@@ -157,7 +157,7 @@ class _Walk:
             names |= _public(function.__globals__)
         known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
         made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
-        taken = (self._taken(known, names, ()), self._imported(function, names))
+        taken = (self._named(known, names, ()), self._imported(function, names))
         return tagged("function", *made_of, self._cells(function), *map(self.encode, values), *taken)
 
     def _imported(self, function: types.FunctionType, names: Set[str]) -> bytes:
@@ -168,7 +168,7 @@ class _Walk:
             for module in (name, *(f"{name}.{t}" for t in taken)):
                 found = self._importable("." * level + module, package)
                 if found is not None:
-                    parts += [self.encode(module), self._taken({found.__name__: found}, names | {found.__name__}, ())]
+                    parts += [self.encode(module), self._named({found.__name__: found}, names | {found.__name__}, ())]
         return tagged("imports", *parts)
 
     def _importable(self, name: str, package: str) -> types.ModuleType | None:
@@ -187,7 +187,7 @@ class _Walk:
         """The values that a function closes over."""
         return self.encode([_cell(c) for c in function.__closure__ or ()])
 
-    def _taken(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
+    def _named(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
         """The values that code uses by name. Of a user's module, the attributes that the code may name."""
         parts = []
         for name in sorted(names & set(known)):
@@ -196,7 +196,7 @@ class _Walk:
                 parts += [self.encode(name), self.encode(value)]
             elif value not in inside:
                 inner = names | _public(vars(value)) if names & _DYNAMIC else names
-                parts += [self.encode(name), self._taken(vars(value), inner, (*inside, value))]
+                parts += [self.encode(name), self._named(vars(value), inner, (*inside, value))]
         return tagged("names", *parts)
 
     def _class(self, cls: type) -> bytes:
@@ -245,7 +245,7 @@ _OF_EVERY_CLASS = frozenset(
 )  # fmt: skip
 
 
-def _homes(value: Any) -> list[types.ModuleType | None]:
+def _modules_of(value: Any) -> list[types.ModuleType | None]:
     """The modules that may have a value under its name."""
     names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
     return [sys.modules.get(n) for n in names if isinstance(n, str)]

@@ -57,6 +57,12 @@ _move(
     cops=".cg .cs .wb .wt",
     ordering=".relaxed .release",
 )
+for _name, _ordering, _section in (("ld", ".relaxed .acquire", "9.7.9.8"), ("st", ".relaxed .release", "9.7.9.11")):
+    operation(
+        f"{_name}{{.sem}}{{.scope}}{{.space}}.type", _name, section=_section, requires=70, type=".b128",
+        sem=f".weak {_ordering} .volatile", scope=".cta .cluster .gpu .sys",
+        space=".global .shared .shared::cta .shared::cluster .local",
+    )  # fmt: skip
 operation(
     "ldu{.space}{.vec}.type", "ldu", section="9.7.9.10", space=".global", vec=".v2 .v4",
     type=f"{_NARROW} {_WORDS} {_DOUBLE_WORDS}", excludes=[f".v4 {t}" for t in _DOUBLE_WORDS.split()],

@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
 An instruction is a row of `ROWS`. Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`).
-The reducing load (`ld.red`) and `.ashift` are declared, and refused with a message when a kernel is loaded.
+`.ashift` is declared, and refused with a message when a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -41,6 +41,16 @@ def _moves(shapes: str, counts: str) -> tuple[TensorRow, ...]:
     return (
         TensorRow("ld.sync.aligned.shape.num{.pack::16b}.b32", "8.1", "ld", choices=given),
         TensorRow("st.sync.aligned.shape.num{.unpack::16b}.b32", "8.2", "st", choices=given),
+    )
+
+
+def _reductions() -> tuple[TensorRow, ...]:
+    """Loads that also give the least or the greatest number of each thread."""
+    given = {"shape": ".32x32b .16x32bx2", "num": _TO_128.removeprefix(".x1 "), "op": ".min .max"}
+    pattern, requires = "ld.red.sync.aligned.shape.num.op", "101a 103f 110f"
+    return (
+        TensorRow(f"{pattern}{{.abs}}{{.NaN}}.f32", "8.1", "ld_red", requires, given),
+        TensorRow(f"{pattern}.type", "8.1", "ld_red", requires, given | {"type": ".u32 .s32"}),
     )
 
 
@@ -115,10 +125,7 @@ ROWS = (
         )
         for sparse in (".sp", "")
     ),
-    TensorRow(
-        "ld.red.sync.aligned.shape.num.op{.abs}{.NaN}.type", "8.1", "ld_red", "101a 103f 110f",
-        {"shape": ".32x32b .16x32bx2", "num": _TO_128, "op": ".min .max", "type": ".u32 .s32 .f32"},
-    ),
+    *_reductions(),
 )  # fmt: skip
 
 for _row in ROWS:

@@ -83,7 +83,10 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         size = kind.width // 8 * len(writers)
         return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
     reader, displacement = address(builder, node.operands[1], space)
-    return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
+    if kind.width == 128:  # the two halves of the register, lower half first
+        writers = tuple(WriteSlot(slot, 64) for w in writers for slot in (w.slot, w.upper))
+    width = min(kind.width, 64)
+    return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, width, len(writers)))
 
 
 def _passed(
@@ -137,7 +140,17 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         builder.note_stored(node, [p for p in passed if p])
         return Step("param_move", node, bound, readers, tuple(WriteSlot(p.slot, kind.width) for p in passed if p))
     base, displacement = address(builder, node.operands[0], space)
-    return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
+    if kind.width == 128:
+        readers = tuple(half for reader in readers for half in _halves(builder, node, reader))
+    width = min(kind.width, 64)
+    return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, width, len(readers)))
+
+
+def _halves(builder: KernelBuilder, node: Instruction, reader: ReadSlot) -> tuple[ReadSlot, ReadSlot]:
+    """The halves of a register of 128 bits, lower half first."""
+    if reader.slot < 0:
+        raise builder.error(OperandError, f"{node.spelling} takes a register of 128 bits", node.offset)
+    return ReadSlot(reader.slot, 64), ReadSlot(reader.slot + 1, 64)
 
 
 @runs("ld_param")

@@ -96,16 +96,17 @@ class Bulk:
         data, undefined = self._read(step, found, lane, corner)
         for to in frame.receivers(step, lane, ranks) if ranks else [block]:
             offsets = self._chunks(step, found, lane, offset, to)
-            told = barrier % shared.size + to * shared.size if ranks else barrier
+            arrives_at = barrier % shared.size + to * shared.size if ranks else barrier
             if group:
-                told = self._told(step, lane, barrier, to, bool(ranks), group)
-            self.issue(Coming(step, lane, offsets, data, undefined, told, found.swizzle, padded=found.padded))
+                arrives_at = self._receiving_mbarrier(step, lane, barrier, to, bool(ranks), group)
+            self.issue(Coming(step, lane, offsets, data, undefined, arrives_at, found.swizzle, padded=found.padded))
 
-    def _told(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:
-        """The mbarrier that a copy to block `to` tells. Raises ExecutionError where it lies in none that may be told.
+    def _receiving_mbarrier(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:
+        """The mbarrier at which a copy to block `to` arrives. Raises ExecutionError if it lies in a wrong block.
 
-        Of a pair (blocks whose ranks differ in the lowest bit) either block's may be. A multicast tells, for each block
-        that gets the box, that of its pair whose rank is as odd as that of the block of the mbarrier given.
+        In a pair (blocks whose ranks differ in the lowest bit) it may lie in either block. For each block that gets the
+        box, a multicast arrives at the mbarrier in one block of that block's pair: in the block whose rank has the same
+        lowest bit as the rank of the given mbarrier's block.
         """
         frame, size = self.frame, self.frame.shared.size
         block, cluster = barrier // size, frame.grid.cluster_size
@@ -155,7 +156,7 @@ class Bulk:
             shared.unfenced[units] = False
         tally(shared.under_way, units, 1)
         if coming.source is not None:
-            tally(shared.taken, shared.units(coming.source, 16), 1)
+            tally(shared.source_reads, shared.units(coming.source, 16), 1)
         self.flying.append(coming)
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
@@ -199,12 +200,12 @@ class Bulk:
             tally(shared.under_way, units, -1)
             self._write(one)
             if one.source is not None:
-                tally(shared.taken, shared.units(one.source, 16), -1)
+                tally(shared.source_reads, shared.units(one.source, 16), -1)
             if shared.swizzles is None:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
             if frame.grid.races:
-                # Who waits at the mbarrier hears of them first, in whatever block they lie.
+                # The threads that wait at the mbarrier hear of the bytes first, in whichever block the bytes lie.
                 hears = frame.receiver(one.lane, np.full(len(one.offsets), one.barrier))
                 shared.note_landing(one.offsets, one.size, hears, frame.clock)
             frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
@@ -288,7 +289,7 @@ class Bulk:
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
         """Record that chunks of shared memory are being read until their thread has waited for its group."""
-        tally(self.frame.shared.taken, self.frame.shared.units(offsets, 16), 1)
+        tally(self.frame.shared.source_reads, self.frame.shared.units(offsets, 16), 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
@@ -322,7 +323,7 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                tally(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), -1)
+                tally(self.frame.shared.source_reads, self.frame.shared.units(one.offsets, 16), -1)
             else:
                 staying.append(one)
         self.leaving = staying

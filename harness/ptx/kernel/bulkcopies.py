@@ -178,14 +178,14 @@ def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None
         barrier, block = barriers[lane], int(places_of[0]) // size_of
         blocks = frame.receivers(step, lane, masks[lane]) if detail.several else [block]
         for number in blocks:
-            told = barrier % size_of + number * size_of if detail.several else barrier
-            barrier_at(frame, step, told, lane)
-            if source is not None and told // size_of != number:
+            arrives_at = barrier % size_of + number * size_of if detail.several else barrier
+            barrier_at(frame, step, arrives_at, lane)
+            if source is not None and arrives_at // size_of != number:
                 text = f"{frame.who(lane)} copies to the shared memory of one block and names an mbarrier of another"
                 raise frame.fault(ExecutionError, step, text)
             there = places_of + (number - block) * size_of
             coming = Coming(
-                step, lane, there, data, doubt, told, source=source, update=detail.update, width=detail.width
+                step, lane, there, data, doubt, arrives_at, source=source, update=detail.update, width=detail.width
             )
             frame.bulk.issue(coming)
 

@@ -95,8 +95,8 @@ class ClusterFrame(KernelFrame):
         self.met = np.full(self.lanes, NOTHING, np.int32)
         self.alive = np.ones(self.lanes, np.bool_)
         self.phase = np.zeros(blocks // self.size, np.int64)
-        self.told = np.full((blocks // self.size, self.size), NOTHING, np.int32)
-        self.told_met = np.full(blocks // self.size, NOTHING, np.int32)
+        self.phase_heard = np.full((blocks // self.size, self.size), NOTHING, np.int32)
+        self.phase_met = np.full(blocks // self.size, NOTHING, np.int32)
         self.arrived_for = np.full(self.lanes, -1, np.int64)
         self.arrived_at = np.zeros(self.lanes, np.int32)
         self.relaxed = np.zeros(self.lanes, np.bool_)
@@ -172,10 +172,10 @@ class ClusterFrame(KernelFrame):
         """See `KernelFrame`."""
         return np.asarray(self.times(lanes)[2].max(axis=0))
 
-    def learn(self, lanes: Array, told: Array) -> None:
+    def advance_heard(self, lanes: Array, heard: Array) -> None:
         """Advance the times up to which lanes have heard of each block."""
-        self.heard[lanes] = np.maximum(self.heard[lanes], told)
-        own = told[self.rank[lanes]] if told.ndim == 1 else told[np.arange(len(lanes)), self.rank[lanes]]
+        self.heard[lanes] = np.maximum(self.heard[lanes], heard)
+        own = heard[self.rank[lanes]] if heard.ndim == 1 else heard[np.arange(len(lanes)), self.rank[lanes]]
         self.block_time[lanes] = np.maximum(self.block_time[lanes], own)
         self.warp_time[lanes] = np.maximum(self.warp_time[lanes], own)
 
@@ -184,27 +184,27 @@ class ClusterFrame(KernelFrame):
         masked = np.where(lanes[:, None], self.heard, NOTHING).reshape(-1, group, self.size).max(axis=1)
         self.heard = np.where(lanes[:, None], np.repeat(masked, group, axis=0), self.heard)
 
-    def tell(self, barrier: Barrier, lane: int) -> None:
+    def note_arrival(self, barrier: Barrier, lane: int) -> None:
         """Record in an mbarrier what the arriving lane has heard."""
         self.clock += 1
-        told = self.heard[lane].copy()
-        told[self.rank[lane]] = self.clock
-        barrier.heard = told if barrier.heard is None else np.maximum(barrier.heard, told)
+        heard = self.heard[lane].copy()
+        heard[self.rank[lane]] = self.clock
+        barrier.heard = heard if barrier.heard is None else np.maximum(barrier.heard, heard)
 
     def landed(self, barrier: Barrier, block: int) -> None:
         """Record in an mbarrier that a copy to a block has landed."""
         self.clock += 1
-        told = np.full(self.size, NOTHING, np.int32)
-        told[block % self.size] = self.clock
-        barrier.heard = told if barrier.heard is None else np.maximum(barrier.heard, told)
+        heard = np.full(self.size, NOTHING, np.int32)
+        heard[block % self.size] = self.clock
+        barrier.heard = heard if barrier.heard is None else np.maximum(barrier.heard, heard)
 
-    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
         """See `KernelFrame`; the lanes also hear of other blocks what the arriving threads had heard."""
-        asked = np.array(offsets)
-        for offset in np.unique(asked).tolist():
-            told = self.barriers[offset].told
-            if told is not None:
-                self.learn(lanes[asked == offset], told)
+        wanted = np.array(offsets)
+        for offset in np.unique(wanted).tolist():
+            heard = self.barriers[offset].previous_heard
+            if heard is not None:
+                self.advance_heard(lanes[wanted == offset], heard)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """See `KernelFrame`."""
@@ -223,7 +223,7 @@ class ClusterFrame(KernelFrame):
         return found
 
     def receiver(self, lane: int, offsets: Array) -> Array:
-        """See `KernelFrame`: a thread of the block whose mbarriers, at these offsets, are told."""
+        """See `KernelFrame`: a thread of the block whose mbarriers, at these offsets, get the arrivals."""
         return np.asarray(offsets // self.shared.size % self.size * self.grid.threads).astype(np.int32)
 
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
@@ -266,12 +266,12 @@ class ClusterFrame(KernelFrame):
             self.phase[number] += 1
             # Only what a block did before its first thread arrived is ordered; of an ended block, everything.
             when = np.where(here & alive, self.arrived_at[mine], self.clock)
-            self.told_met[number] = when.min()
-            told = np.where(here & alive & self.relaxed[mine], 0, when).reshape(self.size, -1).min(axis=1)
+            self.phase_met[number] = when.min()
+            heard = np.where(here & alive & self.relaxed[mine], 0, when).reshape(self.size, -1).min(axis=1)
             releasing = here & ~self.relaxed[mine]
             if releasing.any():
-                told = np.maximum(told, self.heard[mine][releasing].max(axis=0))
-            self.told[number] = told
+                heard = np.maximum(heard, self.heard[mine][releasing].max(axis=0))
+            self.phase_heard[number] = heard
 
     def ready(self, step: Step, lanes: Array) -> Array:
         """For each lane at barrier.cluster.wait, whether all others have arrived."""
@@ -287,8 +287,8 @@ class ClusterFrame(KernelFrame):
         """Let lanes go on after barrier.cluster.wait, ordered after everything before the barrier."""
         self.arrived_for[lanes] = -1
         clusters = self.block[lanes] // self.size
-        self.met[lanes] = self.told_met[clusters]
-        self.learn(lanes, self.told[clusters])
+        self.met[lanes] = self.phase_met[clusters]
+        self.advance_heard(lanes, self.phase_heard[clusters])
 
     def missing(self, lane: int) -> str:
         """A description of a thread for which a lane waits at the cluster's barrier."""

@@ -7,7 +7,7 @@ keeps which thread produced it, and when, so that a value can be traced to the i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +80,10 @@ def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
     )
     size, total = grid.cluster_size, math.prod(launch.grid)
     reduces = any(s.kind == "bulk_store" and s.detail.update for s in grid.program.steps)
-    alone = notes.block(grid.threads) if not (grid.synchronises or reduces) else None
-    for first in range(0, total, size) if alone is None else [alone // size * size]:
+    alone = notes.block(grid.threads) if not (grid.synchronises or reduces or grid.launches) else None
+    clusters: Iterable[int] = range(0, total, size) if alone is None else [alone // size * size]
+    if grid.launches is not None:
+        clusters = (first * size for first, _ in grid.launches.waves(1))
+    for first in clusters:
         frame = (NotedClusterFrame if in_clusters(grid) else NotedFrame)(grid, first, size)
         NotedScheduler(grid.program, frame, notes).run()

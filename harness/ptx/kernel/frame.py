@@ -33,7 +33,11 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
 class KernelFrame(Reaching):
-    """Threads of consecutive blocks and the memory that they access."""
+    """Threads of consecutive blocks and the memory that they access.
+
+    `failing`: requests to cancel a launch that fail (`launches`): the block that gets the response, its mbarrier, and
+    the phase of this. `refused`: the blocks that have seen one.
+    """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
@@ -45,10 +49,12 @@ class KernelFrame(Reaching):
         self.tensor = TensorWork(self, blocks)
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
+        self.failing: list[tuple[int, int, int]] = []
+        self.refused: set[int] = set()
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
 
-    def tell(self, barrier: Barrier, lane: int) -> None:
+    def note_arrival(self, barrier: Barrier, lane: int) -> None:
         """Record in an mbarrier what the arriving lane has heard of other blocks."""
 
     def landed(self, barrier: Barrier, block: int) -> None:
@@ -68,7 +74,7 @@ class KernelFrame(Reaching):
         """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
         it."""
 
-    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
         """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
         since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
         self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
@@ -291,8 +297,8 @@ class KernelFrame(Reaching):
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
         found = self.barriers.get(barrier)
         if found is None:
-            text = f"the bulk copy of {self.who(lane)} tells an mbarrier at offset {barrier % self.shared.size}, where"
-            raise self.fault(ExecutionError, step, f"{text} none is")
+            text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
+            raise self.fault(ExecutionError, step, f"{text}where none is")
         found.bytes -= size
         self.landed(found, barrier // self.shared.size)
         self.clock += found.settle(self.clock + 1)

@@ -13,6 +13,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.kernel.kernel import Kernel, places_of, size_of
+from harness.ptx.kernel.launches import Launches
 from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
 from harness.ptx.kernel.printing import Printer
 from harness.ptx.kernel.tensormaps import HostMap
@@ -30,7 +31,8 @@ class KernelGrid:
     """A kernel on a grid of `sizes` blocks: its parameters, its memory, and the state that all frames of the run share.
 
     `cluster`: the blocks of a cluster along x, y and z. Block numbers go cluster by cluster, and by rank within one.
-    `pointed`: buffers that are no parameters; the kernel reads their addresses from memory.
+    `pointed`: buffers that are no parameters; the kernel reads their addresses from memory. `launches`: which clusters
+    are left, if the kernel can cancel them.
     """
 
     def __init__(
@@ -66,6 +68,9 @@ class KernelGrid:
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
+        requests = any(step.kind == "launch_cancel" for step in self.program.steps)
+        clusters = math.prod(sizes) // self.cluster_size
+        self.launches = Launches(clusters, self.synchronises) if requests else None
 
     def unit(self, space: str) -> int:
         """The program's smallest access to a space, in bytes."""

@@ -16,6 +16,7 @@ from harness.ptx.kernel import (
     boxes,
     bulkcopies,
     calls,
+    cancelling,
     clusterops,
     matrices,
     mbarriers,
@@ -40,8 +41,8 @@ from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
 _LOADED = (
-    control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, sparsescaled,
-    tensor, tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
+    control, moves, accesses, boxes, bulkcopies, calls, cancelling, clusterops, matrices, mbarriers, scaled, sparse,
+    sparsescaled, tensor, tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
 )  # fmt: skip
 """Modules that register the binders of all operations, and the runners of those that only kernels have."""
 

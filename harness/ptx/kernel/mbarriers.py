@@ -164,7 +164,7 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
         frame.refuse_unmade(step, offset, lane)
         found = barrier_at(frame, step, offset, lane)
         tokens[number] = found.phase
-        frame.tell(found, lane)
+        frame.note_arrival(found, lane)
         arrivals = 1 if expecting else count
         if expecting:
             found.bytes += count
@@ -232,7 +232,11 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
     some = lanes[answers]
     if len(some):
         # A parity that names the phase before the first is complete from the start, and orders nothing.
-        frame.heeds(some, places(frame, step, step.sources[0], step.detail, some).tolist())
+        offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
+        frame.order_after(some, offsets)
+        for block, barrier, phase in frame.failing:
+            if barrier in offsets and frame.barriers[barrier].phase > phase:
+                frame.refused.add(block)
 
 
 @runs("mbarrier_test_wait")

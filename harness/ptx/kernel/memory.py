@@ -218,8 +218,8 @@ class Shared:
         # Asynchronous copies: how many are under way to a unit, and their data.
         self.under_way = np.zeros(blocks * self.size // unit, np.int32)
         self.coming = np.zeros(blocks * self.size, np.uint8)
-        # How many products under way read a unit; units that threads wrote without a proxy fence since.
-        self.taken = np.zeros(blocks * self.size // unit, np.int32)
+        # How many products and bulk copies under way read a unit; units that threads wrote without a proxy fence since.
+        self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
         self.swizzles: Array | None = None
         units = blocks * self.size // unit if races else 0

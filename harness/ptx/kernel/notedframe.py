@@ -11,9 +11,9 @@ import numpy as np
 
 from harness.ptx.binding.program import Program, ReadSlot, Step
 from harness.ptx.kernel.bulk import Bulk, Coming
-from harness.ptx.kernel.carried import CopyTaken
 from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.copies import Copies
+from harness.ptx.kernel.copyorigins import CopyTaken
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import Access, Buffer, Place

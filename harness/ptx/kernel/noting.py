@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.kernel.carried import CopyTaken, OldTaken, OperandTaken, RegistersTaken
+from harness.ptx.kernel.copyorigins import CopyTaken, OldTaken, OperandTaken, RegistersTaken
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import Access, Buffer, Place
 from harness.ptx.kernel.origins import TENSOR, Origins, Stored, Taken, name_of
-from harness.ptx.kernel.taken import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
+from harness.ptx.kernel.productorigins import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
 from harness.ptx.kernel.tensorloads import cells_of
 from harness.ptx.kernel.traced import SeenOperand, ThreadStep, TooLong
 from harness.ptx.machine.frame import Frame
@@ -136,16 +136,18 @@ class Notes(Watching):
         elif step.kind == "wgmma":
             self.count(step, 64 * step.detail.a.k + step.detail.b.rows * step.detail.b.k)
             self._current.takes.append(of_warpgroup(frame, self.origins, step, lane, self.time))
-        elif step.kind == "tcgen05_ld":
+        elif step.kind in ("tcgen05_ld", "tcgen05_ld_red"):
             self._current.takes.append(self._cells_loaded(step))
 
     def _cells_loaded(self, step: Step) -> RegistersTaken:
         warp, memory = self.lane // WARP, self.frame.tensor.memory
         cells = cells_of(self.frame, step, np.array([warp]), np.arange(warp * WARP, (warp + 1) * WARP))[0]
         found = {}
-        for number, writer in enumerate(step.destinations):
-            cell = int(cells[number, self.lane % WARP])
-            some = np.array([cell, cell + 1] if step.detail.packed else [cell])
+        own = [cells[number, self.lane % WARP].reshape(1) for number in range(len(cells))]
+        if step.kind == "tcgen05_ld_red":
+            own.append(np.concatenate(own))  # the reduction takes all of them
+        for some, writer in zip(own, step.destinations, strict=True):
+            some = np.concatenate([some, some + 1]) if step.detail.packed else some
             made = self.origins.of(memory, some)
             parts = [made.taken(k, self.frame.tensor.place(int(c)), int(memory.words[c])) for k, c in enumerate(some)]
             if writer.slot >= 0:

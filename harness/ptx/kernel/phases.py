@@ -14,7 +14,7 @@ class Barrier:
 
     `completed`: the frame's clock when the previous phase was completed. In a cluster also: `made`: the clock when lane
     `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `heard`: the times up to which the arrived
-    threads have heard of each block. `told`: the same at the end of the previous phase.
+    threads have heard of each block. `previous_heard`: `heard` at the end of the previous phase.
     """
 
     expected: int
@@ -26,14 +26,14 @@ class Barrier:
     maker: int = -1
     fenced: bool = False
     heard: Array | None = None
-    told: Array | None = None
+    previous_heard: Array | None = None
 
     def settle(self, now: int) -> bool:
         """Begin the next phase if this one is complete; returns whether it is. now: the frame's clock from then on."""
         if self.pending or self.bytes:
             return False
         self.phase += 1
-        self.pending, self.completed, self.told = self.expected, now, self.heard
+        self.pending, self.completed, self.previous_heard = self.expected, now, self.heard
         return True
 
     @property

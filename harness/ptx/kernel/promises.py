@@ -205,7 +205,7 @@ class Promises:
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
                     text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
                     raise frame.fault(MemoryFault, step, text)
-        tally(shared.taken, units, 1)
+        tally(shared.source_reads, units, 1)
         promise.units.append(units.reshape(len(promise.groups), -1))
 
     def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
@@ -237,7 +237,7 @@ class Promises:
         """Raise MemoryFault if lanes write to bytes that a product or a bulk copy may still read."""
         shared = self.frame.shared
         units = shared.units(place.offsets, access.size)
-        bad = (shared.taken[units] > 0).any(axis=1)
+        bad = (shared.source_reads[units] > 0).any(axis=1)
         if not bad.any():
             return
         at = int(np.flatnonzero(bad)[0])
@@ -288,6 +288,6 @@ class Promises:
         shared = self.frame.shared
         for units in promise.units:
             some = units[ready].reshape(-1)
-            tally(shared.taken, some, -1)
+            tally(shared.source_reads, some, -1)
             if self.frame.grid.races:
                 shared.note_group_read(some, self.frame.clock)

@@ -50,7 +50,10 @@ SHARED_BUDGET = 4 << 20
 
 @dataclass(frozen=True)
 class Executed:
-    """The counts of a run: instructions executed, once for each thread. variables: the module's, after it, as bytes."""
+    """The counts of a run: instructions executed, once for each thread; blocks, without those that were cancelled.
+
+    variables: the module's, after it, as bytes.
+    """
 
     thread_instructions: int
     blocks: int
@@ -190,7 +193,14 @@ def _run_grid(grid: KernelGrid) -> Executed:
     together = max(grid.cluster_size, together // grid.cluster_size * grid.cluster_size)
     ordered = grid.synchronises or any(s.kind == "call" for s in grid.program.steps)
     workers = 1 if ordered or local > LOCAL_BUDGET else None
-    for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), range(0, total, together), workers)
+    if grid.launches is not None:
+        size = grid.cluster_size
+        for cluster, count in grid.launches.waves(together // size):
+            _run_blocks(grid, cluster * size, count * size)
+        total -= grid.launches.cancelled * size
+    else:
+        each = range(0, total, together)
+        for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
     for buffer in grid.memory.buffers:
         buffer.save()
     return Executed(grid.instructions, total, grid.threads, grid.memory.buffers[0].array.tobytes())

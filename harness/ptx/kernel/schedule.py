@@ -18,7 +18,7 @@ from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.lockstep import Scheduler, guarded
 from harness.ptx.numeric.vectorise import Array
 
-_ASKING = frozenset({"mbarrier_try_wait", "cluster_wait"})
+_TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
 """Kinds of step at which a thread waits for others and goes on when they are done."""
 
 
@@ -40,7 +40,7 @@ class KernelScheduler(Scheduler):
         self.arrived: dict[tuple[int, int], int] = {}
         """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
         self.refused: dict[int, Array] = {}
-        """At each mbarrier.try_wait, the threads that were told once that their phase is not complete."""
+        """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.kernel_frame.fault(kind, step, message)
@@ -63,8 +63,8 @@ class KernelScheduler(Scheduler):
                 return at + 1, None
         if step.kind == "barrier_arrive":
             return self._arrive(step, at, active)
-        if step.kind in _ASKING:
-            active = self._ask(step, at, active)
+        if step.kind in _TESTING:
+            active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
             self._meet(active)
@@ -92,7 +92,7 @@ class KernelScheduler(Scheduler):
 
     # mbarriers -------------------------------------------------------------------------------------------
 
-    def _ask(self, step: Step, at: int, active: Array) -> Array:
+    def _test(self, step: Step, at: int, active: Array) -> Array:
         """The lanes whose phase is complete; the others wait and test again later."""
         frame = self.kernel_frame
         lanes = np.flatnonzero(active)
@@ -114,24 +114,24 @@ class KernelScheduler(Scheduler):
     def _tried(self, step: Step, at: int, lanes: Array, complete: Array) -> Array:
         """Answer lanes whose phase is complete, and others once with no; which lanes go on.
 
-        A no also meets a thread that nothing has told of the phase's end: it might have asked earlier. On hardware a
-        try ends after a time that nobody knows, so who takes one try for a wait goes on too early.
+        A thread also gets a no if nothing ordered it after the end of the phase: it might have tested earlier. On
+        hardware a try ends after an unknown time, so a program that uses one try as a wait goes on too early.
         """
         before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
         known = complete & mbarriers.known(self.kernel_frame, step, lanes)
-        told = ~known & ~before[lanes]
-        yes = complete & ~told
-        before[lanes] = told | (before[lanes] & ~yes)
-        if (told | yes).any():
-            mbarriers.give(self.kernel_frame, step, lanes[told | yes], yes[told | yes])
-        return np.asarray(told | yes)
+        answered_no = ~known & ~before[lanes]
+        yes = complete & ~answered_no
+        before[lanes] = answered_no | (before[lanes] & ~yes)
+        if (answered_no | yes).any():
+            mbarriers.give(self.kernel_frame, step, lanes[answered_no | yes], yes[answered_no | yes])
+        return np.asarray(answered_no | yes)
 
     def _woken(self) -> bool:
         """Wake lanes whose phase is now complete; returns whether there are any."""
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind not in _ASKING:
+            if step.kind not in _TESTING:
                 continue
             some, frame = np.flatnonzero(lanes), self.kernel_frame
             if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
@@ -249,3 +249,10 @@ class KernelScheduler(Scheduler):
             text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
             raise frame.fault(ExecutionError, one.step, text + words)
         frame.tensor.ended()
+        launches = frame.grid.launches
+        if launches is not None and launches.unasked:
+            first, (who, step) = next(iter(launches.unasked.items()))
+            text = (
+                f"{who} has cancelled the launch of the cluster of block {first}, and nobody has asked the response: "
+            )
+            raise frame.fault(ExecutionError, step, text + "its work is never done (clusterlaunchcontrol.query_cancel)")

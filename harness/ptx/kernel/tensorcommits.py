@@ -43,14 +43,14 @@ def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
         offsets = places(frame, step, step.sources[0], _access(frame, step, lanes), lanes).tolist()
         masks = values(frame, step, step.sources[1:], lanes) if len(step.sources) > 1 else [[]] * len(lanes)
         for lane, offset, mask in zip(lanes.tolist(), offsets, masks, strict=True):
-            told = [offset]
+            barriers = [offset]
             if mask:
                 within = offset % frame.shared.size
-                told = [block * frame.shared.size + within for block in frame.receivers(step, lane, mask[0])]
-            for one in told:
+                barriers = [block * frame.shared.size + within for block in frame.receivers(step, lane, mask[0])]
+            for one in barriers:
                 frame.refuse_unmade(step, one, lane)
                 barrier_at(frame, step, one, lane)
-            frame.tensor.commit(step, lane, told)
+            frame.tensor.commit(step, lane, barriers)
 
 
 def _access(frame: KernelFrame, step: Step, lanes: Array) -> Access:

@@ -162,7 +162,7 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> 
     if m == 256 and not pair:
         return "it has 256 rows, which a pair of blocks (.cta_group::2) alone takes"
     if pair and found.sparse and found.block and m == 128:
-        return "it has 128 rows; sparse scaled products of a pair have 256"
+        return "it has 128 rows; sparse scaled products of a pair have 256 alone (ISA 9.7.16.2.1, table 39)"
     if pair:
         step = 32 if kind == "i8" or (found.across_b and found.b in ("e4m3", "e5m2")) else 16
         sizes, good = f"multiples of {step} from a pair of blocks", n % step == 0

@@ -1,4 +1,4 @@
-"""Loads and stores of tensor memory by warps, and waits for them (tcgen05.ld, .st, .wait; ISA 9.7.16.8).
+"""Loads and stores of tensor memory by warps, and waits for them (tcgen05.ld, .ld.red, .st, .wait; ISA 9.7.16.8).
 
 A warp can access a quarter of the lanes: warp w of a warpgroup those from 32 w on (ISA 9.7.16.8.4). For each shape a
 table (`image`) gives the cell of every register of every thread, from the figures of ISA 9.7.16.2.3.1.
@@ -14,7 +14,7 @@ import numpy as np
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import MemoryFault, OperandError
-from harness.ptx.isa.forms import Bound
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.kernel.accesses import address, elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
@@ -67,10 +67,10 @@ def _bind(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> t
     """The address (operand `at`), the accessed cells, and the registers."""
     shape, count = bound.modifiers["shape"] or "", int((bound.modifiers["num"] or "")[1:])
     halves = shape == "16x32bx2"
-    expect(builder, node, 3 if halves else 2)
+    expect(builder, node, max(at, 1) + 1 + halves)
     apart = 0
     if halves:
-        operand = node.operands[2 - (at == 0)]
+        operand = node.operands[at + 1]
         if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
             raise builder.error(
                 OperandError, f"{node.spelling}: the distance of the halves is a constant", operand.offset
@@ -88,6 +88,16 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     base, detail, registers = _bind(builder, node, bound, 1)
     writers = tuple(builder.destination(r, TYPES["b32"], bound) for r in registers)
     return Step("tcgen05_ld", node, bound, (base,), writers, detail=detail)
+
+
+@binds("tcgen05_ld_red")
+def _bind_ld_red(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`r, redval, [address]{, distance of the halves}`; Triton writes `{%r}` for redval, the last destination."""
+    base, detail, registers = _bind(builder, node, bound, 2)
+    kind = TYPES[next(name for name in ("u32", "s32", "f32") if name in node.modifiers)]
+    writers = [builder.destination(r, TYPES["b32"], bound) for r in registers]
+    writers.append(builder.destination(elements(builder, node.operands[1], 1)[0], kind, bound))
+    return Step("tcgen05_ld_red", node, bound, (base,), tuple(writers), detail=detail)
 
 
 @binds("tcgen05_st")
@@ -132,13 +142,44 @@ def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: b
 
 @runs("tcgen05_ld")
 def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    warps, lanes = active_warps(frame, step, active)
+    _load(frame, step, active)
+
+
+@runs("tcgen05_ld_red")
+def _run_ld_red(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """Also write the least or the greatest number that each thread has loaded, by the instructions min and max.
+
+    The ISA names the operations and gives no more rules for them. A reduction of undefined bits is undefined.
+    """
+    warps, values, doubts = _load(frame, step, active)
     if not len(warps):
         return
+    op = step.bound.modifiers["op"] or ""
+    kind = next(name for name in ("u32", "s32", "f32") if name in step.node.modifiers)
+    function = find(op, ("NaN", kind) if "NaN" in step.node.modifiers else (kind,))[0].array_function()
+    if "abs" in step.node.modifiers:
+        values = [value & np.uint32(0x7FFFFFFF) for value in values]
+    # The first value meets itself, which makes a single NaN canonical, as all NaNs of results are.
+    result = function(len(values[0]), values[0], values[0])
+    for value in values[1:]:
+        result = function(len(result), result, value)
+    bad = np.any(doubts, axis=0)
+    doubt = np.where(bad, np.uint32(0xFFFFFFFF), np.uint32(0)) if bad.any() else None
+    lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
+    frame.write_lanes(step.destinations[-1], np.asarray(result).astype(np.uint32), doubt, lanes, active)
+
+
+def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, list[Array], list[Array]]:
+    """Write the registers of a load. The warps, and each register's values and masks of undefined bits, by thread."""
+    warps, lanes = active_warps(frame, step, active)
+    values: list[Array] = []
+    doubts: list[Array] = []
+    if not len(warps):
+        return warps, values, doubts
     cells = cells_of(frame, step, warps, lanes)
     _touch(frame, step, cells, warps, False)
     memory = frame.tensor.memory
-    for number, writer in enumerate(step.destinations):
+    for number, writer in enumerate(step.destinations[: cells.shape[1]]):
         some = cells[:, number].reshape(-1)
         value, doubt = memory.words[some], memory.undefined[some]
         if step.detail.packed:
@@ -146,6 +187,9 @@ def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
                 of[some] & np.uint32(0xFFFF) | of[some + 1] << np.uint32(16) for of in (memory.words, memory.undefined)
             )
         frame.write_lanes(writer, value, doubt if doubt.any() else None, lanes, active)
+        values.append(value)
+        doubts.append(doubt)
+    return warps, values, doubts
 
 
 @runs("tcgen05_st")

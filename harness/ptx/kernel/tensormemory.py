@@ -42,17 +42,17 @@ class Columns:
 class TensorMemory:
     """The tensor memory of the blocks of a frame.
 
-    `undefined`: undefined bits. `busy`, `lent`: operations under way that write, or read, a cell. `storing`: the warp
-    (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited for their load of a
-    cell. `promised`: columns that the other block of a pair has allocated, before a warp of this block has asked for
-    them.
+    `undefined`: undefined bits. `busy`, `being_read`: operations under way that write, or read, a cell.
+    `storing`: the warp (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited
+    for their load of a cell. `promised`: columns that the other block of a pair has allocated, before a warp of this
+    block has asked for them.
     """
 
     def __init__(self, blocks: int) -> None:
         size = blocks * CELLS
         self.words = np.zeros(size, np.uint32)
         self.undefined = np.full(size, 0xFFFFFFFF, np.uint32)
-        self.busy, self.lent = np.zeros(size, np.int16), np.zeros(size, np.int16)
+        self.busy, self.being_read = np.zeros(size, np.int16), np.zeros(size, np.int16)
         self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
         self.unfenced = np.zeros(size, np.bool_)
         self.held: list[list[Columns]] = [[] for _ in range(blocks)]

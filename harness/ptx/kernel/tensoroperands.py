@@ -164,10 +164,39 @@ def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, nam
         raise frame.fault(MemoryFault, step, text)
 
 
+def cells_of_a(
+    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, copies: int, block: int
+) -> Array:
+    """The cells of a from an address on: rows x columns of 32 bits, once for each copy, copies below each other.
+
+    Where d's columns lie in halves or quarters of the lanes (layouts B, E and G), each of these has all rows of a. That
+    is CUTLASS's layout for pairs of blocks (`tmem_frg_2sm`, TmemAllocMode::Duplicated), and FlashMLA's for .ws
+    (`tmem_frg_elastic`); the ISA has no figure of it. Raises MemoryFault outside of tensor memory.
+    """
+    lanes, columns = rows_of(copies * a.rows, a.k * a.element // 32, False)
+    return cells(frame, step, lane, given, lanes, columns, "a", block)
+
+
+def refuse_torn_rows(frame: KernelFrame, step: Step, lane: int, some: Array, rows: int) -> None:
+    """Raise ExecutionError if copies of a row of a differ."""
+    memory, copies = frame.tensor.memory, some.reshape(-1, rows, some.shape[1])
+    words, known = memory.words[copies], ~memory.undefined[copies]
+    torn = ((words ^ words[0]) & known & known[0]) != 0
+    if torn.any():
+        copy, row, column = (int(x[0]) for x in np.nonzero(torn))
+        text = f"row {row} of a of {frame.who(lane)} differs between {frame.tensor.place(int(copies[0, row, column]))} "
+        text += f"and lane {int(copies[copy, row, column]) % CELLS // COLUMNS}: each {rows} lanes have the same rows "
+        raise frame.fault(ExecutionError, step, text + "of a, as they multiply them by columns of b of their own")
+
+
 def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
-    """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each."""
-    memory = frame.tensor.memory
-    words, doubt = (np.ascontiguousarray(of[some]) for of in (memory.words, memory.undefined))
+    """The codes of a matrix from cells (rows x columns of 32 bits). Elements of 6 and 4 bits take a byte each.
+
+    Of a matrix in several copies, below each other, an element is undefined if it is in any.
+    """
+    memory, copies = frame.tensor.memory, some.reshape(-1, found.rows, some.shape[1])
+    words = np.ascontiguousarray(memory.words[copies[0]])
+    doubt = np.bitwise_or.reduce(memory.undefined[copies], axis=0)
     bits = max(BITS[found.type], 8)
 
     def elements(of: Array) -> Array:

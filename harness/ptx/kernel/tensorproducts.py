@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.builder import binds
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensorinstructions, tensoroperands, tensorsparse
+from harness.ptx.kernel import tensorinstructions, tensormasks, tensoroperands, tensorsparse
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
@@ -33,7 +33,7 @@ from harness.ptx.numeric import scaledproducts
 from harness.ptx.numeric.scaledproducts import BLACKWELL
 from harness.ptx.numeric.tensorcore import MODELS, Model
 from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Address, Immediate, Instruction, Vector
+from harness.ptx.text.nodes import Address, Immediate, Instruction
 from harness.ptx.text.types import TYPES
 
 GENERATION = "Blackwell"
@@ -45,7 +45,7 @@ _FLOATS = {
 
 @dataclass(frozen=True)
 class TensorProduct:
-    """The operands of a tcgen05.mma. `masks`: registers that disable lanes. `shift`: d is divided by 2^shift.
+    """The operands of a tcgen05.mma. `shift`: d is divided by 2^shift.
 
     `places`: displacements of the addresses of d, a, the scales and a sparse a's metadata; None for an operand without
     address. `pair`: two blocks work together.
@@ -54,7 +54,6 @@ class TensorProduct:
     kind: str
     ws: bool
     block: int
-    masks: int
     shift: int
     places: tuple[int | None, ...]
     pair: bool = False
@@ -70,23 +69,11 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     scaled, ws = "block_scale" in node.modifiers, "ws" in node.modifiers
     operands = list(node.operands)
     metadata = [operands.pop(3)] if sparse and len(operands) > 3 else []
-    shift, masks = 0, []
-    if not scaled and not ws and len(operands) > 5:
-        last = operands[-1]
-        if isinstance(last, Immediate):
-            shift = _shift(builder, last, kind)
-            operands.pop()
-        if len(operands) == 6 and isinstance(operands[4], Vector):
-            if pair:
-                text = f"{node.spelling}: the ISA does not say which of two blocks a mask of lanes is about"
-                raise builder.error(NotElementwise, text, operands[4].offset)
-            masks = builder.elements(operands.pop(4), 4)
-    elif ws and not scaled and len(operands) == 6:
-        text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
-        raise builder.error(NotElementwise, text, operands[5].offset)
-    if len(operands) != (7 if scaled else 5):
-        counts = (7,) if scaled else (5,) if ws else (5, 6, 7)
-        expect(builder, node, *(count + sparse for count in counts))
+    shift = 0
+    if not scaled and not ws and len(operands) > 5 and isinstance(last := operands[-1], Immediate):
+        shift = _shift(builder, last, kind)
+        operands.pop()
+    masks = tensormasks.taken(builder, node, bound, operands, pair)
     readers, places = [], list[int | None]()
     for number, operand in enumerate(operands[:-1]):
         if number in (0, 4, 5) or (number == 1 and isinstance(operand, Address)):
@@ -102,9 +89,9 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         readers.append(base)
         places.append(displacement)
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
-    readers += [builder.read(o, TYPES["b32"], False, "disable-output-lane") for o in masks]
+    readers += masks
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places), pair, sparse)
+    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -158,7 +145,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
             shape = Shape(found.kind, rows, what.k, found.ws)
             metadata = tensorsparse.cells_of(frame, step, lane, at[-1], shape, what.selector, block)
         parts.append(Part(block, d, in_cells, of_scales, metadata))
-    to = _enabled(parts[0].d.lanes, masks) if masks else None
+    to = tensormasks.enabled(frame, step, lane, parts[0].d.lanes, masks)
     written = [part.d.flat if to is None else part.d.cells[to] for part in parts]
     for part, some in zip(parts, written, strict=True):
         if enabled and part.d.read(frame.tensor.memory.undefined).any():
@@ -266,15 +253,14 @@ def _a_in_cells(
     frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, halves: bool, block: int
 ) -> Array:
     """The cells of a. halves: d's columns lie in halves or quarters of the lanes."""
-    if halves and a.rows != 128:
-        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone, and a pair with 256"
-        raise frame.fault(ExecutionError, step, text)
+    copies = 128 // a.rows if halves else 1
     if a.across:
         raise frame.fault(ExecutionError, step, "a in tensor memory is K-major (bit 15 of the instruction descriptor)")
     _refuse_base(frame, step, lane, given, a.rows, halves)
-    columns = a.k * a.element // 32
-    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a", block)
+    some = tensoroperands.cells_of_a(frame, step, lane, given, a, copies, block)
     tensoroperands.refuse_unwritten(frame, step, lane, some, "a")
+    if copies > 1:
+        tensoroperands.refuse_torn_rows(frame, step, lane, some, a.rows)
     return some
 
 
@@ -291,13 +277,6 @@ def _scales(
         tensoroperands.refuse_unwritten(frame, step, lane, some, f"the scale of {name}")
         found.append(some)
     return found
-
-
-def _enabled(lanes: Array, masks: list[int]) -> Array:
-    """Which elements of d lie in lanes that no mask disables."""
-    whole = sum(mask << 32 * number for number, mask in enumerate(masks))
-    off = np.array([whole >> number & 1 for number in range(128)], np.bool_)
-    return np.asarray(~off[lanes])
 
 
 def _matrix(
@@ -359,7 +338,6 @@ _REFUSED = {
     "tcgen05_ashift": "does not run products of a shifted a (.ashift): the ISA says that a's rows are shifted down by "
     "one, except for the last, but not what its first row is then, nor where a row of a pair's first block goes; shift "
     "a by tcgen05.shift.down before, without .ashift",
-    "tcgen05_ld_red": "does not run loads that reduce (.red); load by tcgen05.ld and reduce the registers",
 }
 """What is not run, and what to do instead."""
 

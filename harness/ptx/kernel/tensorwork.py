@@ -111,8 +111,8 @@ class TensorWork:
         bad = memory.busy[cells] > 0
         if bad.any():
             bad &= memory.writer[cells] != mine
-        if writes and (lent := memory.lent[cells] > 0).any():
-            bad |= lent & (memory.reader[cells] != mine)
+        if writes and (is_read := memory.being_read[cells] > 0).any():
+            bad |= is_read & (memory.reader[cells] != mine)
         if bad.any():
             self._name_work(step, lane, int(cells[np.flatnonzero(bad)[0]]), verb)
         warp = 0 if cores else int(self.frame.thread[lane]) // 32 + 1
@@ -238,7 +238,7 @@ class TensorWork:
             memory.note_write(written, who, now)
         else:
             before.written = NONE
-        memory.lent[read] += 1
+        memory.being_read[read] += 1
         memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
         found = Work(step, lane, written, read)
         self.flying.append(found)
@@ -264,7 +264,7 @@ class TensorWork:
                 if bad.any():
                     at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                     raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
-        tally(shared.taken, units, 1)
+        tally(shared.source_reads, units, 1)
         work.units.append(units.reshape(-1))
 
     def reader(self, units: Array) -> str:
@@ -298,10 +298,10 @@ class TensorWork:
         who = self._cores(work.lane)
         memory.busy[work.written] -= 1
         memory.note_write(work.written, who, frame.clock)
-        memory.lent[work.read] -= 1
+        memory.being_read[work.read] -= 1
         memory.note_read(work.read, who, frame.clock, frame.clock)
         for units in work.units:
-            tally(frame.shared.taken, units, -1)
+            tally(frame.shared.source_reads, units, -1)
             if frame.grid.races:
                 frame.shared.note_group_read(units, frame.clock, int(frame.block[work.lane]))
 
@@ -310,7 +310,7 @@ class TensorWork:
         found = frame.barriers.get(one.barrier)
         at = one.barrier % frame.shared.size
         if found is None:
-            text = f"the tcgen05.commit of {frame.who(one.lane)} tells an mbarrier at offset {at}, where none is"
+            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at an mbarrier at offset {at}, where none is"
             raise frame.fault(ExecutionError, one.step, text)
         if found.pending <= 0:
             text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"

@@ -65,7 +65,7 @@ class ThreadFrame(Frame):
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """Raise UndefinedBits for a store or an exchange with an undefined predicate; destination registers become
         undefined."""
-        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05"))
+        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05", "launch"))
         if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 

@@ -181,7 +181,7 @@ class ClusterRun:
                     self._lost(event)
                 stop_if_asked(session)
             self._give_up()
-            self._tell()
+            self._print_progress()
 
     def _send(self) -> None:
         """Keep every slot busy, and a second batch waiting for it."""
@@ -303,7 +303,7 @@ class ClusterRun:
         data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
         self._report(item, [data])
 
-    def _tell(self) -> None:
+    def _print_progress(self) -> None:
         assert self.nodes is not None
         if time.monotonic() - self.printed < progress.EVERY:
             return

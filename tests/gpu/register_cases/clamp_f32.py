@@ -1,4 +1,4 @@
-"""c = clamp(a*b + 1, 0, 6), d = c*c on float32: what cases/f16x2_fma_clamp.py does with two float16 an instruction."""
+"""c = clamp(a*b + 1, 0, 6), d = c*c on float32; cases/f16x2_fma_clamp.py does it on two float16 an instruction."""
 
 import torch
 import triton
@@ -17,7 +17,7 @@ def in_triton(a, b):
 
 
 def clamped(a, b):
-    """A NaN gives what tl.clamp leaves open."""
+    """The results for NaN are those of minimum and maximum: tl.clamp leaves them open."""
     fixed = [torch.full_like(a, encode(F32, v)) for v in (1.0, 0.0, 6.0)]
     c = arithmetic.minimum(arithmetic.maximum(arithmetic.fma(a, b, fixed[0]), fixed[1]), fixed[2])
     return c, arithmetic.mul(c, c)

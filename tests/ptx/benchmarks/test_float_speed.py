@@ -1,6 +1,6 @@
-"""How many elements a second `emulate` serves; the goals are for two cores that nothing else uses.
+"""Elements a second that `emulate` computes; goals are for two cores that nothing else uses.
 
-Where something else uses them, the rate by processor time comes nearest: it lacks the waiting, not the shared caches.
+On busy cores the rate by processor time comes nearest to that: it leaves out waiting, but not the loss of caches.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ GOALS = {
     "div.full.ftz.f32": 200,
     "fma.rn.f16x2": 72,
 }
-"""Millions a second. 72 is every one of 2**32 inputs in a minute; 200, one in 21 seconds."""
+"""Millions of elements a second. At 72 all 2**32 inputs take a minute, at 200 they take 21 seconds."""
 
 
-def noted(benchmark: Any, values: int, goal: str) -> None:
+def record(benchmark: Any, values: int, goal: str) -> None:
     """Put the goal and the rate reached into the benchmark's record."""
     benchmark.extra_info["goal"] = goal
     if benchmark.stats:
@@ -57,7 +57,7 @@ def noted(benchmark: Any, values: int, goal: str) -> None:
 
 @pytest.mark.parametrize("spelling", GOALS)
 def test_elements_a_second(spelling: str, benchmark: Any) -> None:
-    """Sixteen million elements a round, which takes a tenth of a second; the goal is noted, not asserted."""
+    """Sixteen million elements a round, which takes a tenth of a second; the goal is recorded, not asserted."""
     count = {"fma": 3, "add": 2, "mul": 2, "div": 2}.get(spelling.split(".")[0], 1)
     rng = np.random.default_rng(0)
     columns = [rng.standard_normal(ELEMENTS).astype(np.float32) for _ in range(count)]
@@ -65,7 +65,7 @@ def test_elements_a_second(spelling: str, benchmark: Any) -> None:
     half = spelling == "cvt.rn.f16.f32"
     constraints = ",".join(["=h" if half else "=r"] + ["r"] * count)
     got = benchmark(emulate, asm, constraints, columns, "float16" if half else "float32", target="sm_90a")
-    noted(benchmark, ELEMENTS, f"{GOALS[spelling]} M/s")
+    record(benchmark, ELEMENTS, f"{GOALS[spelling]} M/s")
     if benchmark.stats:
         used = []
         for _ in range(3):
@@ -82,15 +82,15 @@ PAIRS = "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, $1, $2; cvt.u16.u8 $0, t; 
 @pytest.mark.parametrize("way", ["emulate", "ml_dtypes"])
 @pytest.mark.benchmark(group="float32 to e2m1, 16.8 million values")
 def test_values_to_e2m1(way: str, benchmark: Any) -> None:
-    """The goal is twice as many values a second as `astype` converts, which leaves them one a byte."""
+    """The goal is twice the rate of `astype`, which stores each value in a byte of its own."""
     x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
     if way == "ml_dtypes":
         got = benchmark(x.astype, ml_dtypes.float4_e2m1fn)
-        noted(benchmark, ELEMENTS, "the yardstick")
+        record(benchmark, ELEMENTS, "the yardstick")
         assert got.shape == (ELEMENTS,)
         return
     first, second = x[: ELEMENTS // 2], x[ELEMENTS // 2 :]
     got = benchmark(emulate, PAIRS, "=h,f,f", [first, second], "uint8", target="sm_100a")
-    noted(benchmark, ELEMENTS, "twice ml_dtypes")
+    record(benchmark, ELEMENTS, "twice ml_dtypes")
     codes = x.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
     assert np.array_equal(got, codes[: ELEMENTS // 2] << 4 | codes[ELEMENTS // 2 :])

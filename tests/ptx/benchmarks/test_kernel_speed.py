@@ -1,4 +1,4 @@
-"""How many thread-instructions a second whole kernels run at on the CPU; goals are for two cores nothing else uses."""
+"""Thread-instructions a second of whole kernels on the CPU; goals are for two cores that nothing else uses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ import triton_kernels as k
 pytestmark = pytest.mark.slow
 
 
-def stated(benchmark: Any, launch: Any) -> None:
-    """Compile once, then time the launch; beside the seconds stand thread-instructions a second."""
+def timed(benchmark: Any, launch: Any) -> None:
+    """Compile once, then time the launch; the record also has thread-instructions a second."""
     report = launch()
     benchmark.pedantic(launch, rounds=3)
     if benchmark.stats:
@@ -32,12 +32,12 @@ def stated(benchmark: Any, launch: Any) -> None:
 
 @pytest.mark.parametrize("races", [True, False], ids=["races", "no-races"])
 def test_elementwise(benchmark: Any, races: bool) -> None:
-    """Four million float32: a multiplication and an addition each. Goal: seconds."""
+    """A multiplication and an addition on each of four million float32. Goal: seconds."""
     n = 1 << 22
     x, z = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
     y = np.zeros_like(x)
     kernel = emulated(k.multiply_add, "sm_90a", races=races)[(n // 1024,)]
-    stated(benchmark, lambda: kernel(x, z, y, n, B=1024, enable_fp_fusion=False))
+    timed(benchmark, lambda: kernel(x, z, y, n, B=1024, enable_fp_fusion=False))
     np.testing.assert_array_equal(y, x * z + x)
 
 
@@ -48,7 +48,7 @@ def test_rows(benchmark: Any, name: str) -> None:
     w, b, y = np.ones(1000, np.float32), np.zeros(1000, np.float32), np.zeros_like(x)
     kernel = emulated(getattr(k, name), "sm_90a")[(1024,)]
     arguments = (x, y, 1000) if name == "softmax" else (x, w, b, y, 1000, 1e-5)
-    stated(benchmark, lambda: kernel(*arguments, B=1024))
+    timed(benchmark, lambda: kernel(*arguments, B=1024))
     assert np.isfinite(y).all()
 
 
@@ -59,7 +59,7 @@ def test_block_scaled_quantisation(benchmark: Any, target: str) -> None:
     x = np.random.default_rng(0).standard_normal((m, n)).astype(ml_dtypes.bfloat16)
     q, scales = np.zeros((m, n // 2), np.uint8), np.zeros((m, n // 16), np.uint8)
     kernel = emulated(k.nvfp4, target)[(m // 16, n // 128)]
-    stated(benchmark, lambda: kernel(x, q, scales, np.float32([6.0]), m, n, BM=16, BN=128))
+    timed(benchmark, lambda: kernel(x, q, scales, np.float32([6.0]), m, n, BM=16, BN=128))
     assert q.any()
 
 

@@ -1,6 +1,6 @@
-"""How long products of matrices and attention take on the CPU; goals are for two cores that nothing else uses.
+"""Times of products of matrices and of attention on the CPU; goals are for two cores that nothing else uses.
 
-Processor time stands beside the seconds: it tells two versions apart on a machine that does other things too.
+Processor time is recorded too: it shows which of two versions is faster even on a busy machine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.slow
 TARGETS = ["sm_80", "sm_90a", "sm_100a"]
 
 
-def stated(benchmark: Any, goal: str, launch: Callable[[], Any]) -> None:
-    """The launch once, with processor time, compiling included, and the most memory that the process ever had."""
+def timed(benchmark: Any, goal: str, launch: Callable[[], Any]) -> None:
+    """Time one launch, with compiling; record processor time and the process's peak memory so far."""
     before = time.process_time()
     benchmark.pedantic(launch, rounds=1, warmup_rounds=0)
     benchmark.extra_info |= {
@@ -50,7 +50,7 @@ def test_large_tiles(benchmark: Any, target: str) -> None:
     out = np.zeros((side, side), np.float32)
     launch = emulated(k.matmul, target, limit=None)[(side // 128, side // 128)]
     step = 32 if target == "sm_80" else 64
-    stated(benchmark, "10 s", lambda: launch(x, y, out, side, side, side, B=128, STEP=step, ACC=tl.float32))
+    timed(benchmark, "10 s", lambda: launch(x, y, out, side, side, side, B=128, STEP=step, ACC=tl.float32))
     np.testing.assert_allclose(out, x.astype(np.float32) @ y.astype(np.float32), atol=1e-3)
 
 
@@ -61,6 +61,6 @@ def test_attention_of_eight_heads(benchmark: Any, target: str) -> None:
     q, keys, v = (torch.randn(8, n, 64, generator=generator).half() for _ in range(3))
     out = torch.zeros(8, n, 64)
     launch = emulated(descriptor_kernels.attention, target, limit=None)[(n // 128, 8)]
-    stated(benchmark, "20 s", lambda: launch(q, keys, v, out, n, 0.18, BM=128, BN=64, D=64))
+    timed(benchmark, "20 s", lambda: launch(q, keys, v, out, n, 0.18, BM=128, BN=64, D=64))
     wanted = torch.softmax((q.double() @ keys.double().transpose(1, 2)) * 0.18 * np.log(2), -1) @ v.double()
     assert (out.double() - wanted).abs().max() < 2e-3

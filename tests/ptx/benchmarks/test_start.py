@@ -1,4 +1,4 @@
-"""What a new process waits for: the import of `harness.ptx`, and the first call of an instruction."""
+"""Times that a new process needs: the import of `harness.ptx`, and the first call of an instruction."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ print(time.perf_counter() - began)
 
 
 def seconds(program: str, cache: Path) -> float:
-    """What a program prints, run in a process of its own with a cache of its own."""
+    """The seconds that a program prints when it runs in a new process with this cache."""
     environment = os.environ | {"PTXDIFF_CACHE_DIR": str(cache)}
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
-    return float(told.stdout)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    return float(done.stdout)
 
 
 def test_import(tmp_path: Path, benchmark: Any) -> None:

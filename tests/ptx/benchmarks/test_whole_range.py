@@ -1,4 +1,4 @@
-"""All 2**32 inputs of an instruction through `emulate`: how long, and in how much memory."""
+"""Time and memory that `emulate` needs for all 2**32 inputs of an instruction."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(json.dumps({"inputs": total, "seconds": round(seconds, 1), "peak MiB": peak}))
 """
-"""A program that sweeps in pieces of 16 million; the result of a piece is dropped before the next."""
+"""A program that sweeps in pieces of 16 million inputs; it drops the result of a piece before the next."""
 
 
 def sweep(spelling: str, bits: int) -> dict[str, Any]:
-    """Inputs, seconds and peak memory of a sweep over the lowest patterns, in a process of its own."""
-    told = subprocess.run(
+    """Inputs, seconds and peak memory of a sweep over the lowest 2**bits patterns, in a process of its own."""
+    printed = subprocess.run(
         [sys.executable, "-c", SWEEP, spelling, str(bits)], capture_output=True, text=True, check=True
     ).stdout
-    found: dict[str, Any] = json.loads(told)
+    found: dict[str, Any] = json.loads(printed)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Rounding of exact rational numbers to IEEE-style formats, with which tests compare the definitions."""
+"""Rounding of exact rational numbers to IEEE-style formats; tests compare the definitions with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ratio(numerator: int, denominator: int, power: int) -> Fraction:
 
 
 def rounded(x: Fraction, exponent_bits: int, mantissa_bits: int, mode: str = RN) -> int:
-    """The pattern nearest to a non-zero rational, or the one towards zero, down or up from it."""
+    """The pattern of a non-zero rational, rounded to nearest even, towards zero, down or up."""
     sign = 1 if x < 0 else 0
     numerator, denominator = abs(x.numerator), x.denominator
     bias = (1 << (exponent_bits - 1)) - 1

@@ -14,7 +14,7 @@ isa.load()
 
 
 def form(spelling: str, sources: int) -> Bound:
-    """The form of that spelling with so many sources."""
+    """The form with this spelling and this number of sources."""
     opcode, *modifiers = spelling.split(".")
     return next(b for b in find(opcode, tuple(modifiers)) if len(b.form.sources) == sources)
 
@@ -22,7 +22,7 @@ def form(spelling: str, sources: int) -> Bound:
 def run(spelling: str, *columns: Any, rounded: bool = False) -> Any:
     """The results of an instruction, as unsigned patterns, on columns of patterns (wrapped to their width).
 
-    `rounded`: of an approximate one, by the model that rounds to nearest.
+    `rounded`: use the model of an approximate instruction that rounds to nearest.
     """
     bound = form(spelling, len(columns))
     arrays = []

@@ -54,7 +54,7 @@ FORMATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
 def operands(form: Format, count: int, lanes: int, seed: int = 0) -> list[list[int]]:
-    """Columns of patterns that meet: near exponents, short significands, subnormals, the ends, specials."""
+    """Columns of patterns: many with close exponents, short significands, subnormals, ends of the range, specials."""
     rng = np.random.default_rng([seed, count, form.mantissa_bits])
     top = (1 << form.exponent_bits) - 1
     specials = [0, form.infinity, form.infinity | 1, form.sign - 1, 1, form.normal, form.normal - 1, form.infinity - 1]
@@ -77,7 +77,7 @@ def operands(form: Format, count: int, lanes: int, seed: int = 0) -> list[list[i
 
 
 def settle(x: Fraction, negative: bool, form: Format, mode: str, ftz: bool, sat: bool) -> int:
-    """Round an exact result, flush it (as if its exponent had no end), clamp it; a zero takes the sign given."""
+    """Round an exact result, flush it (as if the exponent were unbounded), clamp it; `negative`: the sign of a zero."""
     if x == 0:
         code = form.sign if negative else 0
     else:
@@ -124,7 +124,7 @@ def _infinite(negative: bool, form: Format, sat: bool) -> int:
 
 
 def _fused(a: int, b: int, c: int | None, form: Format, mode: str, ftz: bool, sat: bool) -> int | None:
-    """a * b + c, or the product alone; None for a NaN made of numbers."""
+    """a * b + c, or a * b if c is None; None if the operation is invalid."""
     size, negative = form.sign - 1, bool((a ^ b) & form.sign)
     big = form.infinity in (a & size, b & size)
     if big and 0 in (a & size, b & size):

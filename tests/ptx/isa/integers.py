@@ -1,4 +1,4 @@
-"""Plain Python-integer definitions, written from the text of the ISA, that the tests hold the families to."""
+"""Comparison of instructions with plain definitions in Python integers, which tests write from the text of the ISA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def width(kind: str) -> int:
 
 
 def number(pattern: int, kind: str) -> int:
-    """The integer that a pattern is in a type: two's complement for s types."""
+    """The integer that a pattern stands for in a type: two's complement for s types."""
     bits = width(kind)
     return pattern - (1 << bits) if kind[0] == "s" and "x" not in kind and pattern >> (bits - 1) else pattern
 
@@ -36,7 +36,7 @@ def signed(pattern: int, bits: int) -> int:
 
 
 def edges(bits: int) -> list[int]:
-    """Where integer instructions turn: around zero, the signs of every part, powers of two, shift amounts."""
+    """Values at which integer instructions change: around zero, signs of every part, powers of two, shift amounts."""
     ones = (1 << bits) - 1
     found = {0, 1, 2, 3, ones, ones - 1, ones >> 1, (ones >> 1) + 1, (ones >> 1) + 2}
     if bits > 1:
@@ -47,7 +47,7 @@ def edges(bits: int) -> list[int]:
 
 
 def inputs(kinds: Sequence[str], count: int = 600) -> list[tuple[int, ...]]:
-    """Rows of patterns: products of edges (sampled when there are many) and random ones, the same every time."""
+    """Rows of patterns: combinations of edges (a sample of many) and random ones, the same every time."""
     rng = random.Random(repr(kinds))
     choices = [edges(width(k)) for k in kinds]
     if prod(map(len, choices)) <= 2 * count:
@@ -66,9 +66,9 @@ def check(
     result: int = 0,
     selected: tuple[tuple[str, int], ...] = (),
 ) -> None:
-    """Hold an instruction to `plain`, which takes the numbers that its operands are, and may return any integer.
+    """Check that an instruction agrees with `plain`, which takes its operands as integers and may return any integer.
 
-    `kinds` are the operands' types, those of implicit ones included; `result` numbers the destination.
+    `kinds` are the types of the operands, including implicit ones; `result` is the number of the destination.
     """
     rows = inputs(kinds) if rows is None else list(rows)
     bound = form(spelling, sum(1 for _ in kinds) - len(_implicit(spelling)))

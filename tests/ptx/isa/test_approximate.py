@@ -1,4 +1,4 @@
-"""Approximate instructions: special values and ranges as hardware has them, and the models that round, by mpmath."""
+"""Approximate instructions: special values and ranges of hardware; the rounding models compared with mpmath."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def patterns(values: Any) -> list[int]:
     return [int(p) for p in np.asarray(values, np.float32).view(np.uint32)]
 
 
-# The ranges in which the function is neither constant nor its argument, and the models' hard cases.
+# Ranges in which the function is neither constant nor equal to its argument, and the models' hard cases.
 RNG = np.random.default_rng(7)
 SIGNS = RNG.choice([-1.0, 1.0], 500)
 ARGUMENTS = {
@@ -60,7 +60,7 @@ ARGUMENTS = {
     "tanh": patterns(np.exp2(RNG.uniform(-14, 3.3, 500)) * SIGNS),
     "rsqrt": patterns(np.exp2(RNG.uniform(-149, 127, 500))),
 }
-# The nearest that a search through every argument found to the middle between two float32 numbers.
+# A search of all arguments found these, whose results lie nearest to the middle between two float32 numbers.
 ARGUMENTS["lg2"] += [0x3EA07AB9, 0x40207AB9, 0x2452A4, 0x4114A90]
 ARGUMENTS["tanh"] += [0x3AC37DE2, 0x3EEE0566]
 ARGUMENTS["rsqrt"] += [0x403A18E3, 0x553A18E3, 0x4009F038]
@@ -76,15 +76,15 @@ def test_nearest_float32(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_nearest_sine_of_the_reduced_angle(name: str) -> None:
-    """In turns: the argument times 0x3e22f983, rounded towards zero."""
+    """The angle in turns is the argument times 0x3e22f983, rounded towards zero."""
     arguments = patterns(np.exp2(RNG.uniform(-22, 12, 600)) * RNG.choice([-1.0, 1.0], 600))
     for a, g in zip(arguments, run(f"{name}.approx.f32", arguments, rounded=True), strict=True):
         turns = int(run("mul.rz.f32", [a], [0x3E22F983])[0])
         assert int(g) == nearest(true(name, number(turns, F32)), F32), f"{name}(0x{a:08x})"
 
 
-def test_series_round_as_the_hosts_functions() -> None:
-    """Of a million arguments. The host's are nearest too where they are not near a middle."""
+def test_series_round_like_the_hosts_functions() -> None:
+    """A million arguments; left out are those whose exact result may lie on either side of a middle."""
     x = (np.exp2(RNG.uniform(-40, 5, 1 << 20)) * RNG.choice([-1.0, 1.0], 1 << 20)).astype(np.float32)
     for name, function, arguments in (("tanh", np.tanh, x), ("ex2", np.exp2, x), ("lg2", np.log2, np.abs(x * x))):
         true = function(arguments.astype(np.float64))
@@ -118,24 +118,24 @@ def test_large_angles_are_whole_turns() -> None:
 @pytest.mark.parametrize(
     ("name", "zeros", "others"),
     [
-        # Half turns and whole ones of both signs, less than 2**-25 turns, and that much before half a turn.
+        # Half turns and whole turns of both signs, less than 2**-25 turns, and less than that before half a turn.
         (
             "sin",
             {0x4B000001: MINUS, 0xCB000001: 0, 0xCBF01673: 0, 0xB4490FDB: MINUS, 0x40490FDB: 0, 0xC0490FDB: MINUS},
             (0xB4490FDC, 0xC0490FDA),
         ),
-        # A quarter turn and what is just below it, and three quarters.
+        # A quarter turn, angles just below it, and three quarters of a turn.
         ("cos", {0x4AFFFFFF: MINUS, 0xCAFFFFFF: MINUS, 0x4AD25A27: MINUS, 0x3FC90FDB: 0, 0x3FC90FDA: 0}, (0xBFC90FD9,)),
     ],
 )
-def test_where_an_h200_has_zeros(name: str, zeros: dict[int, int], others: tuple[int, ...]) -> None:
+def test_results_are_zero_where_an_h200_s_are(name: str, zeros: dict[int, int], others: tuple[int, ...]) -> None:
     assert dict(zip(zeros, run(f"{name}.approx.f32", list(zeros)).tolist(), strict=True)) == zeros
     assert all(g & 0x7FFFFFFF for g in run(f"{name}.approx.ftz.f32", list(others)).tolist())
 
 
 @pytest.mark.parametrize("step", [pytest.param(1 << 5, id="few"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 def test_zeros_of_large_angles(step: int) -> None:
-    """On all arguments an H200 has -0 where, of the angle's magnitude, half turns are left, and +0 at whole ones."""
+    """An H200 gives -0 exactly at half turns and +0 exactly at whole turns (for the cosine a quarter turn earlier)."""
     starts = np.arange(0x4A800000, 0x4B800000, 1 << 10, dtype=np.uint32)
     angles = (starts[:, None] + np.arange((1 << 10) // step, dtype=np.uint32)).ravel()  # neighbours: zeros are rare
     for name, quarter in (("sin", 0.0), ("cos", 0.25)):
@@ -151,9 +151,9 @@ def test_zeros_of_large_angles(step: int) -> None:
 )
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ("f16", "bf16") for n in ("ex2", "tanh")])
 def test_nearest_half(kind: str, name: str, steps: tuple[int, int]) -> None:
-    """Arguments of bfloat16 and of float16, at these distances, whose result is not 0, 1, itself or infinity.
+    """Arguments, in these steps, of bfloat16 and float16 whose result is not 0, 1, the argument itself or infinity.
 
-    But for powers below the least float16, which the hardware makes zero.
+    Powers below the least float16 are an exception: hardware gives zero.
     """
     fmt = FORMATS[kind]
     middle = ((1 << (fmt.exponent_bits - 1)) - 1) << fmt.mantissa_bits
@@ -173,7 +173,7 @@ def test_nearest_half(kind: str, name: str, steps: tuple[int, int]) -> None:
 
 
 def off_middle(y: Any, fmt: Format) -> float:
-    """How far a number is from the middle between two of a format, against itself."""
+    """The distance of a number from the middle between two numbers of a format, relative to the number."""
     with mpmath.workprec(200):
         fraction, _ = mpmath.frexp(abs(y))
         steps = fraction * 2 ** (fmt.mantissa_bits + 1)
@@ -244,7 +244,7 @@ def test_division(spelling: str, a: int, b: int, expected: int) -> None:
 
 
 def test_results_below_the_normal_range() -> None:
-    """2**-126.5 is subnormal: kept without .ftz, a zero with it."""
+    """2**-126.5 is subnormal: without .ftz it is the result, with .ftz the result is zero."""
     x = patterns([-126.5])
     assert run("ex2.approx.f32", x)[0] == 0x005A8279
     assert run("ex2.approx.ftz.f32", x)[0] == 0
@@ -277,7 +277,7 @@ def test_rsqrt_of_float64() -> None:
     assert [int(g) for g in run("rsqrt.approx.f64", inputs)] == expected
 
 
-def test_models_say_that_they_are_models() -> None:
+def test_approximate_forms_are_marked_as_approximate() -> None:
     from forms import form
 
     for spelling, count in (("rcp.approx.f32", 1), ("div.full.ftz.f32", 2), ("tanh.approx.bf16x2", 1)):

@@ -16,7 +16,7 @@ ONES32 = 0xFFFFFFFF
 
 
 def found(a: int, bits: int) -> int:
-    """Place of the highest bit unlike the sign, or -1."""
+    """Position of the highest bit that differs from the sign, or -1."""
     return (~a if a < 0 else a).bit_length() - 1
 
 
@@ -31,7 +31,7 @@ def test_counts(bits: int) -> None:
 
 
 def nth_set(mask: int, base: int, offset: int) -> int:
-    """The ISA's search: set bits from the base on, upwards or downwards, the base's own counted.
+    """The ISA's search: counts set bits from the base on, upwards or downwards, including the base's own bit.
 
     The smallest offset gives 0 on an H200.
     """
@@ -54,7 +54,7 @@ def test_nth_set_bit() -> None:
 
 
 def field(a: int, start: int, length: int, kind: str) -> int:
-    """A bit field, bit by bit as the ISA writes it; `a` is the pattern."""
+    """A bit field, bit by bit as in the ISA's pseudocode; `a` is the pattern."""
     top = width(kind) - 1
     sign = 0
     if kind[0] == "s" and length:
@@ -71,7 +71,7 @@ def lengths(bits: int) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
 def test_bit_field_extract(kind: str) -> None:
-    """Place and length count modulo 256 in 32 bits only (what ptxas makes of the 64-bit form)."""
+    """Only the 32-bit form takes position and length modulo 256 (the 64-bit form does what ptxas's code does)."""
     bits = width(kind)
 
     def plain(a: int, b: int, c: int) -> int:
@@ -189,7 +189,7 @@ def test_operands_that_ptxas_refuses(text: str, words: str) -> None:
         emulate(text, "=r,r,r,r", columns((1, 2, 3)), "uint32")
 
 
-def test_the_table_alone_may_be_discarded() -> None:
+def test_the_result_of_lop3_may_be_discarded() -> None:
     text = "{.reg .pred p; lop3.b32 _, $1, $2, $3, 1; lop3.and.b32 _|p, $1, $2, $3, 0x80, 1; selp.u32 $0, 1, 0, p;}"
     assert emulate(text, "=r,r,r,r", columns((1, 3, 5), (1, 2, 4)), "uint32").tolist() == [1, 0]
 
@@ -297,7 +297,7 @@ def test_selection(kind: str) -> None:
 
 @pytest.mark.parametrize("ftz", [False, True])
 def test_selection_by_the_sign_of_a_float(ftz: bool) -> None:
-    """At least zero chooses a: -0 does, NaN does not, a negative subnormal only where it is flushed."""
+    """c >= 0 chooses a: -0 does so too, NaN does not, and a negative subnormal does so only if it is flushed."""
     chosen = {
         0: 1, 0x80000000: 1, 0x3F800000: 1, 0xBF800000: 0, 0x7F800000: 1, 0xFF800000: 0, 0x7FC00000: 0,
         0x7F800001: 0, 0xFFC00000: 0, 1: 1, 0x80000001: int(ftz), 0x807FFFFF: int(ftz), 0x80800000: 0,

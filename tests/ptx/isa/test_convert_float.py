@@ -1,4 +1,4 @@
-"""Conversions between floats, against exact rational arithmetic, numpy and ml_dtypes."""
+"""Conversions between floats compared with exact rational arithmetic, numpy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_nan(bits: int, kind: str) -> bool:
 
 
 def critical(source: str, target: str) -> list[int]:
-    """Positive source patterns around values and midpoints of the target, its ends, and some of every exponent."""
+    """Positive source patterns around values and midpoints of the target, its ends, and random patterns."""
     exponent_bits, mantissa_bits = FORMATS[target]
     rng = np.random.default_rng(1)
     top = infinity(target)
@@ -130,7 +130,7 @@ CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
         ("rpi.f16.f16", "f16", "f16"),
     ],
 )
-def test_nan_is_the_canonical_one(spelling: str, source: str, target: str) -> None:
+def test_nans_become_the_canonical_one(spelling: str, source: str, target: str) -> None:
     assert set(run(f"cvt.{spelling}", NANS[source]).tolist()) == {CANONICAL[target]}
 
 
@@ -156,7 +156,7 @@ def test_nan_is_the_canonical_one(spelling: str, source: str, target: str) -> No
         ("rn.sat.f16.f64", 0x7FF8000000000000, 0),
     ],
 )
-def test_nan_elsewhere(spelling: str, source: int, result: int) -> None:
+def test_nans_of_other_conversions(spelling: str, source: int, result: int) -> None:
     assert run(f"cvt.{spelling}", [source]).tolist() == [result]
 
 
@@ -174,7 +174,7 @@ def value_bits(x: int, kind: str) -> int:
 
 
 def test_clamps_of_the_packed_forms() -> None:
-    """.satfinite: infinity to the largest value; .relu: everything negative to +0; the first source is above."""
+    """.satfinite: infinity becomes the largest value; .relu: negative values become +0; the first source is above."""
     a = np.array([0x7F800000, 0xFF800000, 0xC2000000, 0x80000000, 0x47800000, 0x7FC00000], np.uint32)
     b = np.full_like(a, 0x3F800000)
     assert run("cvt.rn.f16x2.f32", a, b).tolist() == [
@@ -202,12 +202,12 @@ def test_tf32_rounding() -> None:
 
 
 def test_flush_to_zero() -> None:
-    """A result that reaches the normal range only because subnormals are coarser is not flushed, and the reverse."""
+    """A result is flushed if it lies below the normal range when it is rounded with an unbounded exponent."""
     normal = 0x3810000000000000  # 2**-126 as float64
     steps = [0, 1, (1 << 28) - 1, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29, (1 << 29) + 1]
     patterns = [normal - s for s in steps]
-    kept = {"rn": 4, "rz": 1, "rp": 6, "rm": 1}
-    for mode, count in kept.items():
+    unflushed = {"rn": 4, "rz": 1, "rp": 6, "rm": 1}
+    for mode, count in unflushed.items():
         expected = [0x00800000] * count + [0] * (len(steps) - count)
         assert run(f"cvt.{mode}.ftz.f32.f64", patterns).tolist() == expected, mode
     assert run("cvt.rm.ftz.f32.f64", [-(1 << 63) | p for p in patterns]).tolist()[:6] == [0x80800000] * 6

@@ -1,4 +1,4 @@
-"""Conversions from and to integers, against exact arithmetic."""
+"""Conversions from and to integers compared with exact arithmetic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def integers(kind: str) -> list[int]:
     for power in range(int(kind[1:])):
         for bits in (53, 24, 11, 8):
             halves = {0, 1 << max(power - bits, 0), 3 << max(power - bits, 0)}
-            # Single low bits tell whether everything below a midpoint is seen.
+            # Single low bits show whether all bits below a midpoint are read.
             low_bits = (-1, 0, 1, 1 << 11) if power == 63 else (-1, 0, 1)
             found.update((1 << power) + half + d for half in halves for d in low_bits)
         found.add(int(rng.integers(0, 1 << 62)) >> (62 - min(power, 62)))
@@ -89,7 +89,7 @@ ROUNDINGS: dict[str, Any] = {"rni": nearest, "rzi": trunc, "rmi": floor, "rpi": 
 
 
 def floats(kind: str, target: str) -> list[int]:
-    """All patterns of 16 bits; of wider ones those around halves, integers and the target's limits, and random."""
+    """All patterns of 16-bit formats; of wider ones those near halves, integers and the target's limits, and random."""
     exponent_bits, mantissa_bits = FLOATS[kind]
     if exponent_bits + mantissa_bits == 15:
         return list(range(1 << 16))
@@ -154,7 +154,7 @@ def test_flush_and_saturation() -> None:
 
 
 def test_pack() -> None:
-    """The first source above the second; what is left of c above both."""
+    """The first source lies above the second, and the low bits of c above both."""
     assert run("cvt.pack.sat.u16.s32", [70000, 40000], [-3, 5]).tolist() == [0xFFFF0000, 0x9C400005]
     assert run("cvt.pack.sat.s16.s32", [40000], [-40000]).tolist() == [0x7FFF8000]
     c = [0x89ABCDEF]

@@ -1,4 +1,4 @@
-"""e4m3, e5m2, e2m3, e3m2, e2m1 and the scale formats, against gfloat, ml_dtypes and exact rational arithmetic."""
+"""e4m3, e5m2, e2m3, e3m2, e2m1 and scale formats compared with gfloat, ml_dtypes and exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def second_opinion(x: Any, kind: str, mode: str) -> Any:
 
 
 def ties(kind: str) -> Any:
-    """Every value and midpoint of a format with the float32 on both sides, both signs, as float32."""
+    """Every value and midpoint of a format, and the float32 next to each on both sides, of both signs."""
     v = values(kind)
     middle = np.concatenate([v, (v[1:] + v[:-1]) / 2, [v[-1] * 1.01, v[-1] * 64]]).astype(np.float32)
     around = np.concatenate([middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(0))])
@@ -73,7 +73,7 @@ def split(pairs: Any, kind: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", INFO)
 def test_every_half_and_every_tie(kind: str, mode: str) -> None:
-    """All float16 and bfloat16, packed and as float32, and all ties: as gfloat has it."""
+    """All float16 and bfloat16, packed and as float32, and all ties are converted as by gfloat."""
     patterns = np.arange(1 << 16, dtype=np.uint32)
     halves = {"f16x2": patterns.astype(np.uint16).view(np.float16), "bf16x2": patterns.astype(np.uint16)}
     halves["bf16x2"] = halves["bf16x2"].view(ml_dtypes.bfloat16)
@@ -104,7 +104,7 @@ def test_random_float32_against_ml_dtypes(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", INFO)
 def test_many_float32_against_ml_dtypes(kind: str) -> None:
-    """2**28 patterns, of which most have an exponent at which the format has codes: a minute a format."""
+    """2**28 patterns, most with an exponent in the range of the format: a minute for each format."""
     for part in range(64):
         check_random(kind, 1 << 22, part)
 
@@ -127,7 +127,7 @@ def check_random(kind: str, count: int, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", INFO)
 def test_modifiers(kind: str) -> None:
-    """.relu: negative values and -0 give +0, NaN stays; .pzo: what rounds to -0 gives +0."""
+    """.relu: negative values and -0 give +0, NaN stays; .pzo: values that round to -0 give +0."""
     x = f32_bits([-1.0, -0.0, 1.0, -np.inf, np.nan, -1e-30])
     sign = 1 << (BITS[kind] - 1)
     one = int(second_opinion(np.array([1.0]), kind, "rn")[0])
@@ -155,7 +155,7 @@ def test_one_scale_divides_both_values(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", INFO)
 def test_every_code_to_wider_floats(kind: str) -> None:
-    """Both places of a pair; what lies above a six-bit code is ignored."""
+    """Both places of a pair are compared."""
     field = 4 if kind == "e2m1" else 8
     codes = np.arange(1 << BITS[kind], dtype=np.uint32)
     exact = decode_ndarray(INFO[kind], codes)
@@ -179,7 +179,7 @@ def test_every_code_times_every_scale(kind: str) -> None:
     codes, scales = (c.ravel() for c in np.meshgrid(np.arange(1 << BITS[kind]), np.arange(256)))
     exact = decode_ndarray(INFO[kind], codes)
     with np.errstate(all="ignore"):
-        # Four bits times a power of two are exact in float64; bfloat16 rounds it once from float32, which holds it.
+        # Four bits times a power of two are exact in float64, and `_bf16` rounds the product once.
         product = exact * 2.0 ** (scales - 127)
         direct = [_bf16(p) for p in product.tolist()]
     expected = np.where(np.isnan(exact) | (scales == 255), 0x7FFF, direct)
@@ -213,7 +213,7 @@ def scale_code(bits: int, mode: str, satfinite: bool) -> int:
         return 0xFF
     code = 0xFF
     if not isinstance(x, str):
-        # Upwards, 0xFF where x is beyond all of them.
+        # Upwards the code is 0xFF if x is greater than all powers.
         code = max(bisect_right(POWERS, x) - 1, 0) if mode == "rz" else bisect_left(POWERS, x)
     return 0xFE if satfinite and code == 0xFF else code
 

@@ -1,4 +1,4 @@
-"""cvt.rs against its definition: truncation of the value plus random bits, in exact arithmetic."""
+"""cvt.rs compared with its definition: truncation of the value plus random bits, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forms import run
 
 FORMATS = {"e4m3": (4, 3, 7, 0x7E), "e5m2": (5, 2, 15, 0x7B), "e2m3": (2, 3, 1, 0x1F), "e3m2": (3, 2, 3, 0x1F)}
 FORMATS |= {"e2m1": (2, 1, 1, 7), "f16": (5, 10, 15, 0x7C00), "bf16": (8, 7, 127, 0x7F80)}
-"""Exponent bits, mantissa bits, bias, and the code that overflow gives."""
+"""Exponent bits, mantissa bits, bias, and the code for overflow."""
 SIGN = {"e4m3": 0x80, "e5m2": 0x80, "e2m3": 0x20, "e3m2": 0x20, "e2m1": 8, "f16": 0x8000, "bf16": 0x8000}
 
 
@@ -30,7 +30,7 @@ def stochastic(bits: int, random: int, random_bits: int, kind: str) -> int:
 
 
 def inputs(kind: str, count: int) -> list[int]:
-    """float32 patterns over the format's range and beyond, below as far as random bits can still round up."""
+    """float32 patterns over the format's range, above it, and below it as far as random bits can round up."""
     rng = np.random.default_rng(2)
     exponent_bits, mantissa_bits, bias, _ = FORMATS[kind]
     low, high = 127 - bias - mantissa_bits - 18, 127 - bias + (1 << exponent_bits) + 2
@@ -54,7 +54,7 @@ def test_pairs(kind: str, random_bits: int) -> None:
 
 
 def fields(random: int, kind: str) -> list[int]:
-    """The 16 random bits of each of the four values, written with strings of digits."""
+    """The 16 random bits for each of the four values, picked from a string of binary digits."""
     digits = f"{random:032b}"
     if kind == "e2m1":
         first, second = digits[0:8] + digits[16:24], digits[8:16] + digits[24:32]
@@ -93,7 +93,7 @@ def test_special_values_ignore_the_random_bits(random: int) -> None:
 
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
 def test_smallest_values_that_can_round_up(kind: str) -> None:
-    """All random bits set: a value rounds up as long as one unit in the last place of 16 random bits is left of it."""
+    """With all random bits set, a value rounds up if it is at least one unit of the lowest of 16 random bits."""
     column = [e << 23 | f for e in range(80, 130) for f in (0, 1, 0x7FFFFF)]
     got = run(f"cvt.rs.satfinite.{kind}x4.f32", column, column, column, column, [0xFFFFFFFF] * len(column)).tolist()
     field = 4 if kind == "e2m1" else 8

@@ -1,6 +1,6 @@
-"""Four narrow values a register: ties, both ends of the range, special codes and padding, by hand.
+"""Arithmetic on four narrow values in a register: ties, ends of the range, special codes and padding, by hand.
 
-All combinations of codes are tried against two definitions by `tests/conformance/arithmetic_opinions.py`.
+`tests/conformance/arithmetic_opinions.py` compares all combinations of codes with two other definitions.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from harness.ptx.analysis.describe import analyse
 from harness.ptx.errors import OperandError, UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 
 ONE, TWO = 0x38, 0x40
-"""e4m3's."""
+"""Codes of 1 and 2 in e4m3."""
 
 
 def quarter(spelling: str, *codes: int) -> int:
-    """The result for these codes, which stand in all four places of their registers."""
+    """The result in one place, for codes that are in all four places of their registers."""
     columns = [[c * (0x1111 if k == "e2m1x4" else 0x01010101)] for c, k in zip(codes, sources(spelling), strict=True)]
     found = int(run(spelling, *columns)[0])
     assert found == (found & 0xFF) * 0x01010101, "the places differ"
@@ -37,28 +37,28 @@ def sources(spelling: str) -> list[str]:
 @pytest.mark.parametrize(
     ("spelling", "codes", "expected"),
     [
-        # 1.25 * 1.25 and 1.125 * 1.5 lie in the middle of two codes; the even one is below, and above.
+        # 1.25 * 1.25 and 1.125 * 1.5 lie in the middle of two codes; the even code is the lower one, then the upper.
         ("mul.e4m3x4.e4m3x4.e4m3x4", (0x3A, 0x3A), 0x3C),
         ("mul.rn.e4m3x4.e4m3x4.e4m3x4", (0x39, 0x3C), 0x3E),
-        # The first again, with the least number added before the only rounding: above the middle.
+        # The first product again: the least number is added before the only rounding, so the sum is above the middle.
         ("fma.e4m3x4.e4m3x4.e4m3x4", (0x3A, 0x3A, 0x01), 0x3D),
         ("fma.rn.e4m3x4.e4m3x4.e4m3x4", (0x3A, 0x3A, 0x81), 0x3C),
-        # 448 + 16 is the middle of 448 and what would be 480; 448 + 18 is beyond.
+        # 448 + 16 is the middle of 448 and 480, which has no code; 448 + 18 is greater.
         ("add.e4m3x4.e4m3x4", (0x7E, 0x58), 0x7E),
         ("add.e4m3x4.e4m3x4", (0x7E, 0x59), 0x7F),
         ("add.e4m3x4.e4m3x4", (0xFE, 0xD9), 0x7F),
         ("add.satfinite.e4m3x4.e4m3x4", (0x7E, 0x59), 0x7E),
         ("add.rn.satfinite.e4m3x4.e4m3x4", (0xFE, 0xD9), 0xFE),
-        # 57344 + 4096, the middle of 57344 and 65536, goes to the even one, infinity.
+        # 57344 + 4096 is the middle of 57344 and 65536, and rounds to the even code, which is infinity.
         ("add.e5m2x4.e5m2x4", (0x7B, 0x6B), 0x7B),
         ("add.e5m2x4.e5m2x4", (0x7B, 0x6C), 0x7C),
         ("add.e5m2x4.e5m2x4", (0xFB, 0xEC), 0xFC),
         ("add.satfinite.e5m2x4.e5m2x4", (0xFB, 0xEC), 0xFB),
-        # 2**-9 * 0.5 is the middle of nothing and the least number; 0.5 is e2m1's 1.
+        # 2**-9 * 0.5 is the middle of zero and the least number; 0.5 has the code 1 in e2m1.
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x01, 0x1), 0x00),
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x81, 0x1), 0x80),
         ("mul.e4m3x4.e4m3x4.e2m1x4", (0x03, 0x9), 0x82),
-        # Subnormal times power of two, without and with loss.
+        # A subnormal times a power of two, exact and rounded.
         ("mul.e4m3x4.e4m3x4.ue8m0x4", (0x05, 130), 0x1A),
         ("mul.e4m3x4.e4m3x4.ue8m0x4", (0x05, 125), 0x01),
     ],
@@ -70,21 +70,21 @@ def test_one_rounding_to_nearest_even(spelling: str, codes: tuple[int, ...], exp
 @pytest.mark.parametrize(
     ("spelling", "codes", "expected"),
     [
-        # Infinity (e5m2's 0x7c) stays, is beyond the largest number, and has none in e4m3.
+        # Infinity (0x7c in e5m2) stays, becomes the largest number with .satfinite, and NaN in e4m3 without it.
         ("mul.e5m2x4.e5m2x4.e2m1p4x4", (0x7C, 0x9), 0xFC),
         ("mul.satfinite.e5m2x4.e5m2x4.e2m1p4x4", (0x7C, 0x9), 0xFB),
         ("mul.satfinite.e4m3x4.e5m2x4.e2m1p4x4", (0x7C, 0x9), 0xFE),
         ("mul.e4m3x4.e5m2x4.e2m1p4x4", (0x7C, 0x9), 0x7F),
-        # Invalid.
+        # Invalid operations.
         ("mul.satfinite.e5m2x4.e5m2x4.e5m2x4", (0x7C, 0x80), 0x7F),
         ("sub.satfinite.e5m2x4.e5m2x4", (0x7C, 0x7C), 0x7F),
         ("sub.e5m2x4.e5m2x4", (0x7C, 0xFC), 0x7C),
-        # NaN of either sign and any payload, and that of ue8m0.
+        # NaN of either sign and any payload, and the NaN of ue8m0.
         ("add.satfinite.e4m3x4.e5m2x4", (0xFD, ONE), 0x7F),
         ("add.satfinite.e5m2x4.e4m3x4", (0x7F, 0x3C), 0x7F),
         ("mul.satfinite.e4m3x4.ue8m0x4.e2m1x4", (0xFF, 0x0), 0x7F),
         ("fma.satfinite.e4m3x4.e4m3x4.e4m3x4", (ONE, ONE, 0xFF), 0x7F),
-        # Zeros: of two signs, of one, cancelled.
+        # Zeros of two signs, of one sign, and from cancellation.
         ("add.e4m3x4.e2m1x4", (0x8, 0x00), 0x00),
         ("add.e4m3x4.e2m1x4", (0x8, 0x80), 0x80),
         ("sub.e4m3x4.e2m1x4", (0x8, 0x00), 0x80),
@@ -109,16 +109,16 @@ def test_padding_is_not_read(kind: str, bits: int) -> None:
     assert (run(f"mul.e4m3x4.{kind}.e4m3x4", codes, one) == run(f"mul.e4m3x4.{kind}.e4m3x4", clean, one)).all()
 
 
-def test_each_place_is_by_itself() -> None:
-    """0.5, 2, 0.5 and -4 of e2m1, first in the low bits, times 2, 2, 1 and 448 of e4m3."""
+def test_places_are_independent() -> None:
+    """0.5, 2, 0.5 and -4 in e2m1, the first in the low bits, times 2, 2, 1 and 448 in e4m3."""
     expected = [0xFE304838]
     scales = [0x7E384040]
     assert run("mul.satfinite.e4m3x4.e2m1x4.e4m3x4", [0xE141], scales).tolist() == expected
     assert run("mul.satfinite.e4m3x4.e2m1p4x4.e4m3x4", [0x0E010401], scales).tolist() == expected
 
 
-def test_dequantisation_is_that_of_the_conversions() -> None:
-    """All e2m1 times all e4m3, beside the way over float16 that kernels take where this is missing."""
+def test_dequantisation_agrees_with_the_conversions() -> None:
+    """All e2m1 times all e4m3, compared with the product in float16 that kernels compute for other targets."""
     small, scale = (g.ravel().astype(np.uint32) for g in np.meshgrid(np.arange(16), np.arange(256)))
     over_f16 = """
     {
@@ -141,14 +141,14 @@ def test_dequantisation_is_that_of_the_conversions() -> None:
     assert np.array_equal(got & 0xFF, expected & 0xFF)
 
 
-def test_modifiers_stand_anywhere() -> None:
+def test_modifiers_may_be_written_in_any_order() -> None:
     arguments: Any = ("=r,r,r", [np.uint32([0x7E7E7E7E]), np.uint32([0x59595959])], "uint32")
     for text in ("add.e4m3x4.e4m3x4.satfinite", "add.e4m3x4.rn.satfinite.e4m3x4", "add.satfinite.rn.e4m3x4.e4m3x4"):
         assert emulate(f"{text} $0, $1, $2;", *arguments, target="sm_103a") == 0x7E7E7E7E
 
 
 @pytest.mark.parametrize("target", ["sm_100f", "sm_100", "sm_107a", "sm_110a", "sm_120a", "sm_90a"])
-def test_two_targets_have_them(target: str) -> None:
+def test_only_two_targets_have_these_forms(target: str) -> None:
     with pytest.raises(UnsupportedOnTarget, match="sm_100a, sm_103a"):
         emulate("add.e4m3x4.e4m3x4 $0, $1, $2;", "=r,r,r", [1, 2], "int32", target=target)
 
@@ -156,13 +156,13 @@ def test_two_targets_have_them(target: str) -> None:
 @pytest.mark.parametrize(
     "text", ["add.rz.e4m3x4.e4m3x4", "add.e2m3x4.e4m3x4", "mul.e4m3x4.e4m3x4", "add.ftz.e4m3x4.e4m3x4"]
 )
-def test_what_is_no_form(text: str) -> None:
+def test_other_combinations_of_modifiers_are_refused(text: str) -> None:
     with pytest.raises(UnknownInstruction, match="has no form with these modifiers"):
         emulate(f"{text} $0, $1, $2;", "=r,r,r", [1, 2], "int32", target="sm_100a")
 
 
 def test_registers() -> None:
-    """The packed e2m1 codes are in 16 bits, and nothing is a constant."""
+    """Packed e2m1 codes need a register of 16 bits, and no operand may be a constant."""
     with pytest.raises(OperandError, match=r"\$1 \(.b32\) does not fit; needed: 16 bits"):
         emulate("add.e4m3x4.e2m1x4 $0, $1, $2;", "=r,r,r", [1, 2], "int32", target="sm_100a")
     with pytest.raises(OperandError, match=r"an integer constant is no \.e4m3x4"):
@@ -172,7 +172,7 @@ def test_registers() -> None:
 
 
 def test_undefined_bits_stay_in_their_place() -> None:
-    """The upper half of a register of four e2m1 codes was never written: two results are known."""
+    """The upper half of a register of four e2m1 codes was never written, so only two results are defined."""
     text = (
         "{ .reg .b8 q, u; .reg .b16 h; mov.b32 {q, _, _, _}, $1; mov.b16 h, {q, u}; mul.e4m3x4.e2m1x4.e4m3x4 $0, h, $2;"
     )
@@ -183,6 +183,6 @@ def test_undefined_bits_stay_in_their_place() -> None:
         emulate(text % "", *arguments, target="sm_100a")
 
 
-def test_ptxas_does_not_fuse_them() -> None:
+def test_products_and_sums_are_not_fused() -> None:
     text = "mul.e4m3x4.e4m3x4.e4m3x4 $0, $1, $2; add.e4m3x4.e4m3x4 $0, $0, $3;"
     assert not analyse(text, "=&r,r,r,r", target="sm_100a").contraction_open

@@ -1,4 +1,4 @@
-"""Sums, products, fused products, quotients and roots of every format and mode, against exact rational arithmetic."""
+"""Sums, products, fused products, quotients and roots in every format and mode compared with exact arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTS = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "mad": 3, "div": 2, "rcp": 1, 
 
 
 def check(spelling: str, name: str, form: Format, mode: str, ftz: bool, sat: bool, lanes: int) -> None:
-    """Hold an instruction to the rational definition on lanes that hold specials too."""
+    """Check that an instruction agrees with the rational definition; some lanes have special values."""
     columns = operands(form, COUNTS[name], lanes, len(spelling))
     got = [int(x) for x in run(spelling, *columns)]
     wrong = []
@@ -24,7 +24,7 @@ def check(spelling: str, name: str, form: Format, mode: str, ftz: bool, sat: boo
         inputs = [c[lane] for c in columns]
         expected = arithmetic({"mad": "fma"}.get(name, name), inputs, form, mode, ftz, sat)
         if form is F64 and form.is_nan(result) and form.is_nan(expected):
-            continue  # payloads have a test of their own
+            continue  # another test compares payloads
         if result != expected:
             wrong.append([hex(i) for i in inputs] + [hex(result), hex(expected)])
     assert not wrong, f"{spelling}: inputs, got, expected of {len(wrong)}: {wrong[:3]}"
@@ -58,7 +58,7 @@ def test_bfloat16(name: str) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_ties(kind: str) -> None:
-    """Half a unit added to, or taken from, significands even and odd; and just more and just less than that."""
+    """Half a unit, slightly more and slightly less are added to and subtracted from even and odd significands."""
     form = FORMATS[kind]
     rng = np.random.default_rng(3)
     exponents = rng.integers(form.mantissa_bits + 2, (1 << form.exponent_bits) - 2, 200)
@@ -74,13 +74,13 @@ def test_ties(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
-def test_no_mode_is_to_nearest(name: str) -> None:
+def test_without_a_mode_results_are_rounded_to_nearest(name: str) -> None:
     for kind, form in FORMATS.items():
         check(f"{name}.{kind}", name, form, "rn", False, False, 200)
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_relu_clamps_what_is_negative(kind: str) -> None:
+def test_relu_clamps_negative_results(kind: str) -> None:
     form = FORMATS[kind]
     columns = operands(form, 3, 800)
     plain = run(f"fma.rn.{kind}", *columns)
@@ -178,12 +178,12 @@ def test_nans_of_float64(spelling: str, inputs: tuple[int, ...], expected: int) 
     assert hex(run(spelling, *([i] for i in inputs))[0]) == hex(expected)
 
 
-def test_flushing_looks_at_the_result_as_if_its_exponent_had_no_end() -> None:
-    """2**-126 less half a unit of its 24 bits fits these and is flushed, though 2**-126 is the nearest float32."""
+def test_a_result_is_flushed_if_it_is_subnormal_with_an_unbounded_exponent() -> None:
+    """2**-126 - 2**-150 has 24 bits and is flushed, though 2**-126 is the nearest float32."""
     below, least = 0x3F7FFFFF, 0x00800000
     assert run("mul.f32", [below], [least])[0] == least
     assert run("mul.ftz.f32", [below], [least])[0] == 0
-    closer = [0x3F7FFFFE], [0x00800001]  # less 2**-46 of it, which 24 bits do not hold
+    closer = [0x3F7FFFFE], [0x00800001]  # 2**-126 * (1 - 2**-46), which 24 bits do not hold
     assert run("mul.ftz.f32", *closer)[0] == least
     assert run("mul.rz.ftz.f32", *closer)[0] == 0
     assert run("mul.f16", [0x3BFF], [0x0400])[0] == 0x0400
@@ -191,8 +191,8 @@ def test_flushing_looks_at_the_result_as_if_its_exponent_had_no_end() -> None:
     assert run("mul.ftz.f16", [0x3BFE], [0x0401])[0] == 0x0400
 
 
-def test_ptxas_makes_float16_arithmetic_of_a_directed_bfloat16_fma() -> None:
-    """No form of the ISA, but it assembles: 1.5 * 1.5 in float16, whatever bfloat16 the patterns are."""
+def test_ptxas_compiles_a_directed_bfloat16_fma_to_float16_arithmetic() -> None:
+    """The ISA has no such form, but ptxas assembles it; its code multiplies the patterns as float16, here 1.5 * 1.5."""
     assert run("fma.rz.bf16", [0x3E00], [0x3E00], [0])[0] == 0x4080
     assert run("fma.rz.relu.oob.bf16", [0xBE00], [0x3E00], [0])[0] == 0xC080
     packed = [0x3FC03FC0], [0x3F803F80], [0]

@@ -1,4 +1,4 @@
-"""Minimum, maximum, sign, class and comparison of floats, against their definitions on exact values."""
+"""Minimum, maximum, sign, class and comparison of floats compared with their definitions on exact values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLUSHED = ("f32", "f16")
 
 
 def order(a: int, fmt: Format) -> tuple[Fraction | float, int]:
-    """A key that sorts patterns that are no NaN, -0 before +0."""
+    """A key that sorts patterns other than NaN, -0 before +0."""
     negative = bool(a & fmt.sign)
     if a & (fmt.sign - 1) == fmt.infinity:
         return (float("-inf") if negative else float("inf"), 0)
@@ -25,7 +25,7 @@ def order(a: int, fmt: Format) -> tuple[Fraction | float, int]:
 
 
 def extreme(name: str, inputs: list[int], fmt: Format, keep: bool) -> int:
-    """min or max of patterns; `keep`: NaN wins."""
+    """min or max of patterns; `keep`: the result is NaN if an input is."""
     numbers = [i for i in inputs if not fmt.is_nan(i)]
     if not numbers or (keep and len(numbers) < len(inputs)):
         return inputs[1] | fmt.normal >> 1 if fmt is F64 else fmt.nan
@@ -83,7 +83,7 @@ def test_packed_halves(spelling: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["abs", "neg"])
 def test_signs(name: str, kind: str) -> None:
-    """NaN is canonical, in float64 the operand's, quiet and with its sign."""
+    """The NaN is the canonical one; in float64 it is the operand's, made quiet, with its sign."""
     fmt = FORMATS[kind]
     (column,) = operands(fmt, 1, 500)
     for ftz in ("", ".ftz") if kind in FLUSHED else ("",):

@@ -1,6 +1,6 @@
-"""Mixed precision, two values a register: roundings, flushes and conversions, by hand.
+"""Mixed precision on two values in a register: roundings, flushes and conversions, by hand.
 
-Random and special values are tried against rational arithmetic by `tests/conformance/arithmetic_opinions.py`.
+`tests/conformance/arithmetic_opinions.py` compares random and special values with rational arithmetic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ONE = 0x3F800000
 
 
 def pair(spelling: str, *patterns: int) -> int:
-    """The result for these patterns in both places."""
+    """The result in one place, for patterns that are in both places of their registers."""
     opcode, *words = spelling.split(".")
     kinds = [w for w in words if w.endswith("x2")]
     sources = kinds[1:]
@@ -31,7 +31,7 @@ def pair(spelling: str, *patterns: int) -> int:
 @pytest.mark.parametrize(("mode", "expected"), [("rn", ONE), ("rz", ONE), ("rm", ONE), ("rp", ONE + 1)])
 @pytest.mark.parametrize(("kind", "one"), [("f16x2", 0x3C00), ("bf16x2", 0x3F80)])
 def test_to_float32(kind: str, one: int, mode: str, expected: int) -> None:
-    """1 and 2**-126, in every mode; the difference from the other side; the least float32 is not flushed."""
+    """The sum and the difference of 1 and 2**-126 in every mode; the least float32 is not flushed."""
     assert pair(f"add.{mode}.f32x2.{kind}.f32x2", one, 0x00800000) == expected
     below = {"rn": ONE, "rz": ONE - 1, "rm": ONE - 1, "rp": ONE}[mode]
     assert pair(f"sub.{mode}.f32x2.{kind}.f32x2", one, 0x00800000) == below
@@ -44,13 +44,13 @@ def test_to_float32(kind: str, one: int, mode: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("spelling", "patterns", "expected"),
     [
-        # Towards zero; beyond the largest number too; infinity stays.
+        # Results are rounded towards zero, also above the largest number; infinity stays.
         ("add.rz.ftz.f16x2.f32x2.f32x2", (ONE, 0x3A7FFFFF), 0x3C00),
         ("add.rz.ftz.f16x2.f32x2.f32x2", (0x477FE000, 0x42000000), 0x7BFF),
         ("add.rz.ftz.f16x2.f32x2.f32x2", (0xFF800000, ONE), 0xFC00),
         ("mul.rz.ftz.f16x2.f32x2.f32x2", (0x7149F2CA, 0xF149F2CA), 0xFBFF),
         ("mul.rz.bf16x2.f32x2.f32x2", (0x7F7FFFFF, 0x7F7FFFFF), 0x7F7F),
-        # The exact sum of 1 and minus the least number is below 1; flushed, the least number is zero.
+        # The exact sum of 1 and minus the least number is below 1; with .ftz the least number counts as zero.
         ("add.rz.bf16x2.f32x2.f32x2", (ONE, 0x80000001), 0x3F7F),
         ("sub.rz.bf16x2.f32x2.f32x2", (ONE, 0x00000001), 0x3F7F),
         ("add.rz.ftz.f16x2.f32x2.f32x2", (ONE, 0x80000001), 0x3C00),
@@ -74,11 +74,11 @@ def test_from_float32(spelling: str, patterns: tuple[int, int], expected: int) -
 @pytest.mark.parametrize(
     ("spelling", "patterns", "expected"),
     [
-        # 1 + 2**-8 is a tie of bfloat16 and becomes 1, by which the product is 1 + 2**-7; at once it were 1 + 2**-6.
+        # 1 + 2**-8 is a tie of bfloat16 and becomes 1, so the product is 1 + 2**-7; with one rounding: 1 + 2**-6.
         ("mul.bf16x2.bf16x2.f16x2", (0x3F81, 0x3C04), 0x3F81),
         ("mul.bf16x2.bf16x2.f16x2", (0x3F81, 0xBC05), 0xBF82),
         ("mul.bf16x2.bf16x2.f16x2", (0x3F80, 0x0001), 0x3380),
-        # A bfloat16 beyond float16 is infinity before it is multiplied.
+        # A bfloat16 greater than any float16 becomes infinity before the multiplication.
         ("mul.f16x2.f16x2.bf16x2", (0x0001, 0x4780), 0x7C00),
         ("mul.f16x2.f16x2.bf16x2", (0x0000, 0x4780), 0x7FFF),
         ("mul.f16x2.f16x2.bf16x2", (0x4000, 0xC040), 0xC600),
@@ -86,12 +86,12 @@ def test_from_float32(spelling: str, patterns: tuple[int, int], expected: int) -
         ("mul.f16x2.f16x2.bf16x2", (0x7BFF, 0x3300), 0x0000),
     ],
 )
-def test_one_half_times_the_other(spelling: str, patterns: tuple[int, int], expected: int) -> None:
+def test_products_of_float16_and_bfloat16(spelling: str, patterns: tuple[int, int], expected: int) -> None:
     assert pair(spelling, *patterns) == expected
 
 
-def test_fused_the_conversion_is_lost() -> None:
-    """What ptxas makes of a product and a sum without .rn: a bfloat16 1 (0x3f80) is read as float16 1.875."""
+def test_fusion_loses_the_conversion() -> None:
+    """ptxas fuses a product and a sum without .rn; its code then reads a bfloat16 1 (0x3f80) as float16 1.875."""
     text = "mul.f16x2.f16x2.bf16x2 $0, $1, $2; add.f16x2 $0, $0, $3;"
     one, zero = np.uint32([0x3C003C00]), np.uint32([0])
     arguments = ("=&r,r,r,r", [one, np.uint32([0x3F803F80]), zero], "uint32")
@@ -113,7 +113,7 @@ def test_places_are_independent() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_107", "sm_100a", "sm_103f", "sm_110a", "sm_120a"])
-def test_one_family_has_them(target: str) -> None:
+def test_only_one_family_has_these_forms(target: str) -> None:
     with pytest.raises(UnsupportedOnTarget, match="sm_107f"):
         emulate("mul.bf16x2.bf16x2.f16x2 $0, $1, $2;", "=r,r,r", [1, 2], "int32", target=target)
 
@@ -121,7 +121,7 @@ def test_one_family_has_them(target: str) -> None:
 @pytest.mark.parametrize(
     "text", ["add.bf16x2.f32x2.f32x2", "add.rz.f16x2.f32x2.f32x2", "add.rz.ftz.bf16x2.f32x2.f32x2"]
 )
-def test_what_is_no_form(text: str) -> None:
-    """ptxas 13.4 reads the first and crashes as soon as its result is used."""
+def test_other_combinations_of_modifiers_are_refused(text: str) -> None:
+    """ptxas 13.4 accepts the first, and crashes if its result is used."""
     with pytest.raises(UnknownInstruction, match="has no form with these modifiers"):
         emulate(f"{text} $0, $1, $2;", "=r,l,l", [1, 2], "int32", target="sm_107a")

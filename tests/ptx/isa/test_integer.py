@@ -1,3 +1,5 @@
+"""Integer arithmetic, packed types, dot products and carries compared with Python integers."""
+
 from __future__ import annotations
 
 import operator
@@ -23,7 +25,7 @@ def clamp(x: int, kind: str) -> int:
 
 
 def truncated(a: int, b: int) -> int:
-    """The quotient towards zero; all ones by zero."""
+    """The quotient rounded towards zero; all ones if b is zero."""
     if b == 0:
         return -1
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -94,7 +96,7 @@ def test_unsigned_saturating_sum() -> None:
 
 
 def product24(a: int, b: int, kind: str) -> int:
-    """Of the low 24 bits of both, as two's complement for s32."""
+    """The product of the low 24 bits of both, which for s32 are in two's complement."""
     x, y = (signed(v, 24) if kind == "s32" else v & 0xFFFFFF for v in (a, b))
     return x * y
 
@@ -185,7 +187,7 @@ def test_packed_elements(spelling: str, sources: int, plain: Plain, kind: str) -
 
 
 def pairs_of_bytes(kind: str) -> list[tuple[int, int]]:
-    """Every pair of bytes once, four a register; each element meets every first byte and every second one."""
+    """Every pair of bytes once, four in a register; each element gets every first byte and every second byte."""
     found = []
     for b in range(256):
         for first in range(0, 256, 4):
@@ -194,7 +196,7 @@ def pairs_of_bytes(kind: str) -> list[tuple[int, int]]:
 
 
 SPREAD_PAIRS = [(a | b << 16, b | a << 24) for a in range(256) for b in range(256)]
-"""Every pair of bytes in the lowest element, beside zeros."""
+"""Every pair of bytes in the lowest element, with a zero in each other element."""
 
 
 @pytest.mark.parametrize("spread", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -276,7 +278,7 @@ def test_carry_of_a_product(kind: str, mode: str) -> None:
     [
         ("addc.sat.s32", lambda a, b, cc: clamp(a + b + cc, "s32")),
         ("subc.sat.s32", lambda a, b, cc: clamp(a - b - 1 + cc, "s32")),
-        # What an H200 does: no clamping, and of 16 bits the product's bits from 32 on.
+        # An H200 does not clamp, and 16-bit forms add the bits of the product from 32 on.
         ("madc.hi.sat.s32", lambda a, b, c, cc: (a * b >> 32) + c + cc),
         ("madc.hi.s16", lambda a, b, c, cc: (a * b >> 32) + c + cc),
         ("madc.hi.u16", lambda a, b, c, cc: c + cc),
@@ -287,7 +289,7 @@ def test_odd_sums_with_carry(spelling: str, plain: Plain) -> None:
     check(spelling, [kind] * (3 if spelling.startswith("madc") else 2) + ["pred"], plain)
 
 
-def test_additions_see_what_subtractions_leave_in_the_flag() -> None:
+def test_additions_read_the_flag_that_subtractions_write() -> None:
     """As on an H200: a difference that does not borrow sets the flag."""
     a, b = np.array([5, 5, 5], np.uint32), np.array([3, 5, 7], np.uint32)
     text = "{ .reg .b32 t; sub.cc.u32 t, $1, $2; addc.u32 $0, 0, 0; }"

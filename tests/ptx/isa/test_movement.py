@@ -92,13 +92,13 @@ def test_moves_that_ptxas_refuses(text: str, words: str) -> None:
         emulate(text, "=r,r", [WORDS], "uint32")
 
 
-def test_an_element_left_open_is_undefined() -> None:
+def test_an_element_without_a_source_is_undefined() -> None:
     text = "{.reg .b32 a; mov.v2.b32 {a, $0}, {$1, _};}"
     with pytest.raises(UndefinedBits, match="depends on undefined bits"):
         emulate(text, "=r,r", [WORDS], "uint32")
 
 
-def test_special_registers_read_what_the_caller_names() -> None:
+def test_special_registers_have_the_callers_values() -> None:
     zeros, lanes = np.zeros(70, np.uint32), np.arange(70)
     tid = {"%tid.x": lanes, "%tid.y": 1}
     assert emulate("mov.u32 $0, %tid.x;", "=r,r", [zeros], "uint32", special=tid).tolist() == list(range(70))

@@ -1,4 +1,4 @@
-"""float32 and float16 sums, products, quotients in every rounding, against exact rational arithmetic."""
+"""Sums, products and quotients of float32 and float16 in every rounding compared with exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Fraction]]] = {
 
 
 def operands(kind: str, count: int, lanes: int) -> list[np.ndarray]:
-    """Patterns that meet: random ones, ones of near exponents, subnormals, and ends of the range."""
+    """Columns of patterns: random ones, many with close exponents, subnormals, and ends of the range."""
     exponent_bits, mantissa_bits, dtype, _, _ = FORMATS[kind]
     rng = np.random.default_rng(count)
     width = 1 + exponent_bits + mantissa_bits
@@ -112,7 +112,7 @@ E2M1 = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]
 
 @cache
 def nearest_e2m1(x: Fraction) -> int:
-    """Code of the nearest magnitude, ties to the even code; for x up to 6."""
+    """The code of the nearest magnitude, ties to the even code; x is at most 6."""
     best = min(abs(x - v) for v in E2M1)
     near = [c for c, v in enumerate(E2M1) if abs(x - v) == best]
     return near[0] if len(near) == 1 else next(c for c in near if c % 2 == 0)

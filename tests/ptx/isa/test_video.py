@@ -1,4 +1,4 @@
-"""Video instructions against the ISA's pseudocode (9.7.18), in plain integers, with hardware's differences."""
+"""Video instructions compared with the ISA's pseudocode (9.7.18) in plain integers, and with hardware if it differs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPARE = {n: getattr(operator, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def part(x: int, name: str, kind: str) -> int:
-    """partSelectSignExtend"""
+    """The ISA's partSelectSignExtend."""
     start, bits = PARTS[name]
     value = (x & WORD) >> start & (1 << bits) - 1
     return signed(value, bits) if kind == "s32" else value
@@ -41,7 +41,7 @@ def clamp(x: int, bits: int, kind: str) -> int:
 
 
 def scalar_clamp(x: int, name: str, kind: str) -> int:
-    """.sat on hardware: never above a whole u32, and what is negative counts as huge for a byte or half."""
+    """.sat on hardware: a whole u32 has no upper limit, and for a byte or a half negative values count as too large."""
     bits = PARTS[name][1]
     if bits == 32:
         return max(x, 0) if kind == "u32" else clamp(x, 32, kind)
@@ -58,14 +58,14 @@ def secondary(name: str, x: int, c: int, kind: str) -> int:
 
 
 def merge(x: int, c: int, name: str) -> int:
-    """optMerge; on hardware .h1 keeps its bits of the value where they are."""
+    """The ISA's optMerge; on hardware .h1 takes the upper bits of the value and does not shift it."""
     start, bits = PARTS[name]
     field = ((1 << bits) - 1) << start
     return (x if name == "h1" else x << start) & field | c & ~field & WORD
 
 
 def codes(kind: str, **chosen: str) -> tuple[tuple[str, int], ...]:
-    """What the parser hands over for selectors: parameter and code."""
+    """Selectors as the parser gives them: pairs of parameter and code."""
     return tuple((f"{operand}sel", SELECTORS[kind][name]) for operand, name in chosen.items() if name)
 
 
@@ -210,7 +210,7 @@ def test_multiply_and_add(atype: str, btype: str, signs: tuple[str, ...]) -> Non
     ],
 )
 def test_scalar_results_of_an_h200(text: str, words: tuple[int, ...], result: int) -> None:
-    """Where ptxas 12.9 departs from the text of the ISA."""
+    """Cases in which the code of ptxas 12.9 departs from the text of the ISA."""
     assert one(text, *words) == result
 
 
@@ -220,7 +220,7 @@ SIMD = PRIMARY | {"vavrg": lambda x, y: (x + y + 1 if x + y >= 0 else x + y) >> 
 
 
 def pool(a: int, b: int, digits: str, count: int, kind: str) -> list[int]:
-    """extractAndSignExt: the elements of b:a that the digits name, the last digit first."""
+    """The ISA's extractAndSignExt: the elements of b:a that the digits name, the last digit first."""
     bits = 32 // count
     whole = (b & WORD) << 32 | a & WORD
     found = [whole >> bits * int(d) & (1 << bits) - 1 for d in reversed(digits)]
@@ -232,8 +232,8 @@ def simd(values: list[int], c: int, mask: str, add: bool) -> int:
     bits = 32 // len(values)
     if add:
         return c + sum(v for i, v in enumerate(values) if str(i) in mask)
-    kept = [c >> bits * i & (1 << bits) - 1 for i in range(len(values))]
-    made = [v & (1 << bits) - 1 if str(i) in mask else kept[i] for i, v in enumerate(values)]
+    old = [c >> bits * i & (1 << bits) - 1 for i in range(len(values))]
+    made = [v & (1 << bits) - 1 if str(i) in mask else old[i] for i, v in enumerate(values)]
     return sum(m << bits * i for i, m in enumerate(made))
 
 

@@ -1,4 +1,4 @@
-"""What processes of a sweep do in tests: calls that are answered, and calls that are not."""
+"""Functions that a sweep's processes run in tests: some return a result, others abort, hang or raise."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from harness.sweep.shards import ShardResult
 
 
 def answer(task, shard):
-    """Shards 3, 5 and 7 go wrong."""
+    """Aborts for shard 3, hangs for shard 5, raises for shard 7."""
     if shard == 3:
         os.abort()
     if shard == 5:

@@ -273,8 +273,8 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
         taken.c.append(old if given[len(found.places)] else None)
         if found.places[1] is not None:
             each = a.element
-            row, column = tensoroperands.rows_of(rows, a.k * each // 32, False)
-            some = tensoroperands.cells(frame, step, lane, at[1], row, column, "a", block)
+            copies = 128 // rows if halves else 1
+            some = tensoroperands.cells_of_a(frame, step, lane, at[1], a, copies, block)[:rows]
             codes, _ = tensoroperands.from_cells(frame, some, a)
             taken.a.append(TakenMatrix("a", codes, origins.of(memory, some[:, np.arange(a.k) * each // 32])))
         taken.scales.append(())

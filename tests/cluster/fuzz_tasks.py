@@ -1,4 +1,4 @@
-"""How nodes treat batches of random programs in these tests: correctly, and as a broken node might."""
+"""What nodes do with batches of random programs in tests: right work, and the work of broken nodes."""
 
 import os
 from dataclasses import replace
@@ -11,7 +11,7 @@ from harness.fuzz.oracle import emulated, text_of
 
 
 class StandIn:
-    """A device whose machine code is PTX."""
+    """A stand-in for a device, whose machine code is PTX."""
 
     def run(self, cubin, inputs):
         return [emulated(cubin.decode(), f"p{k}", x) for k, x in enumerate(inputs)]

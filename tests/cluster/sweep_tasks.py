@@ -1,4 +1,4 @@
-"""How nodes treat shards in these tests: correctly, and as a broken node might."""
+"""What nodes do with shards in tests: right work, and the work of broken nodes."""
 
 import os
 import time

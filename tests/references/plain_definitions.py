@@ -1,4 +1,4 @@
-"""Slow, plain definitions on fractions and Python integers, that the references are held against."""
+"""Slow, plain definitions on fractions and Python integers, with which tests compare the references."""
 
 from fractions import Fraction
 from itertools import product
@@ -13,9 +13,9 @@ DIRECTED = ("rz", "rm", "rp")
 
 
 def split(fmt: Format, exact: Fraction) -> tuple[int, int, int]:
-    """The code, less ignored bits, of the format's value at or below a non-negative number, as if codes went on after
-    the largest; and what is left over: `rest` of `parts` equal parts of the distance to the next value.
-    """
+    """The code, without ignored bits, of the largest value of the format that is at most a non-negative number, as if
+    codes continued after the largest; and the remainder: `rest` of `parts` equal parts of the distance to the next
+    value."""
     rest, parts = exact.numerator, exact.denominator
     exponent = fmt.min_exponent
     if rest:
@@ -37,7 +37,7 @@ def split(fmt: Format, exact: Fraction) -> tuple[int, int, int]:
 
 
 def round_fraction(fmt: Format, exact: Fraction, rounding: str, satfinite: bool = False, negative: bool = False) -> int:
-    """The code nearest to a fraction in a rounding mode; `negative` is the sign of a zero."""
+    """The code of a fraction, rounded in a mode. `negative`: the sign of a zero."""
     negative = exact < 0 or (exact == 0 and negative)
     low, rest, parts = split(fmt, abs(exact))
     largest = formats.magnitude(fmt, fmt.max_finite)
@@ -62,7 +62,7 @@ def round_fraction(fmt: Format, exact: Fraction, rounding: str, satfinite: bool 
 
 
 def patterns(fmt: Format, count: int, seed: int) -> torch.Tensor:
-    """Random codes, a quarter of them of each: any bits, exponents near the middle, small exponents, edges."""
+    """Random codes, a quarter of each kind: any bits, exponents near the middle, small exponents, edges."""
     rng = np.random.default_rng(seed)
     bits = rng.integers(0, 1 << fmt.code_bits, count, dtype=np.uint64)
     middle = np.uint64(fmt.bias + 1) + rng.integers(-3, 4, count).astype(np.uint64)
@@ -78,7 +78,7 @@ def patterns(fmt: Format, count: int, seed: int) -> torch.Tensor:
 
 
 def edges(fmt: Format) -> list[int]:
-    """Codes where something changes, both signs."""
+    """Codes at which something changes, with both signs."""
     one = formats.encode(fmt, 1.0)
     positive = {0, 1, 2, 3, fmt.min_normal - 1, fmt.min_normal, fmt.min_normal + 1, one - 1, one, one + 1}
     positive |= {fmt.max_finite, fmt.max_finite - 1, fmt.max_finite >> 1, formats.encode(fmt, 2.0)}
@@ -88,7 +88,7 @@ def edges(fmt: Format) -> list[int]:
 
 
 def pairs(codes: list[int], width: int = 2) -> list[torch.Tensor]:
-    """Every combination of `width` of the codes, one tensor an operand."""
+    """Every combination of `width` of the codes, one tensor for each operand."""
     return list(torch.tensor(list(product(codes, repeat=width)), dtype=torch.int64).T.contiguous())
 
 

@@ -1,4 +1,4 @@
-"""The functions that these tests run as tasks on the nodes."""
+"""The functions that tests run as tasks on nodes."""
 
 import os
 import time
