@@ -125,7 +125,8 @@ def thresholds(name: str, mode: str) -> Any:
     fmt = FORMATS[name]
     codes = np.arange(fmt.largest + 2)
     values = fmt.values(codes)
-    assert [Fraction(v) for v in values[::61]] == [fmt.value(int(code)) for code in codes[::61]]
+    some = slice(None, None, len(codes) // 1024 + 1)  # of formats of 8 bits and fewer all
+    assert [Fraction(v) for v in values[some]] == [fmt.value(int(code)) for code in codes[some]]
     below, above = values[:-1], values[1:]
     if mode == "rz":
         return above
