@@ -1,19 +1,20 @@
 """Matrix products by tensor cores, whole kernels: floats of 16 and 32 bits, with each generation's own bits.
 
 A product's last bits depend on how a generation adds. So the kernel has two variants: one is judged by the tensor cores
-from Hopper on, one by those of Ampere and Ada. Each declares that the others' bits differ. Tiles are 32 x 32: small
-enough for `mma` also on Hopper and Blackwell, which use other instructions for larger tiles.
+from Hopper on, one by those of Ampere and Ada. Each declares that the others' bits differ, and both have the bits of
+fused multiply-adds on Turing. Tiles are 32 x 32: small enough for `mma` also on Hopper and Blackwell, which use other
+instructions for larger tiles.
 """
 
 import ml_dtypes
 import numpy as np
 
-from harness import Case, kernel, only
+from harness import Case, Differs, kernel
 from references.formats import BF16, F16, F32, TF32
 from references.tensor_core import AMPERE, HOPPER
 
 from ._device.matmul import product
-from ._host.products import EIGHT, NONE, SIXTEEN, SOURCE, TO, by, tiles, values
+from ._host.products import EIGHT, FUSED, NONE, SIXTEEN, SOURCE, TO, by, fused, in_steps, tiles, values
 
 WHY = "its tensor cores add 16 bytes of a row at a time with 24 fraction bits, others 32 bytes with 25"
 
@@ -21,6 +22,7 @@ WHY = "its tensor cores add 16 bytes of a row at a time with 24 fraction bits, o
 def floats(fmt, dtype, stored=None):
     """A case for a format, with a variant for each generation. `stored`: the format in memory, if it differs."""
     held = stored or fmt
+    none = dict.fromkeys(NONE, Differs(FUSED, in_steps(fused(held))))
     return Case(
         inputs={"a": held["M", "K"], "b": held["K", "N"]},
         outputs={"d": F32["M", "N"]},
@@ -28,12 +30,12 @@ def floats(fmt, dtype, stored=None):
         generate=values(dtype),
         sizes=[{"M": 17, "N": 40, "K": 80}],
         variants={
-            "32-bytes": kernel(product, grid=tiles, meta=TO, differs=NONE | dict.fromkeys(EIGHT, WHY)),
+            "32-bytes": kernel(product, grid=tiles, meta=TO, differs=none | dict.fromkeys(EIGHT, WHY)),
             "16-bytes": kernel(
-                product, grid=tiles, meta=TO, reference=by(AMPERE, fmt), differs=NONE | dict.fromkeys(SIXTEEN, WHY)
+                product, grid=tiles, meta=TO, reference=by(AMPERE, fmt), differs=none | dict.fromkeys(SIXTEEN, WHY)
             ),
         },
-        targets=only(*NONE) | EIGHT | SIXTEEN,
+        targets=NONE | EIGHT | SIXTEEN,
         family="matrix products",
         source=SOURCE,
     )

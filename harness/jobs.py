@@ -38,8 +38,8 @@ class Setup:
     pack: elements per asm invocation; 1 for plain Triton and kernels.
     shape: the shape of the elementwise inputs, in storage units, one or two dimensions; empty for kernels.
     sizes: for kernels, the value of each dimension's name.
-    block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned, 16 or
-    the size of a storage unit (pointers then start one unit past a 16-byte boundary).
+    block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned: 16, or
+    fewer, from the size of a storage unit on (pointers then start so many bytes past a 16-byte boundary).
     context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared", on
     the emulator alone: outputs in registers of inputs, in every assignment that may change bits.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.

@@ -410,6 +410,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         check_replay(config, items)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare a run of cases alone what only tests need."""
+    if "harness.running.collection" in sys.modules:
+        from harness.running.sparing import spare
+
+        spare(session)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add the GPU, so that comparing benchmarks of another GPU gives a warning."""

@@ -1,4 +1,5 @@
-"""Sums that keep the rounding error: two-sum, Kahan's running sum, and the compensated dot product.
+"""Sums that keep the rounding error: two-sum, Kahan's running sum, and the compensated dot product; and a product of
+matrices by fused multiply-adds, which does not keep it.
 
 Codes of one float format in and out (float32 unless `fmt` says otherwise); every step is an operation of
 `references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero or
@@ -53,3 +54,11 @@ def dot2(s: Tensor, c: Tensor, a: Tensor, b: Tensor, *, fmt: Format = F32) -> tu
     p, low = two_product(a, b, fmt=fmt)
     total, lost = two_sum(s, p, fmt=fmt)
     return total, add(c, add(lost, low, fmt=fmt), fmt=fmt)
+
+
+def fused_product(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32) -> Tensor:
+    """`a b + c` for codes of m x k, k x n and m x n: each element is a chain of fused multiply-adds from c, in the
+    order of k. NaN, infinities and the sign of zero are those of `fma`."""
+    for k in range(a.shape[1]):
+        c = fma(a[:, k : k + 1], b[k : k + 1], c, fmt=fmt)
+    return c

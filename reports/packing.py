@@ -136,7 +136,9 @@ def seen(content: Any) -> Any:
         return visible(content)
     if isinstance(content, dict):
         return {seen(name): seen(value) for name, value in content.items()}
-    return [seen(value) for value in content] if isinstance(content, list | tuple) else content
+    if isinstance(content, list | tuple):  # most values are numbers: a call for each took a tenth of a page's time
+        return [value if type(value) is int else seen(value) for value in content]
+    return content
 
 
 def _row(r: Result, strings: Table, number: int) -> list[Any]:

@@ -3,20 +3,18 @@
 import numpy as np
 import torch
 
-from references import arithmetic, conversion, tensor_core
+from references import arithmetic, conversion
 from references.formats import F16, F32, encode
 
 BLOCK, SCALE = 32, float(np.float32(np.log2(np.e) / np.sqrt(32)))
 
 
-def attended(generation, power):
-    """The kernel's steps on codes; a block of weights is first rounded to float16. power: 2^x, on codes."""
+def attended(multiply, power):
+    """The kernel's steps on codes; a block of weights is first rounded to float16. multiply: a b + c, with a and b in
+    float16; power: 2^x."""
 
     def scaled(x):
         return power(arithmetic.mul(x, torch.full_like(x, encode(F32, SCALE))))
-
-    def dot(a, b, c):
-        return tensor_core.dot(a, b, c, a_format=F16, b_format=F16, generation=generation)
 
     def reference(q, k, v):
         rows = q.shape[0]
@@ -24,15 +22,15 @@ def attended(generation, power):
         sums, total = (torch.zeros(rows, n, dtype=torch.int64, device=q.device) for n in (16, v.shape[1]))
         ones = torch.full((BLOCK, 16), encode(F16, 1.0), device=q.device)
         for keys, rest in zip(k.split(BLOCK), v.split(BLOCK), strict=True):
-            scores = dot(q, keys.T, torch.zeros(rows, BLOCK, dtype=torch.int64, device=q.device))
+            scores = multiply(q, keys.T, torch.zeros(rows, BLOCK, dtype=torch.int64, device=q.device))
             larger = largest
             for column in scores.unbind(1):
                 larger = arithmetic.maximum(larger, column)
             weights = scaled(arithmetic.sub(scores, larger[:, None].expand_as(scores)))
             weights = conversion.convert(weights, source=F32, target=F16)
             shrink = scaled(arithmetic.sub(largest, larger))[:, None]
-            sums = dot(weights, ones, arithmetic.mul(sums, shrink.expand_as(sums)))
-            total = dot(weights, rest, arithmetic.mul(total, shrink.expand_as(total)))
+            sums = multiply(weights, ones, arithmetic.mul(sums, shrink.expand_as(sums)))
+            total = multiply(weights, rest, arithmetic.mul(total, shrink.expand_as(total)))
             largest = larger
         return arithmetic.div(total, sums[:, :1].expand_as(total))
 

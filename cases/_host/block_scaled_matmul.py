@@ -1,15 +1,23 @@
 """Expected products of block-scaled matrices, with the scaled instruction and dequantised, and their inputs."""
 
+from functools import partial
+
 import numpy as np
 import torch
 import triton
 
-from references import arithmetic, block_scaling, conversion, scaled_matrices, tensor_core
+from harness import Differs, since
+from references import arithmetic, block_scaling, conversion, scaled_matrices
 from references.formats import BF16, E2M1, E4M3, F16, F32
 from references.scaled_matrices import FOUR, MX8
+from references.tensor_core import ADA, BLACKWELL, HOPPER
 
-E4M3_SCALES_ON_HOPPER = not triton.__version__.startswith("3.6.")
-"""Triton 3.6 dies of an assertion where it compiles a product with scales of e4m3 for Hopper."""
+from .products import across_lanes, cores
+
+IN_RUNS = "mma gets k in the runs that lanes hold"
+EIGHT_TERMS = "adds 8 terms at a time with 24 fraction bits, others 16 with 25"
+WIDENED = "no instruction takes scales: Triton dequantises in bfloat16"
+SIGNED = "; a scale's top bit, which tensor cores ignore (ue4m3), is a sign there"
 
 
 def mxfp8(a, x, b, y):
@@ -26,25 +34,63 @@ def nvfp4(a, x, b, y):
     return scaled_matrices.dot(a, b.T, x, y, zero, **known, kind=FOUR)
 
 
-def multiplied(a, b, fmt):
-    """The product of float32 codes that are first rounded to a format."""
-    a, b = (conversion.convert(v, source=F32, target=fmt) for v in (a, b))
+def multiplied(a, b, fmt, generation, width):
+    """The product of codes of a format, with k in runs of `width` (`across_lanes`)."""
+    order = across_lanes(a.shape[1], width)
     zero = torch.zeros(a.shape[0], b.shape[0], dtype=torch.int64)
-    return tensor_core.dot(a, b.T, zero, a_format=fmt, b_format=fmt, generation=tensor_core.BLACKWELL)
+    return cores(generation, fmt)(a[:, order], b[:, order].T, zero)
 
 
-def mxfp8_dequantised(a, x, b, y):
-    """In bfloat16, which is exact except for products of very large and very small scales."""
-    return multiplied(*(block_scaling.mx_dequantize(v, s, source=E4M3) for v, s in ((a, x), (b, y))), BF16)
+def mxfp8_widened(generation=BLACKWELL, width=2, once=False):
+    """In bfloat16, which is exact except for products of very large and very small scales. once: element times scale
+    is rounded once, not to float32 first, which shows in subnormal numbers."""
+
+    def number(codes, scales):
+        if once:
+            return block_scaling.mx_dequantize(codes, scales, source=E4M3, target=BF16)
+        return conversion.convert(block_scaling.mx_dequantize(codes, scales, source=E4M3), source=F32, target=BF16)
+
+    def reference(a, x, b, y):
+        return multiplied(number(a, x), number(b, y), BF16, generation, width)
+
+    return reference
 
 
-def nvfp4_dequantised(a, x, b, y):
-    """In float16, which is exact for every product of e2m1 and e4m3."""
-    found = []
-    for codes, scales in ((a, x), (b, y)):
+def nvfp4_widened(generation=BLACKWELL, width=2, fmt=F16):
+    """In float16 or bfloat16: both are exact for every product of e2m1 and e4m3."""
+
+    def number(codes, scales):
         wide = torch.stack([codes & 15, codes >> 4], -1).flatten(1)
-        found.append(arithmetic.product(wide, scales.repeat_interleave(16, 1), left=E2M1, right=E4M3, fmt=F32))
-    return multiplied(*found, F16)
+        return arithmetic.product(wide, scales.repeat_interleave(16, 1), left=E2M1, right=E4M3, fmt=fmt)
+
+    def reference(a, x, b, y):
+        return multiplied(number(a, x), number(b, y), fmt, generation, width)
+
+    return reference
+
+
+def in_runs(product, width):
+    """What a product gives where Triton computes it by `mma`, in runs of `width`."""
+    others = Differs(IN_RUNS, product(HOPPER, width))
+    on_ada = Differs(f"{IN_RUNS}, and {EIGHT_TERMS}", product(ADA, width))
+    return {"sm_89": on_ada, "sm_120a": others, "sm_121a": others}
+
+
+def without_scales(product, width, why):
+    """What tl.dot_scaled gives where Triton multiplies bfloat16, by `mma` in runs of `width`, or by `wgmma`."""
+    return {
+        "sm_89": Differs(f"{why}; {IN_RUNS}, and {EIGHT_TERMS}", product(ADA, width)),
+        "sm_90a": Differs(f"{why}, and uses wgmma", product(HOPPER)),
+    }
+
+
+MXFP8_PLAIN = {"reference": mxfp8_widened(), "differs": in_runs(mxfp8_widened, 4)}
+MXFP8_SCALED = {"differs": without_scales(partial(mxfp8_widened, once=True), 4, WIDENED)}
+NVFP4_PLAIN = {"reference": nvfp4_widened(), "differs": in_runs(nvfp4_widened, 4)}
+NVFP4_SCALED = {"differs": without_scales(partial(nvfp4_widened, fmt=BF16), 8, WIDENED + SIGNED)}
+if triton.__version__.startswith("3.6."):  # which shifts code 0 to 0, and dies of an assertion for scales of e4m3
+    MXFP8_SCALED = {"differs": dict.fromkeys(MXFP8_SCALED["differs"], f"{WIDENED}, and the scale 2^-127 to zero")}
+    NVFP4_SCALED = {"targets": since("sm_100a")}
 
 
 def values(largest, scales):

@@ -146,7 +146,9 @@ def _on_the_same_inputs(variants: Mapping[str, PtxVariant]) -> dict[str, Variant
     """The files as variants whose inputs are made from the numbers of all of them."""
     numbers = tuple(n for v in variants.values() for n in constants_of(v))
     return {
-        name: ComparedPtx(**{f.name: getattr(v, f.name) for f in fields(v)}, numbers=numbers)
+        name: ComparedPtx(
+            **{f.name: getattr(v, f.name) for f in fields(v)}, numbers=numbers, together=(*variants.values(),)
+        )
         for name, v in variants.items()
     }
 

@@ -7,13 +7,15 @@ overflows or gives another constant of the code. No set that is made from format
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.inputs.edges import edge_codes, edge_units
 from harness.inputs.places import cut
+from harness.inputs.solved import floats_solved, integers_solved, relations
+from harness.inputs.specials import special_units
 from references.formats import U16, Format
 
 Codes = NDArray[np.int64]
@@ -24,6 +26,8 @@ _NUMBERS = 48
 """Numbers of the code that are used, those with most bits first."""
 _PAIRED = 12
 """Of these, the ones that are also combined with each other."""
+_WITH_SPECIALS = 8
+"""Units of one input that stand beside every special value of another."""
 _TOGETHER = 24
 """Units of two inputs that stand beside each other in all pairs."""
 
@@ -31,7 +35,8 @@ _TOGETHER = 24
 def constant_inputs(formats: Mapping[str, Format], numbers: Sequence[Number], rng: Rng) -> list[Codes]:
     """Storage units of every input: what `units_beside` gives for each input in turn, with edges in the others.
 
-    Inputs of one format also have each other's numbers, in all pairs of a few.
+    Two inputs also have each other's numbers, in all pairs of a few; each a few of them beside special values; and, if
+    they have one format, values whose difference, sum, product, ... is a number.
     """
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
     beside = {n: units_beside(f, numbers) for n, f in formats.items()}
@@ -44,13 +49,33 @@ def constant_inputs(formats: Mapping[str, Format], numbers: Sequence[Number], rn
         for other, fmt in formats.items():
             column = pair[0] if other == one else pair[1] if other == two else None
             rows[other].append(rng.choice(edge_units(fmt), len(pair[0])) if column is None else column)
+        for given in _together(formats, one, two, numbers, rng):
+            for other, fmt in formats.items():
+                size = len(next(iter(given.values())))
+                rows[other].append(given[other] if other in given else rng.choice(edge_units(fmt), size))
     return [np.concatenate(rows[n]) for n in formats]
+
+
+def _together(
+    formats: Mapping[str, Format], one: str, two: str, numbers: Sequence[Number], rng: Rng
+) -> Iterator[dict[str, Codes]]:
+    """Units of two inputs: each of a few numbers beside each special value, and numbers that both make together."""
+    for left, right in ((one, two), (two, one)):
+        units = _units(formats[left], _plain(formats[left], numbers))[:_WITH_SPECIALS]
+        if formats[left].unit_bits > 8 and len(units):
+            pair = np.meshgrid(units, special_units(formats[right]), indexing="ij")
+            yield {left: pair[0].reshape(-1), right: pair[1].reshape(-1)}
+    if formats[one] == formats[two] and formats[one].unit_bits > 8:
+        made = relations(formats[one], _plain(formats[one], numbers), numbers, rng)
+        if len(made[0]):
+            yield {one: made[0], two: made[1]}
 
 
 def units_beside(fmt: Format, numbers: Sequence[Number]) -> Codes:
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
-    Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Beside them every byte
+    Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
+    of arithmetic turns into a number (`harness.inputs.solved`). Beside them every byte
     repeated over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose
     edges are all of their codes.
     """
@@ -62,6 +87,9 @@ def units_beside(fmt: Format, numbers: Sequence[Number]) -> Codes:
     found += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
     for a, b in itertools.combinations(plain[:_PAIRED], 2):
         found += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
+    found += integers_solved(plain, shifts, fmt.unit_bits)
+    if fmt.is_float and fmt.codes_per_unit == 1:
+        found += floats_solved(fmt, numbers)
     return _units(fmt, [*found, *_repeated(fmt.unit_bits)])
 
 

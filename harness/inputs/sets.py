@@ -97,7 +97,7 @@ def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
 
 
 def constant_set(case: Case, case_name: str, effort: str, variant: Variant) -> InputSet | None:
-    """The set `constants/1` of one variant; None where all inputs run, or no number leads to an input.
+    """The set `constants/2` of one variant; None where all inputs run, or no number leads to an input.
 
     It is the one set that depends on the variant's code, because its numbers come from there.
     """
@@ -110,7 +110,7 @@ def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everyth
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     if everything or not formats:
         return None
-    name = "constants/1"
+    name = "constants/2"
     seed = seed_of(case_name, name)
     columns = constant_inputs(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
     made = _listed(name, seed, formats, columns, case.domain)

@@ -18,7 +18,7 @@ from harness.model.case import Case
 from harness.model.codes import values_of
 from harness.model.match import Domain, DomainError
 from harness.model.policies import Policies
-from harness.records import Share
+from harness.records import UNPROVED, Share
 from references.formats import Format, is_finite, is_zero, unpack
 
 Codes = NDArray[np.int64]
@@ -31,6 +31,9 @@ LEAST = Fraction(1, 1000)
 A domain of one binade has a larger share: 1 code in 508 of positive bfloat16, and at least as much of float32 and
 float64, because a third of the random inputs lie within 12 binades of one. A domain of one number, or of ten, has a
 smaller share: the quickest run has 16,384 random inputs."""
+
+FEW_INPUTS = 1000
+"""Different inputs below which a result says how many where= left; of formats of few bits, one of 256."""
 
 CASES_REFERENCE = " (the case's reference)"
 """The suffix of an output's name for the comparison with the case's reference by `meets=`."""
@@ -97,6 +100,24 @@ def holds(domain: Domain, case: Case, inputs: Units, size: int) -> Mask:
             "on= is for elementwise cases"
         )
     return np.repeat(mask, size // mask.size)
+
+
+def left_by_domain(case: Case, made: Iterable[Units]) -> str:
+    """A remark on a case whose where= leaves few different inputs; empty if there is no where=, or there are enough.
+
+    made: the input sets of an item, as storage arrays by name.
+    """
+    if case.domain is None:
+        return ""
+    bits = sum(format_of(a).unit_bits for a in case.inputs.values())
+    enough = min(FEW_INPUTS, (1 << bits) // 256)
+    rows: set[tuple[int, ...]] = set()
+    for units in made:
+        columns = [np.asarray(u).reshape(-1) for u in units.values()]
+        rows.update(zip(*(c.view(f"u{c.itemsize}").tolist() for c in columns), strict=True))
+        if len(rows) >= enough:
+            return ""
+    return f"{UNPROVED}where= leaves {len(rows):,} different inputs in all sets, and code was judged on these alone"
 
 
 def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:

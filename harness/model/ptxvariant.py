@@ -32,9 +32,13 @@ class PtxVariant(LaunchedVariant):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedPtx(PtxVariant):
-    """One of several kernels that must run on the same inputs. numbers: those in the code of all of them."""
+    """One of several kernels that must run on the same inputs and sizes.
+
+    numbers: those in the code of all of them. together: all of them, whose grids decide the largest size.
+    """
 
     numbers: tuple[int | float, ...]
+    together: tuple[PtxVariant, ...]
 
 
 def ptx(

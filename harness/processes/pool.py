@@ -43,7 +43,9 @@ _DROPPED_PREFIXES = (
     "LLVM_",
     "NVPTX_",
     "PYTHONWARNINGS",
-    "DISABLE_PTXAS_OPT",
+    "DISABLE_",
+    "ALLOW_LHS_TMEM_LAYOUT_CONVERSION",
+    "AMDGCN_",
     "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
@@ -345,7 +347,8 @@ def theirs_too(path: Sequence[str]) -> tuple[str, ...]:
 
 def changes_compilers(variable: str) -> bool:
     """Whether an environment variable changes what Triton compiles. Compiler processes do not get such variables."""
-    return variable.startswith(_DROPPED_PREFIXES) and not variable.endswith("_PATH")
+    tool = variable.startswith("TRITON_") and variable.endswith("_PATH")
+    return variable.startswith(_DROPPED_PREFIXES) and not tool
 
 
 def with_harness(environment: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.ptx.apart import refuse_to_judge
 from harness.ptx.binding import control, moves
 from harness.ptx.binding.approximate import APPROXIMATE, HOPPER, ROUNDED, rounded
 from harness.ptx.binding.builder import Builder
@@ -97,6 +98,7 @@ def emulate(
     wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]
     if not wanted:
         raise BindingError("an asm block returns at least one tensor; dtype is empty")
+    refuse_to_judge()
     inputs, shape = tensors(args)
     written = spelled(asm, constraints, convention)
     asm, constraints = written.text, written.constraints

@@ -49,8 +49,7 @@ RUN_ID = "ptxdiff_run"
 ALL = "all"
 """The value of `--ptx-target` that stands for every target."""
 
-# The target in the names of GPU items on a host without a GPU.
-NO_DEVICE = "device"
+NO_DEVICE = "device"  # the target in the names of GPU items on a host without a GPU
 
 
 class ItemFailure(Exception):
@@ -207,6 +206,7 @@ class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
 
     own_error = ItemFailure
+    expected_error = (pytest.xfail.Exception,)
 
     def __init__(self, *, item: Item, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -399,6 +399,7 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
     """The backend of that name for this session, made once, with the limits that the options set."""
     made = config.stash.setdefault(_BACKENDS, {})
     if name not in made:
+        config.add_cleanup(reuse.store_waiting)
         limit = config.option.ptx_limit or config.getini("ptx_limit")
         made[name] = create(
             name,

@@ -14,7 +14,8 @@ one target finds it. Every target runs:
 - both fusions of Triton functions, and of asm that ptxas may contract;
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
-- kernels in every shape and at each alignment.
+- kernels in every shape and at each alignment, and at sizes beside the numbers of their code
+  (`harness.running.sizes`).
 
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
 declares again stays hidden. Such names are found in the text instead (`harness.ptx.repeated_name`).
@@ -40,10 +41,12 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import asm_form, packs_of
 from harness.model.policies import policies
+from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import KNOWN, TargetSet, capability
 from harness.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
 from harness.records import Key
 from harness.running.covering import pairwise, share
+from harness.running.sizes import sizes_beside
 from harness.sweep import LARGE
 
 LOOP_STEPS = 3
@@ -97,6 +100,9 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     if crossed:
         rows = _crossed(case, variant, packs, backend, effort, part, target)
         items += [WorkItem(setup, crossed, seed) for setup, seed in rows]
+        if isinstance(variant, LaunchedVariant):
+            # Shuffled: else what is read a power of two too early may be an equal input.
+            items += [WorkItem(replace(plain, shape=(n,)), crossed, _SHUFFLE_SEED) for n in sizes_beside(variant)]
     return _unique(items)
 
 
@@ -206,7 +212,7 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
         "shape": _shapes(variant),
         "context": _contexts(case, variant),
         "fusion": _fusions(variant),
-        "alignment": (16, _unit_bytes(case)),
+        "alignment": _alignments(case, variant),
         "num_warps": _num_warps(variant),
         "shuffled": (None, _SHUFFLE_SEED),
         "padding": (None, _PADDING_SEED) if _emulated_alone(variant, backend) else (None,),
@@ -216,6 +222,15 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
 def _emulated_alone(variant: Variant, backend: str) -> bool:
     """Whether setups may run the asm without a kernel around it, so without pointers and warps."""
     return backend == "emulator" and isinstance(variant, AsmVariant)
+
+
+def _alignments(case: Case, variant: Variant) -> tuple[int, ...]:
+    """16 bytes and the size of a unit; for given PTX, which may test its addresses, also what lies between.
+
+    Triton asks of a pointer only whether it is divisible by 16.
+    """
+    unit = _unit_bytes(case)
+    return (16, unit, *(a for a in (8, 4, 2) if a > unit and isinstance(variant, PtxVariant)))
 
 
 def _unit_bytes(case: Case) -> int:
@@ -337,7 +352,7 @@ def _assembly_items(
 
 
 def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: str) -> Iterator[WorkItem]:
-    alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
+    alignments = (16,) if effort == "quick" else _alignments(case, variant)
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)

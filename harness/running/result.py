@@ -11,6 +11,7 @@ from harness.inputs import InputSet
 from harness.jobs import Backend, Job, Outcome
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement
+from harness.judging.promise import FEW_INPUTS, left_by_domain
 from harness.model.arguments import format_of
 from harness.model.compilers import twin
 from harness.model.derive import AsmForm, asm_form
@@ -59,10 +60,18 @@ class Recording:
             self._tritons[place] = label_of(None, *place)
         return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
-    def _set(self, name: str) -> InputSet:
+    def _sets(self) -> list[InputSet]:
         place = self.item.loaded.name, self.backend.name, self.effort
-        sets = planning.sets_of(self.case, *place, self.variant)
-        return next(s for s in sets if s.name == name)
+        return planning.sets_of(self.case, *place, self.variant)
+
+    def _set(self, name: str) -> InputSet:
+        return next(s for s in self._sets() if s.name == name)
+
+    def _remark_on_domain(self) -> None:
+        """Add to the first result a remark on a domain that leaves few inputs."""
+        if self.case.elementwise and (few := left_by_domain(self.case, (s.take(0, FEW_INPUTS) for s in self._sets()))):
+            first = self.found.results[0]
+            self.found.results[0] = replace(first, notes=(*first.notes, few))
 
     def _against(self, item: WorkItem) -> str:
         if item.setup.context == "loop":

@@ -1,10 +1,10 @@
 """Results of earlier runs, reused if nothing that decides them has changed.
 
 Each entry is one test item of the emulator or the assembler. Its key has the definitions of the variant and of the
-whole case (whose reference decides the inputs), the text of the case file, the place of the item, effort and limits,
-the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file of
-Triton, or of the Triton build that compiles the variant. A part that cannot be encoded equals no part of another
-process, so nothing is reused.
+whole case (whose reference decides the inputs), the text of the case file and of what it imports (a module may register
+an operator, or replace a function of torch), the place of the item, effort and limits, the text of the harness and its
+ledger, and what is installed: Python, the packages that compute, and each file of Triton, or of the Triton build that
+compiles the variant. A part that cannot be encoded equals no part of another process, so nothing is reused.
 
 A process stores nothing if the harness was edited after the process began: it may still run the old text. Only items
 with repeatable verdicts are stored: no errors, and nothing that was not run. A reference that reads a file or a clock
@@ -32,6 +32,7 @@ from harness.model.case import Case
 from harness.model.identity import digest, digest_with_code
 from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
+from harness.model.identity.imported import imported_texts
 from harness.model.identity.source import file_text
 from harness.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
 from harness.running.assemblers import Chosen, tritons_own
@@ -44,6 +45,8 @@ BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
 _RESULT = b'{"record":"result",'
 _PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
+_SETTINGS = ("TRITON_", "NUMBA_", "TORCH_", "ATEN_", "MKL_", "NPY_")
+"""Prefixes of environment variables that may change what compilers, references or numpy compute."""
 _kept = DiskCache("items", 40_000, 1 << 30)
 _pairs = DiskCache("pairs")
 
@@ -77,14 +80,33 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
 
 
 def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
-    """Store an item's results. run: the id of the run that made them."""
+    """Store an item's results, at once or with those of the next items. run: the id of the run that made them."""
+    global _waits_until
     if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
         return
-    if _edited_meanwhile():
-        return  # this process may run other code than lies on disk, which is what the key describes
     head = json.dumps({"run": run, "files": _files(found.texts.values())}).encode()
     lines = [head, *(text for _, text in found.sent)]
-    _kept.put(zlib.compress(b"\n".join(lines), 1), *_key(item, settings))
+    _waiting.append((zlib.compress(b"\n".join(lines), 1), _key(item, settings)))
+    if time.monotonic() >= _waits_until:
+        store_waiting()
+        _waits_until = time.monotonic() + _APART
+
+
+def store_waiting() -> None:
+    """Store the results that wait, unless this process may run other code than lies on disk, which the keys describe.
+
+    A look at all files takes as long as storing the results of several items. So it is made seldom, and always after
+    the results for which it speaks.
+    """
+    if _waiting and not _edited_meanwhile():
+        for data, key in _waiting:
+            _kept.put(data, *key)
+    _waiting.clear()
+
+
+_APART = 0.5  # seconds between two looks
+_waiting: list[tuple[bytes, tuple[bytes, ...]]] = []
+_waits_until = 0.0  # of `time.monotonic`
 
 
 def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | None:
@@ -153,15 +175,15 @@ def _case(item: Item) -> str:
     if known is None:
         path = item.loaded.path.resolve()
         beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # a conftest.py may patch anything
-        made = digest((definition(case, variant, exact=True), _whole(case), file_text(str(path)), beside))
+        made = digest((definition(case, variant, exact=True), _whole(case, path), file_text(str(path)), beside))
         known = _cases[id(case), id(variant)] = (case, variant, made)
     return known[2]
 
 
-def _whole(case: Case) -> str:
-    """The digest of a case with all its variants. It is computed once for all of them."""
+def _whole(case: Case, path: Path) -> str:
+    """The digest of a case with all its variants, and of what its file imports. It is computed once for all of them."""
     if id(case) not in _wholes:
-        _wholes[id(case)] = (case, digest_with_code(case, exact=True))
+        _wholes[id(case)] = (case, digest((digest_with_code(case, exact=True), imported_texts(path))))
     return _wholes[id(case)][1]
 
 
@@ -214,7 +236,7 @@ def _surroundings() -> str:
     except NoTriton:
         triton = ""
     ledger = hashlib.sha256(PATH.read_bytes()).hexdigest() if PATH.exists() else ""
-    settings = sorted((n, v) for n, v in os.environ.items() if n.startswith(("TRITON_", "NUMBA_", "TORCH_", ASM_ALONE)))
+    settings = sorted((n, v) for n, v in os.environ.items() if n.startswith((*_SETTINGS, ASM_ALONE)))
     return digest((harness(), ledger, triton, platform.python_version(), platform.machine(), _versions(), settings))
 
 

@@ -25,6 +25,7 @@ from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
 from harness.processes.pool import default_size
+from harness.ptx.apart import judging_emulated
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
@@ -370,7 +371,8 @@ class _ItemRun(PtxasTrial):
         return judgement
 
     def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:
-        return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
+        with judging_emulated(self.backend.name == "emulator"):
+            return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
 
     def _judged(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
@@ -426,6 +428,8 @@ class _ItemRun(PtxasTrial):
         written = unwritten_error({shape: sets.values() for shape, sets in self.needed.items()})
         if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
+        elif self.judged:
+            self._remark_on_domain()
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

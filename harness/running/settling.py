@@ -10,8 +10,6 @@ only be delayed. An item that was given to the workers and that none of them rep
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -78,8 +76,6 @@ class Settling:
         """Settle known items, and run the rest in workers. Leaves the loop to pytest if a file was not collected."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None
-        gc.freeze()  # torch and Triton have a million objects, which every garbage collection would visit again
-        atexit.register(gc.unfreeze)  # else Triton's binding reports the frozen objects as leaks
         self.rest = {known_as(item.nodeid): item for item in session.items if not _known(item)}
         known = [item for item in session.items if known_as(item.nodeid) not in self.rest]
         workers = min(len(self.tx), len({_group(item) for item in self.rest.values()}))

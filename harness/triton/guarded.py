@@ -26,9 +26,9 @@ PATTERNS = (0xA5, 0x5A)
 class Layout:
     """The position of a tensor in an image, which is an array of bytes.
 
-    alignment: bytes by which its first unit is aligned. Less than 16 puts the unit directly after a 16-byte boundary,
-    with no more alignment than its size. guard: bytes on either side; with 0 the memory ends with the tensor, so that a
-    memory checker detects accesses outside.
+    alignment: bytes by which its first unit is aligned. Less than 16 puts the unit so many bytes after a 16-byte
+    boundary, or its own size if that is more. guard: bytes on either side; with 0 the memory ends with the tensor, so
+    that a memory checker detects accesses outside.
     """
 
     tensor: TensorLayout
@@ -43,7 +43,7 @@ class Layout:
     @property
     def residue(self) -> int:
         """Bytes from a 16-byte boundary to the first unit."""
-        return 0 if self.alignment % 16 == 0 else self.unit
+        return 0 if self.alignment % 16 == 0 else max(self.alignment, self.unit)
 
     @property
     def span(self) -> slice:

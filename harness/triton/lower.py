@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import gc
 import importlib
 import importlib.util
 import linecache
@@ -28,10 +27,12 @@ from harness.model.identity import digest_with_code
 from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
+from harness.processes.garbage import collect_seldom
 from harness.processes.worker import forget_output
 from harness.triton.ptxtext import asm_blocks
 from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
 from harness.triton.stages import run_stages
+from harness.triton.trees import parsed_once
 
 
 class CompileFailure(Exception):
@@ -45,14 +46,15 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     """
     function = load(spec.function, held)
     if not held:  # a worker compiles further kernels; a fork does not
-        _collect_seldom()
+        collect_seldom()
     constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
     source = _source_of(function)(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
-        with _swapped(spec.swaps):
+        # A named build may be any Triton, in which nothing was tested; a fork compiles one kernel.
+        with _swapped(spec.swaps), contextlib.nullcontext() if spec.compiler or held else parsed_once():
             ptx, metadata, blocks, called = run_stages(
                 source, capability(spec.target), options, _but_for_contraction(spec, held)
             )
@@ -78,14 +80,6 @@ def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | Non
     if held or spec.swaps:
         return ""
     return digest_with_code(replace(spec, enable_fp_fusion=False), exact=True)
-
-
-@functools.cache
-def _collect_seldom() -> None:
-    """Exclude imported objects from garbage collection, and collect less often: it took a twelfth of compile time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 @contextlib.contextmanager

@@ -22,9 +22,9 @@ from harness.records.killrate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 
-# After a multiplication, one number in 2^20 gets a special result, and no input set contains such a number.
+# After a shift, an xor and a multiplication one number in 2^20 gets a special result: no input set has such a number.
 WEAK = '''
-"""A word whose product with 0x9E3779B1 ends in 0x5A5A5 gives 1, every other one 0."""
+"""A word that, mixed and multiplied with 0x9E3779B1, ends in 0x5A5A5 gives 1, every other one 0."""
 
 import torch
 
@@ -34,7 +34,7 @@ from references.formats import U32
 
 def special(x):
     """1 for the one pattern."""
-    return torch.where((x * 0x9E3779B1 & 0xFFFFF) == 0x5A5A5, 1, 0)
+    return torch.where(((x ^ x >> 13) * 0x9E3779B1 & 0xFFFFF) == 0x5A5A5, 1, 0)
 
 
 case = Case(
@@ -43,7 +43,8 @@ case = Case(
     reference=special,
     %svariants={
         "asm": asm(
-            "{ .reg .b32 t; .reg .pred p; mul.lo.u32 t, $1, 0x9E3779B1; and.b32 t, t, 0xFFFFF;"
+            "{ .reg .b32 t; .reg .pred p; shr.u32 t, $1, 13; xor.b32 t, t, $1;"
+            "mul.lo.u32 t, t, 0x9E3779B1; and.b32 t, t, 0xFFFFF;"
             "setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }",
             constraints="=&r,r",
             pack=1,
@@ -135,7 +136,7 @@ def test_the_edge_offered_for_a_missed_mutant_kills_it(weak):
     missed = [s for s in found.survivors if s.fate == "missed" and "0x5a5a6" in s.change]
     assert missed, "the planted weakness was not found"
     edge = int(missed[0].edge["x"], 16)
-    assert edge * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+    assert (edge ^ edge >> 13) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
     strong = weak.with_name("strong.py")
     strong.write_text(WEAK % f"hard_cases=[({edge:#x},)],\n    ")
     (loaded,) = load(strong)

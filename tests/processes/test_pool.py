@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.processes.pool import Pool, default_size, shared_pool
+from harness.processes.pool import Pool, changes_compilers, default_size, shared_pool
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +187,25 @@ def test_settings_that_change_tritons_behaviour_do_not_reach_workers(monkeypatch
     assert seen["TRITON_INTERPRET"] is None
     assert seen["MLIR_ENABLE_DUMP"] is None
     assert seen["TRITON_PTXAS_PATH"] == "/opt/ptxas"
+
+
+# By which Triton tells its cache that code may differ, in any release so far; some are read by LLVM.
+OF_TRITON = (
+    "ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "AMDGCN_USE_BUFFER_OPS", "DISABLE_FAST_REDUCTION", "DISABLE_LLVM_OPT",
+    "DISABLE_MMA_V3", "DISABLE_MMA_V5", "DISABLE_PTXAS_OPT", "LLVM_IR_ENABLE_DUMP", "LLVM_PASS_PLUGIN_PATH",
+    "MLIR_DUMP_PATH", "MLIR_ENABLE_DUMP", "NVPTX_ENABLE_DUMP", "TRITON_DEFAULT_FP_FUSION", "TRITON_DISABLE_LINE_INFO",
+    "TRITON_F32_DEFAULT", "TRITON_FORCE_DISABLE_FP_FUSION", "TRITON_OVERRIDE_ARCH", "TRITON_PLUGIN_PATHS", "USE_IR_LOC",
+)  # fmt: skip
+
+
+def test_what_triton_says_changes_its_code_stays_outside(monkeypatch):
+    """Kernels compiled under such a setting would be kept, and used again without it."""
+    triton = pytest.importorskip("triton._C.libtriton")
+    for name in OF_TRITON:
+        monkeypatch.setenv(name, "1")
+    named = triton.get_cache_invalidating_env_vars()
+    assert len(named) > 10
+    assert [n for n in (*named, *OF_TRITON) if not changes_compilers(n)] == []
 
 
 def test_xdist_workers_share_the_machine(monkeypatch):

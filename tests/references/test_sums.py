@@ -1,7 +1,8 @@
-"""Compensated sums, compared with exact rationals and with the same steps in numpy's float32."""
+"""Compensated sums and products of matrices, compared with exact rationals and with the same steps in float32."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -101,3 +102,35 @@ def test_the_compensated_dot_product_is_nearly_exact():
         state = sums.dot2(*state, codes(np.array([p])), codes(np.array([q])))
     found = float(floats(state[0])[0]) + float(floats(state[1])[0])
     assert abs(found - 1.5) < 1e-3 * float(np.abs(a * b).max()) * 2**-24 + 1.5 * 2**-22
+
+
+def test_a_product_of_matrices_in_fused_multiply_adds():
+    """Each step as an exact rational that numpy rounds once: by way of float64 only where that is exact."""
+    a, b, c = (numbers(n, 6).reshape(shape) for n, shape in ((15, (3, 5)), (20, (5, 4)), (12, (3, 4))))
+    found = floats(sums.fused_product(codes(a), codes(b), codes(c)))
+    total = [[Fraction(float(v)) for v in row] for row in c]
+    for i in range(3):
+        for j in range(4):
+            for k in range(5):
+                total[i][j] = rounded(total[i][j] + Fraction(float(a[i, k])) * Fraction(float(b[k, j])))
+    assert [[Fraction(float(v)) for v in row] for row in found] == total
+    assert (floats(sums.fused_product(codes(a).flip(1), codes(b).flip(0), codes(c))) != found).any()  # order matters
+
+
+def rounded(x: Fraction) -> Fraction:
+    """To the nearest normal float32, ties to even."""
+    if not x:
+        return x
+    exponent = math.frexp(float(x))[1]  # or one too many, if float64 rounds x up to a power of two
+    last = Fraction(2) ** (exponent - 24 - (abs(x) < Fraction(2) ** (exponent - 1)))
+    return round(x / last) * last
+
+
+def test_a_product_in_fused_multiply_adds_keeps_special_values():
+    minus_zero, infinity, nan = 1 << 31, 0x7F800000, 0x7FC00000
+    a = torch.tensor([[0, 0], [0x3F800000, infinity], [infinity, 0]])
+    b = torch.tensor([[0x3F800000], [0x3F800000]])
+    c = torch.tensor([[minus_zero], [0], [0xFF800000]])
+    found = sums.fused_product(a, b, c).flatten().tolist()
+    assert found[:2] == [0, infinity]
+    assert found[2] & 0x7FFFFFFF >= nan

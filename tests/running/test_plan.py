@@ -11,6 +11,7 @@ from harness import Case, asm, kernel, only, plain
 from harness.jobs import block_of
 from harness.model.targets import KNOWN
 from harness.running.plan import key_of, plan, sized
+from harness.running.sizes import MANY
 from references.formats import F32, U8
 
 
@@ -37,7 +38,7 @@ def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_9
 def test_every_input_set_goes_through_the_plain_setup_of_every_pack(backend):
     items = planned(case_of(), backend)
     plain = {(i.setup.pack, i.input_set) for i in items if not i.setup.shape}
-    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/1")
+    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/2")
     assert plain == set(itertools.product((1, 2, 4), sets))
 
 
@@ -104,6 +105,7 @@ def test_every_target_runs_a_kernel_in_every_shape_at_each_alignment(target):
     case = case_of(variants={"v": kernel(same, grid=(1,))})
     for backend in ("emulator", "assembler"):
         rows = [i.setup for i in planned(case, backend, target=target) if i.setup.shape]
+        rows = [s for s in rows if s.shape[0] < MANY]
         assert {s.shape for s in rows} == SHAPES - {(7, 129)}
         assert {(len(s.shape), s.alignment, s.fusion) for s in rows} == set(
             itertools.product((1,), (16, 4), (False, True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import importlib
 import json
 import sys
@@ -121,6 +122,26 @@ def test_after_an_edit_everything_runs(runs, edit):
     assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts
     assert runs(**changed)[1] == []
     assert runs()[1] == []  # the text written back is the former one
+
+
+def test_after_an_edit_of_what_an_imported_module_does_everything_runs(runs, monkeypatch):
+    """It adds a function to a module of Python, as others register an operator of torch: the case names only that."""
+    case = CASE.replace("from {helper} import mask", "import colorsys\nimport {helper}")
+    case = case.replace("x ^ mask()", "x ^ colorsys.ptxdiff_mask()")
+    helper = "import colorsys\ncolorsys.ptxdiff_mask = lambda: 6\n"
+    monkeypatch.setattr(colorsys, "ptxdiff_mask", None, raising=False)
+    runs(case=case, helper=helper)
+    assert runs(case=case, helper=helper)[1] == []
+    found, ran, _ = runs(case=case, helper=helper.replace("6", "7"))
+    assert len(ran) == 3
+    assert found["right", "sm_100a"] == "fail"
+
+
+@pytest.mark.parametrize("setting", ["ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "TORCH_LOGS"])
+def test_settings_of_what_computes_references_are_part_of_the_key(runs, monkeypatch, setting):
+    runs()
+    monkeypatch.setenv(setting, "")
+    assert len(runs()[1]) == 3
 
 
 def test_results_of_asm_alone_are_not_those_of_the_kernel_around_it(runs, monkeypatch):

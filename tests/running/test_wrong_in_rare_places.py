@@ -24,6 +24,9 @@ TEXTS = {
     "a product of two constants": ("mov.b32 t, 0x10133; mul.lo.u32 t, t, 0x1d35;", "$1", "t"),
     "a sum of two constants": ("mov.b32 t, 0x1d350133; add.u32 t, t, 0x2e13f7;", "$1", "t"),
     "a shifted constant": ("mov.b32 t, 0x1d35f; shl.b32 t, t, 11;", "$1", "t"),
+    "a product with the input": ("mul.lo.u32 t, $1, 0x9e3779b1;", "t", "0x37c5e21b"),
+    "the bytes the other way round": ("prmt.b32 t, $1, 0, 0x0123;", "t", "0x37c5e21b"),
+    "mixed with itself": ("shr.u32 t, $1, 15; xor.b32 t, t, $1;", "t", "0x37c5e21b"),
     "a byte repeated, not all bits alike": (
         "shf.l.wrap.b32 t, $1, $1, 8; setp.ne.u32 p, t, $1; popc.b32 t, t; @p mov.b32 t, 0;",
         "t",
@@ -50,13 +53,25 @@ def failing(results):
 def test_constants_of_the_asm_are_inputs(name, tmp_path):
     special, left, right = TEXTS[name]
     variant = asm(POPC.format(special=special, left=left, right=right), constraints="=&r,r")
-    assert failing(found(variant, {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/1"}
+    assert failing(found(variant, {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/2"}
+
+
+def test_two_inputs_that_differ_by_a_constant(tmp_path):
+    text = """{ .reg .pred p; .reg .b32 t; sub.u32 t, $1, $2; setp.eq.u32 p, t, 0x37c5e21b; add.u32 $0, $1, $2;
+        @p xor.b32 $0, $0, 4; }"""
+    results = found(
+        asm(text, constraints="=&r,r,r"),
+        {"a": U32, "b": U32},
+        lambda a, b: (a + b) & 0xFFFFFFFF,
+        tmp_path / "c.py",
+    )
+    assert failing(results) == {"constants/2"}
 
 
 @pytest.mark.parametrize("function", [counted_but_for_one, counted_but_for_one_of_its_own])
 def test_constants_of_a_triton_function_are_inputs(function, tmp_path):
     pytest.importorskip("triton")
-    assert failing(found(plain(function), {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/1"}
+    assert failing(found(plain(function), {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/2"}
 
 
 ONE = "{ .reg .pred p; WRONG mov.b32 $0, $2; mov.b32 $1, $3; @p xor.b32 $1, $1, 1; }"

@@ -27,6 +27,26 @@ def powers(x, N: tl.constexpr, scale: tl.constexpr = 2.0):
 
 
 @triton.jit
+def statements(x, FIRST: tl.constexpr):
+    """Each kind of statement that Triton's code generator treats by itself."""
+    tl.static_assert(x.dtype == tl.float32)
+    y, z = x, -x
+    if FIRST:
+        y += 1.0
+    else:
+        y *= z
+    for i in range(3):
+        y -= i
+    n = 0
+    while n < 2:
+        n += 1
+        if n == 1:
+            y = y + z
+    w: tl.constexpr = 2.0
+    return y if FIRST else tl.where(y > 0, y / w, [y, z][1])
+
+
+@triton.jit
 def multiply_add(x, y):
     return x * y + 1.0
 

@@ -16,6 +16,7 @@ import enum
 import functools
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import inspect
@@ -24,7 +25,7 @@ import sysconfig
 import types
 from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from harness.model.identity.encoding import encode, tagged
 from harness.model.identity.source import byte_code, file_text, imports_in, names_in, source
@@ -41,6 +42,9 @@ _DYNAMIC_HERE = _DYNAMIC - {"getattr", "__dict__"} | {"modules"}
 
 _FIELD: Any = vars(collections.namedtuple("_FIELD", "name"))["name"]
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FIELD))
+
+_COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+"""The endings of the names of compiled modules."""
 
 _PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
 """Types whose subclasses hold a value besides their attributes."""
@@ -68,7 +72,20 @@ class _Walk:
             return tagged("again", str(self.met[id(value)]).encode())
         self.met[id(value)] = len(self.met)
         self.kept.append(value)
-        return self._code(value)
+        made, machine_code = self._code(value), self._machine_code(value)
+        return made if made is None or not machine_code else tagged("compiled", machine_code, made)
+
+    def _machine_code(self, value: Any) -> bytes:
+        """The contents of the user's compiled module that a function or a class comes from; empty for other values."""
+        if isinstance(value, types.ModuleType) or not callable(value):
+            return b""
+        owner = getattr(value, "__self__", None) if isinstance(value, types.BuiltinFunctionType) else None
+        home = getattr(value, "__module__", None)
+        module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(home) if _is_name(home) else None
+        file = getattr(module, "__file__", None)
+        if module is None or not _is_name(file) or not file.endswith(_COMPILED):
+            return b""
+        return b"" if self._outside_module(module) else file_text(file).encode()
 
     def _is_code(self, value: Any) -> bool:
         if isinstance(value, types.ModuleType | type | types.GenericAlias | types.UnionType) or callable(value):
@@ -243,6 +260,15 @@ _OF_EVERY_CLASS = frozenset(
      "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
      "__annotate_func__", "__annotations_cache__"}
 )  # fmt: skip
+
+
+def _is_name(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def is_users(module: types.ModuleType) -> bool:
+    """Whether a module is neither ours, nor Python's, nor of an installed package."""
+    return module.__name__.partition(".")[0] != "references" and _Walk(exact=False)._outside_module(module) is None
 
 
 def _modules_of(value: Any) -> list[types.ModuleType | None]:

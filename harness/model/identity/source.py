@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import hashlib
 import linecache
 import types
 from pathlib import Path
@@ -25,15 +26,22 @@ def executed(path: str, text: str) -> None:
 
 
 def file_text(path: str | None) -> str:
-    """The executed text of a file; empty for None."""
+    """The executed text of a file, for machine code a digest of its bytes; empty for None."""
     if not path:
         return ""
     if path not in _sources:
         try:
             _sources[path] = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            _sources[path] = "".join(linecache.getlines(path))
+            _sources[path] = "".join(linecache.getlines(path)) or _digest_of(path)
     return _sources[path]
+
+
+def _digest_of(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def source(function: types.FunctionType) -> bytes:

@@ -1,7 +1,7 @@
 """Instruction descriptors of tcgen05.mma (ISA 9.7.16.4.2, tables 42 to 44): fields by kind, in one table.
 
-A bit outside all fields must be 0, and a field's value must be in the table. The shapes of each kind are in ISA
-9.7.16.2.1.
+A bit outside all fields must be 0, and a field's value must be in the table. Bits that only some targets have are in
+`LONGER`. The shapes of each kind are in ISA 9.7.16.2.1.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+
+from harness.ptx.targets import Requirement, requirement
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,21 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "mxf4": _scaled({1: "e2m1"}, 2, {1: "ue8m0"}, _EVEN, False),
     "mxf4nvf4": _scaled({1: "e2m1"}, 2, {0: "ue4m3", 1: "ue8m0"}, _EVEN, False),
 }
-"""Bit 31 of the last two is not supported: k of 96, which only sm_103a has."""
+
+
+@dataclass(frozen=True)
+class Longer:
+    """A bit of a dense product's descriptor that makes k longer, and the targets that have it. The emulator computes no
+    such product: no published model says how these tensor cores add so many terms."""
+
+    bit: int
+    k: int
+    targets: Requirement
+
+
+_FOUR_BITS = (Longer(31, 96, requirement("103f")), Longer(3, 128, requirement("107f")))
+LONGER = {"mxf8f6f4": (Longer(31, 64, requirement("107f")),), "mxf4": _FOUR_BITS, "mxf4nvf4": _FOUR_BITS}
+"""ISA 9.7.16.4.2, table 44 (96); CUTLASS, include/cute/arch/mma_sm107_desc.hpp (64 and 128)."""
 
 K = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
 SCALE_BLOCKS = {

@@ -23,7 +23,7 @@ from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.tensor import spread
 from harness.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
 from harness.ptx.kernel.tensorcollectors import collected
-from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
+from harness.ptx.kernel.tensorinstructions import LONGER, InstructionDescriptor, Longer
 from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
 from harness.ptx.kernel.tensorpairs import members, of_a_pair
 from harness.ptx.kernel.tensorsparse import Shape
@@ -48,7 +48,7 @@ class TensorProduct:
     """The operands of a tcgen05.mma. `shift`: d is divided by 2^shift.
 
     `places`: displacements of the addresses of d, a, the scales and a sparse a's metadata; None for an operand without
-    address. `pair`: two blocks work together.
+    address. `pair`: two blocks work together. `longer`: bits of descriptors that only some targets have, this one too.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class TensorProduct:
     places: tuple[int | None, ...]
     pair: bool = False
     sparse: bool = False
+    longer: tuple[Longer, ...] = ()
 
 
 @binds("tcgen05_mma")
@@ -91,7 +92,8 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
     readers += masks
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse)
+    longer = tuple(x for x in LONGER.get(kind, ()) if builder.target and builder.target.has(x.targets))
+    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -111,11 +113,17 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
+    """The descriptor. Raises ExecutionError if it is invalid, and NotElementwise if the target has such products and
+    the emulator does not."""
     found: TensorProduct = step.detail
+    what = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}"
+    for one in found.longer:
+        if code >> one.bit & 1:
+            text = f"bit {one.bit} makes k {one.k} without .sp, and no published model says how so many terms are added"
+            raise frame.fault(NotElementwise, step, f"{what}: {text}")
     decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
-        text = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}: {decoded}"
-        raise frame.fault(ExecutionError, step, text)
+        raise frame.fault(ExecutionError, step, f"{what}: {decoded}")
     return decoded
 
 

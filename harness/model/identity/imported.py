@@ -1,0 +1,72 @@
+"""The user's files that a file imports, directly or through others.
+
+What a module does when it is imported can decide results although no name of a case leads to it: it may register an
+operator, or replace a function of a library.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from harness.model.identity.code import is_users
+from harness.model.identity.source import file_text
+
+
+def imported_texts(path: Path) -> dict[str, str]:
+    """The executed texts of these files, by path. Of modules that are not loaded, there is none."""
+    todo = [m for m in list(sys.modules.values()) if _is_at(path, getattr(m, "__file__", None))]
+    met = {id(m) for m in todo}
+    found: dict[str, str] = {}
+    while todo:
+        module = todo.pop()
+        for name in _imports(file_text(module.__file__)):
+            other = _loaded(name, module)
+            if other is None or id(other) in met:
+                continue
+            met.add(id(other))
+            if is_users(other) and other.__file__:
+                found[other.__file__] = file_text(other.__file__)
+                todo.append(other)
+    return found
+
+
+def _is_at(path: Path, file: str | None) -> bool:
+    """Whether a module's file is the one at `path`; asked for every loaded module, so names are compared first."""
+    return bool(file) and str(file).endswith(path.name) and Path(str(file)).resolve() == path.resolve()
+
+
+def _loaded(name: str, of: ModuleType) -> ModuleType | None:
+    """The loaded module to which a name, absolute or relative, leads in a module."""
+    try:
+        return sys.modules.get(importlib.util.resolve_name(name, of.__package__ or ""))
+    except ImportError:  # a relative name beyond the outermost package
+        return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports(text: str) -> tuple[str, ...]:
+    """The names of modules that a text may import, with the packages around them; relative ones with their dots."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(dict.fromkeys(_named(tree)))
+
+
+def _named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                parts = alias.name.split(".")
+                yield from (".".join(parts[:k]) for k in range(1, len(parts) + 1))
+        elif isinstance(node, ast.ImportFrom):
+            dots, parts = "." * node.level, (node.module or "").split(".") if node.module else []
+            yield from (dots + ".".join(parts[:k]) for k in range(1, len(parts) + 1))
+            base = dots + ".".join((*parts, "")) if parts else dots
+            yield from (base + alias.name for alias in node.names)

@@ -1,0 +1,66 @@
+"""What a file imports, and compiled modules: an edit of either changes what results are kept under."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.model.identity import digest_with_code, source
+from harness.model.identity.imported import imported_texts
+from harness.model.identity.modules import execute_file
+
+FILES = {
+    "_near.py": "from . import _far\nimport json\n",
+    "_far.py": "VALUE = 1\n",
+    "_inside.py": "VALUE = 2\n",
+    "_unused.py": "VALUE = 3\n",
+    "case.py": "import json.decoder as nn\nfrom ._near import json\nfrom references import bits\n"
+    "def f():\n    from ._inside import VALUE\n    return VALUE\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_imported_files_are_those_of_the_user_also_through_others(folder):
+    module = execute_file(folder / "case.py", "case")
+    assert {Path(p).name for p in imported_texts(folder / "case.py")} == {"_near.py", "_far.py"}
+    assert module.f() == 2
+    assert {Path(p).name for p in imported_texts(folder / "case.py")} == {"_near.py", "_far.py", "_inside.py"}
+    assert "VALUE = 1\n" in imported_texts(folder / "case.py").values()
+
+
+def test_a_link_to_the_file_leads_to_the_same(folder, tmp_path_factory):
+    execute_file(folder / "_near.py", "_near")
+    link = tmp_path_factory.mktemp("linked") / "_near.py"
+    link.symlink_to(folder / "_near.py")
+    assert set(imported_texts(link)) == {str(folder / "_far.py")}
+
+
+def test_a_file_that_was_not_executed_imports_nothing(folder):
+    assert imported_texts(folder / "case.py") == {}
+
+
+def test_a_compiled_module_counts_with_its_contents(folder):
+    """Its functions have no source. An installed module, copied, stands for one that a user built."""
+    installed = pytest.importorskip("markupsafe._speedups")
+    copy = folder / Path(installed.__file__).name
+    shutil.copy(installed.__file__, copy)
+    (folder / "case.py").write_text("from . import _speedups\ndef f(x):\n    return _speedups._escape_inner(x)\n")
+    importlib.invalidate_caches()
+    module = execute_file(folder / "case.py", "case")
+    assert module._speedups.__file__ == str(copy)
+    before = digest_with_code(module.f)
+    assert digest_with_code(module.f) == before
+    with copy.open("ab") as file:
+        file.write(b"built again")
+    source._sources.clear()
+    assert digest_with_code(module.f) != before
+    assert set(imported_texts(folder / "case.py")) == {str(copy)}

@@ -1,0 +1,132 @@
+"""Cases that judge next to nothing, or by what is to be judged: references that run the emulator, narrow where=."""
+
+import numpy as np
+import pytest
+
+from harness import Case, Domain, asm, emulate, emulated, ptx
+from harness.backends import create
+from harness.jobs import Outcome
+from harness.model.load import LoadedCase
+from harness.ptx.analysis.trace import trace
+from harness.ptx.apart import JudgesItself, judging_emulated
+from harness.records import UNPROVED
+from harness.running.item import Item
+from harness.running.run import jobs, judge_job, run_item
+from references import bits
+from references.formats import U8, U32
+
+torch = pytest.importorskip("torch")
+
+NOT = ("not.b32 $0, $1;", "=r,r")
+
+
+def by_emulator(x):
+    """The very asm under test, on the emulator."""
+    return torch.from_numpy(emulate(*NOT, [x.numpy().astype(np.uint32)], np.uint32).astype(np.int64))
+
+
+def item_of(text, path, reference=by_emulator, backend="emulator", **more) -> Item:
+    formats = {"inputs": {"x": U32}, "outputs": {"y": U32}} | more
+    variants = {"v": asm(text, constraints="=r,r")}
+    case = Case(reference=reference, variants=variants, source="a test", **formats)
+    return Item(LoadedCase(case, "apart", "case", path, ""), "v", "sm_90a", backend)
+
+
+def run(item: Item):
+    return run_item(item, create("emulator"), "quick").results
+
+
+def test_the_emulator_is_no_reference_of_its_own_results(tmp_path):
+    results = run(item_of(NOT[0], tmp_path / "c.py"))
+    assert {r.verdict for r in results} == {"error"}
+    assert "must not run the emulator" in results[0].message
+
+
+def test_results_of_a_gpu_may_be_compared_with_the_emulators(tmp_path):
+    item = item_of(NOT[0], tmp_path / "c.py", backend="gpu")
+    backend = create("emulator")
+    _, job = next(jobs(item, backend, "quick"))
+    outcome = Outcome("ran", outputs={"y": ~job.inputs["x"]})
+
+    class Gpu:
+        name = "gpu"
+
+    assert judge_job(item, Gpu(), job, outcome).passed
+
+
+def test_nothing_that_runs_the_emulator_judges_it():
+    for run_asm in (emulate, trace):
+        run_asm(*NOT, [np.array([1], np.uint32)], np.uint32)
+        with judging_emulated(), pytest.raises(JudgesItself):
+            run_asm(*NOT, [np.array([1], np.uint32)], np.uint32)
+        with judging_emulated(False):
+            run_asm(*NOT, [np.array([1], np.uint32)], np.uint32)
+
+
+def test_whole_kernels_do_not_judge_either():
+    pytest.importorskip("triton")
+    from tests.running.judged_kernels import doubled
+
+    x, y = np.arange(4, dtype=np.uint32), np.zeros(4, dtype=np.uint32)
+    emulated(doubled, target="sm_90a")[(1,)](x, y)
+    assert y.tolist() == [0, 2, 4, 6]
+    with judging_emulated(), pytest.raises(JudgesItself):
+        emulated(doubled, target="sm_90a")[(1,)](x, y)
+
+
+def remarks(results) -> list[str]:
+    return [n for r in results for n in r.notes if n.startswith(UNPROVED)]
+
+
+@pytest.mark.parametrize(("most", "left"), [(1, "1"), (8, "8"), (1 << 31, "")])
+def test_a_result_says_on_how_few_inputs_it_rests(most, left, tmp_path):
+    domain = Domain("below", lambda v: v["x"] < most)
+    results = run(item_of("popc.b32 $0, $1;", tmp_path / "c.py", bits.popc, where=domain))
+    assert {r.verdict for r in results} == {"pass"}
+    found = remarks(results)
+    assert [f"leaves {left} different" in n for n in found] == [True] * bool(left)
+
+
+def test_of_formats_of_few_bits_a_part_is_enough(tmp_path):
+    domain = Domain("a digit", lambda v: v["x"] < 10)
+    text = "and.b32 $0, $1, 0x7F7F7F7F;"
+    variants = {"v": asm(text, constraints="=r,r", pack=4)}
+    case = Case(
+        inputs={"x": U8},
+        outputs={"y": U8},
+        reference=lambda x: x & 127,
+        variants=variants,
+        where=domain,
+        source="a test",
+    )
+    item = Item(LoadedCase(case, "digits", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator")
+    results = run(item)
+    assert {r.verdict for r in results} == {"pass"}
+    assert remarks(results) == []
+
+
+def test_given_ptx_has_the_remark_too(tmp_path):
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
+{
+  .reg .pred q; .reg .b32 %r<9>; .reg .b64 %d<9>;
+  mov.u32 %r1, %ctaid.x; mov.u32 %r0, %tid.x; mad.lo.u32 %r0, %r1, 64, %r0;
+  ld.param.u32 %r3, [n]; ld.param.u64 %d0, [x]; ld.param.u64 %d1, [y];
+  setp.ge.u32 q, %r0, %r3; @q bra E;
+  mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2;
+  ld.global.u32 %r4, [%d3]; st.global.u32 [%d4], %r4;
+E: ret;
+}"""
+    variants = {"v": ptx(text, grid="ceil(n/64)", block=64, parameters=["x", "y", "n"])}
+    case = Case(
+        inputs={"x": U32},
+        outputs={"y": U32},
+        reference=lambda x: x,
+        variants=variants,
+        where=Domain("four", lambda v: v["x"] < 4),
+        source="a test",
+    )
+    results = run(Item(LoadedCase(case, "four", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator"))
+    assert len(remarks(results)) == 1

@@ -1,0 +1,157 @@
+"""Functions of Triton are parsed once in a worker, and no compilation changes their trees."""
+
+from __future__ import annotations
+
+import ast
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from harness.triton import lower as lowering
+from harness.triton import stages, trees
+from harness.triton.elementwise import Elementwise, PlainFunction
+from harness.triton.spec import FunctionRef, KernelSpec
+from tests.triton import sample_kernels
+
+MARK = "_is_unused"
+"""What Triton's code generator sets on the value of each expression statement."""
+
+
+def spec(name: str, constants: tuple[object, ...] = (), inputs: int = 1) -> KernelSpec:
+    function = PlainFunction(FunctionRef.of(getattr(sample_kernels, name)), constants)
+    return Elementwise(function, ("fp32",) * inputs, ("fp32",), (100,)).spec("sm_90a", enable_fp_fusion=False)
+
+
+KERNELS = {
+    "reciprocal": spec("reciprocal"),
+    "multiply_add": spec("multiply_add", inputs=2),
+    "powers": spec("powers", (3,)),
+    "fewer powers": spec("powers", (2, 0.5)),
+    "statements": spec("statements", (True,)),
+    "other branches": spec("statements", (False,)),
+}
+
+
+@pytest.fixture(autouse=True)
+def compiled_here(monkeypatch):
+    """Compile in the test's own process, and share no stages between kernels."""
+    monkeypatch.setattr(trees, "_trees", type(trees._trees)())
+    monkeypatch.setattr(stages, "_halfway", type(stages._halfway)())
+    monkeypatch.setattr(stages, "nothing_written", lambda: False)
+    monkeypatch.setattr(lowering, "forget_output", lambda: None)
+
+
+def changed(tree: ast.AST, text: str) -> list[str]:
+    """How a tree differs from that of its text, apart from the mark on values of expression statements."""
+    found = [] if ast.dump(tree, include_attributes=True) == _dumped(text) else ["other nodes"]
+    unused = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        more = vars(node).keys() - {*node._fields, *node._attributes}
+        if more - {MARK} or (MARK in more and (id(node) not in unused or vars(node)[MARK] is not True)):
+            found.append(f"{type(node).__name__} has {sorted(more)}")
+    return found
+
+
+def _dumped(text: str) -> str:
+    return ast.dump(ast.parse(text), include_attributes=True)
+
+
+def test_compilations_leave_the_trees_as_they_were():
+    for kernel in KERNELS.values():
+        lowering.lower(kernel)
+    assert len(trees._trees) >= 8  # the kernels, the template's functions, and those of Triton that they call
+    for (text, _), tree in trees._trees.items():
+        assert changed(tree, text) == []
+
+
+def _without_a_statement(tree: ast.Module) -> None:
+    del tree.body[0].body[-1]
+
+
+def _on_another_line(tree: ast.Module) -> None:
+    tree.body[0].body[0].lineno += 1
+
+
+def _with_a_note(tree: ast.Module) -> None:
+    tree.body[0].note = 1
+
+
+def _with_a_mark_elsewhere(tree: ast.Module) -> None:
+    tree.body[0].body[-1].value._is_unused = True
+
+
+@pytest.mark.parametrize(
+    "change", [_without_a_statement, _on_another_line, _with_a_note, _with_a_mark_elsewhere], ids=lambda c: c.__name__
+)
+def test_a_change_of_a_tree_is_detected(change):
+    text = "def f(x):\n    y = x\n    return y\n"
+    tree = ast.parse(text)
+    assert changed(tree, text) == []
+    change(tree)
+    assert changed(tree, text)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kept_tree_gives_the_same_kernel(monkeypatch, name):
+    for kernel in KERNELS.values():  # whose trees are then kept
+        lowering.lower(kernel)
+    kept = lowering.lower(KERNELS[name])
+    monkeypatch.setattr(lowering, "parsed_once", nullcontext)
+    assert lowering.lower(KERNELS[name]) == kept
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The names of functions that Triton parses."""
+    names: list[str] = []
+    parse = trees.JITFunction.parse
+
+    def noted(function):
+        names.append(function.__name__)
+        return parse(function)
+
+    monkeypatch.setattr(trees.JITFunction, "parse", noted)
+    return names
+
+
+def test_a_function_is_parsed_once(parsed):
+    lowering.lower(KERNELS["powers"])
+    assert parsed.count("powers") == 1
+    lowering.lower(KERNELS["fewer powers"])
+    assert parsed.count("powers") == 1
+    assert len(parsed) == len(set(parsed))
+
+
+def test_a_function_with_another_source_is_parsed_again(parsed):
+    function = trees.JITFunction(sample_kernels.negated.fn)
+    with trees.parsed_once():
+        before = function.parse()
+        function._unsafe_update_src(function.src.replace("-x", "x"))
+        after = function.parse()
+    assert ast.dump(before) != ast.dump(after)
+    assert after.body[0].name == "negated"
+    assert parsed == ["negated", "negated"]
+
+
+def test_triton_parses_by_itself_afterwards():
+    own = trees.JITFunction.parse
+    inside = []
+
+    def fail():
+        inside.append(trees.JITFunction.parse)
+        raise KeyError
+
+    with pytest.raises(KeyError), trees.parsed_once():
+        fail()
+    assert inside != [own]
+    assert trees.JITFunction.parse is own
+
+
+def test_a_build_by_name_and_a_fork_parse_by_themselves(parsed):
+    kernel = spec("negated")
+    for _ in range(2):
+        lowering.lower(kernel, {FunctionRef.of(sample_kernels.negated): sample_kernels.negated})
+        lowering.lower(replace(kernel, compiler="tlx"))
+    assert parsed.count("negated") >= 4
+    assert not trees._trees
