@@ -70,6 +70,10 @@ def _scale(kind: str, code: int) -> Number | None:
     return None if code == 0x7F else _number(E4M3, code)
 
 
+def _scales(kind: str, codes: Tensor) -> list[list[Number | None]]:
+    return [[_scale(kind, code) for code in row] for row in codes.tolist()]
+
+
 def dot(
     a: Tensor, b: Tensor, c: Tensor, a_scales: Tensor, b_scales: Tensor, *,
     a_format: Format, b_format: Format, scale: str, grouped: bool,
@@ -80,17 +84,13 @@ def dot(
     """
     if grouped and not a_format == b_format == E2M1:
         raise ValueError(f"{a_format.name} and {b_format.name}: products of e2m1 alone are summed in groups")
-    rows, columns = c.shape
     found = torch.empty_like(c)
-    for i in range(rows):
-        for j in range(columns):
-            found[i, j] = _element(
-                [(int(x), int(y)) for x, y in zip(a[i], b[:, j], strict=True)],
-                int(c[i, j]),
-                [(_scale(scale, int(x)), _scale(scale, int(y))) for x, y in zip(a_scales[i], b_scales[j], strict=True)],
-                (a_format, b_format),
-                16 if grouped else 1,
-            )
+    of_a, of_b = _scales(scale, a_scales), _scales(scale, b_scales)
+    columns = b.T.tolist()
+    for i, (row, accumulators) in enumerate(zip(a.tolist(), c.tolist(), strict=True)):
+        for j, (column, accumulator) in enumerate(zip(columns, accumulators, strict=True)):
+            pairs, scales = list(zip(row, column, strict=True)), list(zip(of_a[i], of_b[j], strict=True))
+            found[i, j] = _element(pairs, accumulator, scales, (a_format, b_format), 16 if grouped else 1)
     return found
 
 
@@ -104,18 +104,16 @@ def dot_sparse(
     Raises ValueError where the scales of a row have different numbers of kept elements.
     """
     each, found = a.shape[1] // a_scales.shape[1], torch.empty_like(c)
-    for i in range(c.shape[0]):
+    of_a, of_b = _scales(scale, a_scales), _scales(scale, b_scales)
+    of_columns = b.T.tolist()
+    for i, (row, accumulators) in enumerate(zip(a.tolist(), c.tolist(), strict=True)):
         columns = [int(p) for p in kept[i].nonzero().flatten()]
         shares = [[p for p in columns if p // each == block] for block in range(a_scales.shape[1])]
         if len({len(share) for share in shares}) > 1:
             raise ValueError(f"row {i}: a scale is for {' or '.join(str(len(s)) for s in shares)} kept elements")
-        for j in range(c.shape[1]):
-            pairs = [(int(a[i, p]), int(b[p, j])) for p in columns]
-            scales = [
-                (_scale(scale, int(a_scales[i, block])), _scale(scale, int(b_scales[j, block])))
-                for block in range(len(shares))
-            ]
-            found[i, j] = _element(pairs, int(c[i, j]), scales, (a_format, b_format), 16 if grouped else 1)
+        for j, (column, accumulator) in enumerate(zip(of_columns, accumulators, strict=True)):
+            pairs, scales = [(row[p], column[p]) for p in columns], list(zip(of_a[i], of_b[j], strict=True))
+            found[i, j] = _element(pairs, accumulator, scales, (a_format, b_format), 16 if grouped else 1)
     return found
 
 
@@ -180,10 +178,11 @@ def _special(pairs: list[tuple[int, int]], accumulator: int, formats: tuple[Form
         return _QUIET
     if accumulator & 0x7FFFFFFF == _INFINITY:
         signs.add(accumulator >> 31)
+    (nans_a, infinities_a), (nans_b, infinities_b) = _codes(formats[0]), _codes(formats[1])
     for a, b in pairs:
-        if a in _codes(formats[0])[0] or b in _codes(formats[1])[0]:
+        if a in nans_a or b in nans_b:
             return _QUIET
-        left, right = a in _codes(formats[0])[1], b in _codes(formats[1])[1]
+        left, right = a in infinities_a, b in infinities_b
         if left or right:
             if (not left and _number(formats[0], a)[2] is None) or (not right and _number(formats[1], b)[2] is None):
                 return _QUIET

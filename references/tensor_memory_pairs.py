@@ -16,6 +16,8 @@ d it has: CUTLASS, include/cute/atom/mma_traits_sm100.hpp, tmem_sf_frg, "SFB, 2x
 
 from __future__ import annotations
 
+from functools import cache
+
 
 def place_of_d(rows: int, columns: int, row: int, column: int, sparse: bool = False) -> tuple[int, int, int]:
     """Block, lane and column of an element of a rows x columns accumulator. Raises ValueError for other shapes."""
@@ -63,18 +65,19 @@ def places_of_scale_a(rows: int, row: int) -> list[tuple[int, int, int]]:
 def places_of_scale_b(rows: int, columns: int, column: int) -> list[tuple[int, int, int]]:
     """Block, lane and column of each copy of the scales of a column of b, of which both blocks have all."""
     places = []
-    for block in range(2):
-        for quarter in range(4):
-            lanes = range(32 * quarter, 32 * quarter + 32)
-            had = [
-                c
-                for c in range(columns)
-                if any(
-                    found[0] == block and found[1] in lanes
-                    for found in (place_of_d(rows, columns, row, c) for row in range(rows))
-                )
-            ]
-            if column in had:
-                number = had.index(column)
-                places.append((block, 32 * quarter + number % 32, number // 32))
+    for (block, quarter), had in _columns_of_d(rows, columns).items():
+        if column in had:
+            number = had.index(column)
+            places.append((block, 32 * quarter + number % 32, number // 32))
     return places
+
+
+@cache
+def _columns_of_d(rows: int, columns: int) -> dict[tuple[int, int], list[int]]:
+    """By block and quarter of its lanes: the columns of d of which an element is there."""
+    had: dict[tuple[int, int], set[int]] = {(block, quarter): set() for block in range(2) for quarter in range(4)}
+    for row in range(rows):
+        for column in range(columns):
+            block, lane, _ = place_of_d(rows, columns, row, column)
+            had[block, lane // 32].add(column)
+    return {place: sorted(found) for place, found in had.items()}

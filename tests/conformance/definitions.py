@@ -51,6 +51,14 @@ class Narrow:
             fraction |= 1 << self.mantissa
         return fraction * Fraction(2) ** (max(field, 1) - self.bias - self.mantissa)
 
+    def values(self, codes: Any) -> Any:
+        """`value` of an array of codes, as float64, which has more than enough bits for each."""
+        if self.name == "ue8m0":
+            return np.ldexp(1.0, codes - 127)
+        field, fraction = codes >> self.mantissa, codes & ((1 << self.mantissa) - 1)
+        fraction = fraction | np.where(field > 0, 1 << self.mantissa, 0)
+        return np.ldexp(fraction.astype(np.float64), np.maximum(field, 1) - self.bias - self.mantissa)
+
 
 FORMATS = {
     f.name: f
@@ -115,19 +123,18 @@ def thresholds(name: str, mode: str) -> Any:
     down, the value is the next float64 above the midpoint.
     """
     fmt = FORMATS[name]
-    found = []
-    for code in range(fmt.largest + 1):
-        below, above = fmt.value(code), fmt.value(code + 1)
-        if mode == "rz":
-            point, include = above, True
-        elif mode == "rp":
-            point, include = below, False
-        else:
-            point, include = (below + above) / 2, code & 1 == 1
-        number = float(point)
-        assert Fraction(number) == point
-        found.append(number if include else np.nextafter(number, np.inf))
-    return np.array(found)
+    codes = np.arange(fmt.largest + 2)
+    values = fmt.values(codes)
+    some = slice(None, None, len(codes) // 1024 + 1)  # of formats of 8 bits and fewer all
+    assert [Fraction(v) for v in values[some]] == [fmt.value(int(code)) for code in codes[some]]
+    below, above = values[:-1], values[1:]
+    if mode == "rz":
+        return above
+    if mode == "rp":
+        return np.nextafter(below, np.inf)
+    middle = (below + above) / 2
+    assert (middle - below == above - middle).all()
+    return np.where(codes[:-1] & 1 == 1, middle, np.nextafter(middle, np.inf))
 
 
 def exact(x: Any, name: str, mode: str) -> Any:

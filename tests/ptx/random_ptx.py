@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,7 +18,7 @@ from harness.ptx.text.types import REGISTER_TYPES
 
 isa.load()
 
-VALID = [
+VALID = (
     ("add.rn.f32 $0, $1, $2;", "=f,f,f"),
     ("{ .reg .pred p; setp.lt.f32 p, $1, $2; @!p mov.b32 $0, 0f3F800000; @p mov.b32 $0, $2; }", "=r,r,r"),
     ("{\n.reg .b8 t;\ncvt.rn.satfinite.e2m1x2.f32 t, $1, $2; // $0\ncvt.u32.u8 $0, t;\n}", "=r,f,f"),
@@ -46,15 +45,15 @@ VALID = [
     ("mul.f32 $0, $1, $2; add.f32 $0, $0, $1;", "=f,f,f"),
     ("cvt.pack.sat.s8.s32.b32 $0, $1, $2, $1;", "=r,r,r"),
     ("dp4a.s32.u32 $0, $1, $2, $1; brev.b32 $0, $0; clz.b32 $0, $0;", "=r,r,r"),
-]  # fmt: skip
+)  # fmt: skip
 """Blocks that run, and a few that do not, each with constraints for one output and two inputs."""
 
 TOKENS = re.compile(r"\$\{[^}]*\}|\$\$|\$\d+|[%.]?[A-Za-z_][\w:]*|0[fFdDxX][0-9A-Fa-f]+|[\d.]+|\s+|.", re.DOTALL)
 REGISTERS = sorted(REGISTER_TYPES)
 DECLARED = " ".join(f".reg .{t} %{t}_<3>;" for t in REGISTERS) + " .reg .v2 .b32 %v; .reg .v4 .f32 %w;"
-EVERY = [f for forms in FORMS.values() for f in forms]
-PLAIN = [f for f in EVERY if f.function is not None and not any(s.constant or s.selector for s in f.operands)]
-TARGETS = ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_107a", "sm_110a", "sm_120a"]
+EVERY = tuple(f for forms in FORMS.values() for f in forms)
+PLAIN = tuple(f for f in EVERY if f.function is not None and not any(s.constant or s.selector for s in f.operands))
+TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_107a", "sm_110a", "sm_120a")
 
 IMMEDIATES = [
     *("0", "1", "-1", "+3", "31", "32", "33", "0x80000000", "0xFFFFFFFFFFFFFFFF", "18446744073709551616", "0777", "08"),
@@ -82,12 +81,17 @@ def vocabulary() -> tuple[str, ...]:
     return (*WORDS, *FORMS, *(f".{m}" for m in sorted(modifiers)), *sorted(SPECIAL_REGISTERS))
 
 
+# Strategies are made once: hypothesis checks each new one, which took longer than drawing from it.
+sampled = cache(st.sampled_from)
+
+
+@cache
 @st.composite
-def spelled(draw: Any, forms: Sequence[Form]) -> Bound:
+def spelled(draw: Any, forms: tuple[Form, ...]) -> Bound:
     """One of the forms with modifiers that can stand together."""
-    form = draw(st.sampled_from(forms))
-    choices = [([None] if g.optional else []) + list(g.choices) for g in form.groups]
-    bound = Bound(form, tuple(draw(st.sampled_from(c)) for c in choices))
+    form = draw(sampled(forms))
+    choices = [((None,) if g.optional else ()) + tuple(g.choices) for g in form.groups]
+    bound = Bound(form, tuple(draw(sampled(c)) for c in choices))
     assume(not bound.excluded)
     return bound
 
@@ -95,15 +99,15 @@ def spelled(draw: Any, forms: Sequence[Form]) -> Bound:
 @st.composite
 def mutated(draw: Any) -> tuple[str, str]:
     """A block with some tokens removed, doubled, exchanged, replaced or inserted; sometimes with random constraints."""
-    asm, constraints = draw(st.sampled_from(VALID))
+    asm, constraints = draw(sampled(VALID))
     tokens = TOKENS.findall(asm)
-    for _ in range(draw(st.sampled_from([0, 1, 1, 2, 3, 5]))):
+    for _ in range(draw(sampled((0, 1, 1, 2, 3, 5)))):
         at = draw(st.integers(0, max(len(tokens) - 1, 0)))
-        change = draw(st.sampled_from(["drop", "double", "swap", "replace", "insert"]))
+        change = draw(sampled(("drop", "double", "swap", "replace", "insert")))
         if change == "insert" or not tokens:
-            tokens.insert(at, draw(st.sampled_from(vocabulary())))
+            tokens.insert(at, draw(sampled(vocabulary())))
         elif change == "replace":
-            tokens[at] = draw(st.sampled_from(vocabulary()))
+            tokens[at] = draw(sampled(vocabulary()))
         elif change == "drop":
             del tokens[at]
         elif change == "double":
@@ -116,16 +120,16 @@ def mutated(draw: Any) -> tuple[str, str]:
     return "".join(tokens), constraints
 
 
+@cache
 @st.composite
 def random_constraints(draw: Any) -> str:
     """Constraints, mostly as many as there are operands."""
-    letters = st.sampled_from(
-        [*REGISTER_WIDTH, "0", "1", "n", "+r", "&r", "=r", "%r", "~{memory}", "", " r", "rh", "é"]
-    )
-    outputs = draw(st.sampled_from(["=r", "=&r", "=f", "=h", "=l", "=d", "=b", "=r,=r", "r", ""]))
+    letters = sampled((*REGISTER_WIDTH, "0", "1", "n", "+r", "&r", "=r", "%r", "~{memory}", "", " r", "rh", "é"))
+    outputs = draw(sampled(("=r", "=&r", "=f", "=h", "=l", "=d", "=b", "=r,=r", "r", "")))
     return ",".join([outputs, *draw(st.lists(letters, min_size=1, max_size=3))])
 
 
+@cache
 def operand() -> st.SearchStrategy[str]:
     """Any kind of operand."""
     register = st.builds("%{}_{}".format, st.sampled_from(REGISTERS), st.integers(0, 2))
@@ -152,23 +156,23 @@ def random_operands(draw: Any) -> tuple[str, str]:
     for _ in range(draw(st.integers(1, 3))):
         bound = draw(spelled(EVERY))
         count = len(bound.form.operands) or draw(st.integers(0, 4))
-        count = max(0, count + draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
-        guard = draw(st.sampled_from(["", "", "", "@%pred_0 ", "@!%pred_1 ", "@%b32_0 "]))
+        count = max(0, count + draw(sampled((0, 0, 0, 0, -1, 1))))
+        guard = draw(sampled(("", "", "", "@%pred_0 ", "@!%pred_1 ", "@%b32_0 ")))
         line = f"{guard}{bound.spelling} {', '.join(draw(operand()) for _ in range(count))};"
-        lines.append(draw(st.sampled_from(["{}"] * 5 + AROUND)).replace("{}", line))
+        lines.append(draw(sampled(("{}",) * 5 + AROUND)).replace("{}", line))
     return DECLARED + " ".join(lines) + " mov.b32 $0, $1;", "=r,r,r"
 
 
-AROUND = [
+AROUND = (
     *("here: {}", "{} here:", "{ {} }", "{ .reg .f32 %b32_0; {} }", "{ here: {} bra here; }", "@%pred_0 bra here; {}"),
     *("bra here; {}", "{ {} { here: {} } }", "{} exit;", "@!%pred_1 ret; {}", "{ .reg .v2 .b32 %b32_1; {} }"),
-]
+)
 """Texts around an instruction: labels, branches, scopes that hide names."""
 
 
 def characters() -> st.SearchStrategy[tuple[str, str]]:
     """Random characters, and words in random order."""
-    words = st.lists(st.sampled_from(vocabulary()), max_size=20).map(" ".join)
+    words = st.lists(sampled(vocabulary()), max_size=20).map(" ".join)
     anything = st.binary(max_size=60).map(lambda b: b.decode("latin-1"))
     return st.tuples(
         st.one_of(words, anything, st.text(max_size=30)), st.one_of(random_constraints(), st.text(max_size=9))
@@ -178,17 +182,23 @@ def characters() -> st.SearchStrategy[tuple[str, str]]:
 @st.composite
 def well_typed(draw: Any) -> tuple[str, str]:
     """A program that ptxas accepts, and its target: every register is written before it is read."""
-    target = draw(st.sampled_from(TARGETS))
-    fitting = spelled(PLAIN).filter(lambda bound: _fits(bound, target))
-    steps = draw(st.lists(st.one_of(fitting, fitting, st.sampled_from(SHAPES)), min_size=1, max_size=8))
+    target = draw(sampled(TARGETS))
+    steps = draw(_steps(target))
     holds = {kind: [f"%{kind}_0"] for kind in ("pred", "b8", "b16", "b32", "b64")}
     lines = [f".reg .{kind} %{kind}_<{4 * len(steps) + 4}>;" for kind in holds] + [_WRITTEN]
     for number, step in enumerate(steps, 1):
         shaped = isinstance(step, str)
         lines.append(_shaped(draw, step, holds, 4 * number) if shaped else _line(draw, step, holds, 4 * number))
     newest = {kind: registers[-1] for kind, registers in holds.items()}
-    lines.append(draw(st.sampled_from(_RESULTS)).format(**newest))
+    lines.append(draw(sampled(_RESULTS)).format(**newest))
     return "{ " + " ".join(lines) + " }", target
+
+
+@cache
+def _steps(target: str) -> st.SearchStrategy[list[Bound | str]]:
+    """Instructions that a target has, and shapes."""
+    fitting = spelled(PLAIN).filter(lambda bound: _fits(bound, target))
+    return st.lists(st.one_of(fitting, fitting, sampled(SHAPES)), min_size=1, max_size=8)
 
 
 SHAPES = (
@@ -226,7 +236,7 @@ def _shaped(draw: Any, shape: str, holds: dict[str, list[str]], number: int) -> 
             written = f"%{kind}_{number + len(new)}"
             new[name or str(len(new))] = written
             return written
-        return new[kind] if kind in new else draw(st.sampled_from(holds[kind]))
+        return new[kind] if kind in new else draw(sampled(tuple(holds[kind])))
 
     text = re.sub(r"<(\+?)(\w+) ?(\w*)>", register, shape)
     for written in new.values():
@@ -268,7 +278,7 @@ def _line(draw: Any, bound: Bound, holds: dict[str, list[str]], number: int) -> 
     written = [f"%{n}_{number + i}" for i, (n, s) in enumerate(zip(names, bound.form.operands, strict=True))
                if s.destination]  # fmt: skip
     read = [
-        draw(st.sampled_from(holds[n])) for n, s in zip(names, bound.form.operands, strict=True) if not s.destination
+        draw(sampled(tuple(holds[n]))) for n, s in zip(names, bound.form.operands, strict=True) if not s.destination
     ]
     braced = [r for r, s in zip(read, bound.form.sources, strict=True) if s.vector]
     texts = ["|".join(written)]
@@ -276,7 +286,7 @@ def _line(draw: Any, bound: Bound, holds: dict[str, list[str]], number: int) -> 
     for register, spec, kind in zip(read, bound.form.sources, types, strict=True):
         if not spec.vector:
             constants = CONSTANTS.get(kind.name, ()) if len(read) > 1 else ()
-            texts.append(draw(st.sampled_from([register] * 4 + list(constants))))
+            texts.append(draw(sampled((register,) * 4 + constants)))
         elif braced:
             texts.append("{" + ", ".join(braced) + "}")
             braced = []

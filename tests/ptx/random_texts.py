@@ -249,7 +249,7 @@ def _of_operands(draw: random.Random) -> Text:
         count = max(0, (len(instruction.form.operands) or draw.randrange(5)) + draw.choice((0, 0, 0, 0, -1, 1)))
         guard = draw.choice(("", "", "", "@%pred_0 ", "@!%pred_1 "))
         line = f"{guard}{instruction.spelling} {', '.join(operand(draw) for _ in range(count))};"
-        lines.append(draw.choice(["{}"] * 6 + rp.AROUND).replace("{}", line))
+        lines.append(draw.choice(("{}",) * 6 + rp.AROUND).replace("{}", line))
     written = WRITTEN if draw.random() < 0.5 else ""
     return _block(rp.DECLARED + written + " ".join(lines) + " mov.b32 $0, $1;", "=&r,r,r", **_options(draw))
 

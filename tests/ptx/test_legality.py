@@ -37,9 +37,29 @@ def sample(lines: Sequence[str], count: int, seed: str) -> list[str]:
     return random.Random(seed).sample(list(lines), min(count, len(lines)))
 
 
+@cache
+def all_spelled() -> list[str]:
+    return spelled(scalar_forms())
+
+
+@cache
+def needless() -> list[str]:
+    return [line for form in scalar_forms() for line in with_needless(form)]
+
+
+@cache
+def with_other_types() -> list[str]:
+    return [line for form in scalar_forms() for line in operand_variations(form)]
+
+
+@cache
+def unusual() -> list[str]:
+    return list(dict.fromkeys(line for form in scalar_forms() for line in odd_operands(form)))
+
+
 @pytest.mark.parametrize("target", QUICK)
 def test_forms(target: str) -> None:
-    check(sample(spelled(scalar_forms()), QUICK[target], target), target)
+    check(sample(all_spelled(), QUICK[target], target), target)
 
 
 @cache
@@ -55,20 +75,18 @@ def test_combinations_that_no_form_lists(target: str) -> None:
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 400), ("sm_90a", 1500), ("sm_107a", 400)])
 def test_needless_modifiers(target: str, count: int) -> None:
     """For example `add.finite.f32` and `cvt.pred.u32.u16`: ptxas ignores some and refuses some."""
-    check(sample([line for form in scalar_forms() for line in with_needless(form)], count, target), target)
+    check(sample(needless(), count, target), target)
 
 
 @pytest.mark.parametrize("target", QUICK)
 def test_types_of_operands(target: str) -> None:
-    lines = [line for form in scalar_forms() for line in operand_variations(form)]
-    check(sample(lines, QUICK[target], target), target)
+    check(sample(with_other_types(), QUICK[target], target), target)
 
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 400), ("sm_100a", 150), ("sm_107a", 150)])
 def test_unusual_operands(target: str, count: int) -> None:
     """Sinks, vectors, negated predicates, special registers, constants out of range."""
-    lines = [line for form in scalar_forms() for line in odd_operands(form)]
-    check(sample(list(dict.fromkeys(lines)), count, target), target)
+    check(sample(unusual(), count, target), target)
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_107a"])
@@ -101,21 +119,21 @@ DESTINATIONS += ("{%b32_0,%f32_2}", "{%u32_0,%f32_2}", "{%u32_0,%b32_2}", "{%u32
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_unusual_operands(target: str) -> None:
-    check(list(dict.fromkeys(line for form in scalar_forms() for line in odd_operands(form))), target)
+    check(unusual(), target)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_needless_modifiers(target: str) -> None:
     """Every form with every needless modifier: ten seconds each."""
-    check([line for form in scalar_forms() for line in with_needless(form)], target)
+    check(needless(), target)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_form(target: str) -> None:
     """Every spelling on one target: ten seconds each."""
-    check(spelled(scalar_forms()), target)
+    check(all_spelled(), target)
 
 
 def in_use(lines: Sequence[str], target: str) -> None:
@@ -129,14 +147,14 @@ def in_use(lines: Sequence[str], target: str) -> None:
 
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 400), ("sm_107a", 150)])
 def test_forms_in_use(target: str, count: int) -> None:
-    in_use(sample(spelled(scalar_forms()), count, target), target)
+    in_use(sample(all_spelled(), count, target), target)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_form_in_use(target: str) -> None:
     """Every form once without and once with optimisation: half a minute each."""
-    in_use(spelled(scalar_forms()), target)
+    in_use(all_spelled(), target)
 
 
 @pytest.mark.slow
@@ -150,7 +168,7 @@ def test_many_combinations_that_no_form_lists(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_types_of_operands(target: str) -> None:
     """Every operand with every register type: ten seconds each."""
-    check([line for form in scalar_forms() for line in operand_variations(form)], target)
+    check(with_other_types(), target)
 
 
 def test_both_sides_accept_and_refuse_known_lines() -> None:
@@ -181,7 +199,7 @@ def test_an_error_in_one_line_hides_no_other_error() -> None:
 def test_a_feature_that_a_target_lacks_is_refused_alone_too(target: str) -> None:
     """Errors of lines with only registers are right in a batch; `errors_of_ptxas` relies on that."""
     needs(target)
-    lines = sample([line for form in scalar_forms() for line in with_needless(form)], 1000, target)
+    lines = sample(needless(), 1000, target)
     errors = dict(zip(lines, errors_of_ptxas(lines, target), strict=True))
     lacking = sample([line for line, words in errors.items() if words and words.startswith("Feature")], 25, target)
     assert len(lacking) == 25

@@ -114,21 +114,22 @@ def image(codes: np.ndarray, kind: str, product: Product, across: bool, swizzle:
         )
     else:
         lead, stride = (128, 256) if wide == 16 else (0, 8 * wide)
-    found = np.zeros(32768, np.uint8)
+    found, patterns = bytearray(32768), codes.tolist()
     for r in range(rows):
         for e in range(k):
             position = e if not across else r
             within = position % each
             if bits >= 8:
                 byte = place(r, e, e * bits // 8, across, swizzle, each, lead, stride) + within * bits // 8
-                found[byte : byte + bits // 8] = np.frombuffer(int(codes[r, e]).to_bytes(bits // 8, "little"), np.uint8)
+                found[byte : byte + bits // 8] = patterns[r][e].to_bytes(bits // 8, "little")
                 continue
             start = place(r, e, e // 2 if dense else e, False, swizzle, each, lead, stride)
             at = within * bits
-            whole = int.from_bytes(found[start : start + 16].tobytes(), "little") | int(codes[r, e]) << at
-            found[start : start + 16] = np.frombuffer(whole.to_bytes(16, "little"), np.uint8)
-    used = -(-int(np.flatnonzero(found).max(initial=0) + 1) // 1024) * 1024
-    return found[:used], lead, stride
+            whole = int.from_bytes(found[start : start + 16], "little") | patterns[r][e] << at
+            found[start : start + 16] = whole.to_bytes(16, "little")
+    written = np.frombuffer(found, np.uint8)
+    used = -(-int(np.flatnonzero(written).max(initial=0) + 1) // 1024) * 1024
+    return written[:used], lead, stride
 
 
 def drawn(product: Product, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -170,6 +170,8 @@ NO_INSTRUCTION = {
     "scaled_matrices": "the same of whole matrices, held to the emulator in tests/ptx/test_scaled_arithmetic.py",
     "sparse_metadata": "positions, held to the emulator's in tests/references/test_sparse_metadata.py",
     "tensor_memory_pairs": "what pairs of blocks hold, held to the emulator in tests/ptx/test_tensor_pairs.py",
+    "tensor_memory_reductions": "reductions of loads, held to the emulator in tests/ptx/test_tensor_reductions.py",
+    "tensor_memory_rows": "where rows of .ws lie, held to the emulator in tests/ptx/test_tensor_copies_of_a.py",
     "tensor_memory_sparse": "sparse products, held to the emulator in tests/ptx/test_tensor_sparse.py",
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",

@@ -21,12 +21,11 @@ NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
 def ties_and_neighbours(fmt: Format) -> list[float]:
     """Every value and midpoint of a narrow format, also beyond the overflow threshold, and the float64 neighbours of
     each."""
-    values = [formats.fraction(fmt, code) for code in formats.finite_codes(fmt) if code <= fmt.max_finite]
+    values = [formats.value(fmt, code) for code in formats.finite_codes(fmt) if code <= fmt.max_finite]
     values = [value for value in values if value >= 0]
     values += [2 * values[-1] - values[-2], 4 * values[-1]]
-    middles = [(low + high) / 2 for low, high in itertools.pairwise(values)]
-    exact = [float(value) for value in values + middles]
-    near = torch.tensor(exact, dtype=torch.float64)
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(values)]  # exact: a bit more than the format has
+    near = torch.tensor(values + middles, dtype=torch.float64)
     around = [near, torch.nextafter(near, near + 1), torch.nextafter(near, near * 0 - 1)]
     both = torch.cat([*around, *(-x for x in around)])
     return both.tolist()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TypeVar
 
 from harness.ptx.binding.program import Register
 from harness.ptx.text.nodes import Declaration, Name
 
 T = TypeVar("T")
+
+_REGISTERS, _LABELS, _TARGETS, _VARIABLES = map(attrgetter, ("registers", "labels", "targets", "variables"))
 
 
 class Scope:
@@ -24,19 +27,19 @@ class Scope:
 
     def register(self, name: str) -> Register | list[Register] | None:
         """The register (or registers of a vector) of that name, from the innermost scope that has it."""
-        return self._innermost(lambda scope: scope.registers, name)
+        return self._innermost(_REGISTERS, name)
 
     def label(self, name: str) -> int | None:
         """The number of the step after a label of that name."""
-        return self._innermost(lambda scope: scope.labels, name)
+        return self._innermost(_LABELS, name)
 
     def branch_targets(self, name: str) -> list[Name] | None:
         """The labels that a .branchtargets of that name lists."""
-        return self._innermost(lambda scope: scope.targets, name)
+        return self._innermost(_TARGETS, name)
 
     def variable(self, name: str) -> Declaration | None:
         """The variable of that name."""
-        return self._innermost(lambda scope: scope.variables, name)
+        return self._innermost(_VARIABLES, name)
 
     def _innermost(self, table: Callable[[Scope], dict[str, T]], name: str) -> T | None:
         scope: Scope | None = self

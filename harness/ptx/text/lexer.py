@@ -25,13 +25,14 @@ _TOKEN = re.compile(
     (?P<space>[ \t\r\n\f]+|//[^\n]*|/\*.*?\*/)
   | (?P<warp>WARP_SZ(?![A-Za-z0-9_$]))
   | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%\x01][A-Za-z0-9_$]+)
+  | (?P<op>::|&&|\|\||==|!=|<=|>=|<<|>>|[{}()\[\],;:|@!+\-*%<>=?~^&]|/(?!\*))
   | (?P<dot>\.(?:[1-5]d\b|\d+x\d+b(?:x\d)?\b|sp::\d+:\d+|[A-Za-z_][A-Za-z0-9_$]*(?:::[A-Za-z0-9_]+)*))
   | (?P<float>0[fF][0-9A-Fa-f]{8}(?![0-9A-Za-z_$])|0[dD][0-9A-Fa-f]{16}(?![0-9A-Za-z_$])
              |(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
   | (?P<int>0[xX][0-9A-Fa-f]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9]\d*U?)
   | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<sink>_)
-  | (?P<op>::|&&|\|\||==|!=|<=|>=|<<|>>|[{}()\[\],;:|@!+\-*%<>=?~^&]|/(?!\*))
+  | (?P<unreadable>.)
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -46,34 +47,39 @@ def tokenize(source: Source, text: str) -> list[Token]:
     """
     tokens: list[Token] = []
     append = tokens.append
-    match = _TOKEN.match
+    longest, most = NAME.most, TOKENS.most
     at, end = 0, len(text)
     glued = -1
     while at < end:
-        found = match(text, at)
-        if found is None:
-            raise _unreadable(source, text, at)
-        kind = found.lastgroup
-        after = found.end()
-        if kind == "space":
-            glued = -1
-        elif kind == "dot" and text.startswith(".section", at) and (s := _SECTION.match(text, at)):
-            after = s.end()
-        else:
-            word = text[at:after]
-            kind = "int" if kind == "warp" else kind
-            if kind in ("name", "int", "float"):
-                if glued == at:
-                    raise source.error(ParseError, f"unexpected {_shown(word)!r} directly after a number", at)
-                if OPERAND in word[1:]:
-                    raise source.error(ParseError, "an asm operand is glued to a name", at)
-                glued = after if kind != "name" else -1
-            append((word if kind == "op" else kind or "", word, at))
-            if after - at > NAME.most and kind != "string":
-                raise source.error(TooLarge, NAME.refusal(after - at), at)
-            if len(tokens) > TOKENS.most:
+        for found in _TOKEN.finditer(text, at):
+            at, after = found.span()
+            kind = found.lastgroup or ""
+            if kind == "space":
+                glued = -1
+                continue
+            word = found[0]
+            if kind == "op":
+                append((word, word, at))
+            elif kind == "unreadable":
+                raise _unreadable(source, text, at)
+            elif word == ".section" and (section := _SECTION.match(text, at)):
+                at = section.end()
+                break
+            else:
+                kind = "int" if kind == "warp" else kind
+                if kind in ("name", "int", "float"):
+                    if glued == at:
+                        raise source.error(ParseError, f"unexpected {_shown(word)!r} directly after a number", at)
+                    if OPERAND in word[1:]:
+                        raise source.error(ParseError, "an asm operand is glued to a name", at)
+                    glued = after if kind != "name" else -1
+                append((kind, word, at))
+                if after - at > longest and kind != "string":
+                    raise source.error(TooLarge, NAME.refusal(after - at), at)
+            if len(tokens) > most:
                 raise source.error(TooLarge, TOKENS.refusal(len(tokens)), at)
-        at = after
+        else:
+            at = end
     append(("end", "", end))
     return tokens
 

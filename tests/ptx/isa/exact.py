@@ -19,26 +19,31 @@ def value(bits: int, exponent_bits: int, mantissa_bits: int) -> Fraction | str:
         fraction |= 1 << mantissa_bits
     else:
         exponent = 1
-    return sign * fraction * Fraction(2) ** (exponent - bias - mantissa_bits)
+    return ratio(sign * fraction, 1, exponent - bias - mantissa_bits)
+
+
+def ratio(numerator: int, denominator: int, power: int) -> Fraction:
+    """A quotient times 2**power, reduced once: products of fractions are reduced at each step, which takes longer."""
+    return Fraction(numerator << max(power, 0), denominator << max(-power, 0))
 
 
 def rounded(x: Fraction, exponent_bits: int, mantissa_bits: int, mode: str = RN) -> int:
     """The pattern of a non-zero rational, rounded to nearest even, towards zero, down or up."""
     sign = 1 if x < 0 else 0
-    magnitude = abs(x)
+    numerator, denominator = abs(x.numerator), x.denominator
     bias = (1 << (exponent_bits - 1)) - 1
     exponent = 1 - bias
-    power = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    power = numerator.bit_length() - denominator.bit_length()
     for candidate in (power + 1, power, power - 1):
-        if Fraction(2) ** candidate <= magnitude:
+        if denominator << max(candidate, 0) <= numerator << max(-candidate, 0):  # 2**candidate <= |x|
             exponent = max(exponent, candidate)
             break
-    unit = Fraction(2) ** (exponent - mantissa_bits)
-    steps = magnitude / unit
-    down = steps.numerator // steps.denominator
-    rest = steps - down
+    # In units of the last place: |x| = (down + rest / unit) units.
+    place = exponent - mantissa_bits
+    unit = denominator << max(place, 0)
+    down, rest = divmod(numerator << max(-place, 0), unit)
     if mode == RN:
-        up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and down & 1 == 1)
+        up = 2 * rest > unit or (2 * rest == unit and down & 1 == 1)
     else:
         up = rest != 0 and mode == (RM if sign else RP)
     code = ((exponent + bias - 1) << mantissa_bits) + down + up

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -16,6 +17,7 @@ from harness.ptx.numeric.vectorise import UNSIGNED
 Plain = Callable[..., int]
 
 
+@cache
 def width(kind: str) -> int:
     """Bits of a type such as u32 or pred."""
     return 1 if kind == "pred" else {"u16x2": 32, "s16x2": 32, "u8x4": 32, "s8x4": 32}.get(kind) or int(kind[1:])
@@ -74,9 +76,10 @@ def check(
     columns = [np.array(c, UNSIGNED[width(k)]) for c, k in zip(zip(*rows, strict=True), kinds, strict=True)]
     got = function(len(rows), *columns)
     ones = (1 << function.width) - 1
+    numbers = [[number(p, k) for p in column] for column, k in zip(zip(*rows, strict=True), kinds, strict=True)]
     wrong = []
-    for row, value in zip(rows, got.tolist(), strict=True):
-        expected = plain(*(number(p, k) for p, k in zip(row, kinds, strict=True))) & ones
+    for row, given, value in zip(rows, zip(*numbers, strict=True), got.tolist(), strict=True):
+        expected = plain(*given) & ones
         if value != expected:
             wrong.append(f"{spelling} {[hex(p) for p in row]}: {value:#x}, expected {expected:#x}")
     assert not wrong, f"{len(wrong)} of {len(rows)}: " + "; ".join(wrong[:3])
