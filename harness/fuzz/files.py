@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness import Case, PtxasFailure, numpy_reference, only, ptx, run_ptx
+from harness import Case, PtxasFailure, generated, numpy_reference, only, ptx
 from references.formats import U32
 
 FOLDER = Path(__file__).parent
@@ -43,16 +43,10 @@ def generate(sizes, rng):
 
 @numpy_reference
 def reference(x):
-    """The emulator's outputs, by the PTX ISA's definition of each instruction.
-
-    For the inputs on which the fault was found they must be the outputs of that time.
-    """
-    given = np.ascontiguousarray(x.astype(np.uint32).reshape(INPUTS.shape))
-    made = np.zeros((len(given), {outputs}), np.uint32)
-    run_ptx(PROGRAM, {blocks}, {block}, given, made, unwritten=[1])
-    if np.array_equal(given, INPUTS) and not np.array_equal(made, EXPECTED):
-        raise ValueError("the emulator gives other outputs than when this fault was found")
-    return made.astype(np.int64)
+    """The outputs that the PTX ISA defines for the inputs of the finding, as the emulator computed them then."""
+    if not np.array_equal(x.reshape(INPUTS.shape), INPUTS):
+        raise ValueError("words.json has the expected outputs for the inputs of its finding alone")
+    return EXPECTED.astype(np.int64)
 
 
 case = Case(
@@ -60,6 +54,7 @@ case = Case(
     outputs={{"y": U32["T", {outputs}]}},
     reference=reference,
     generate=generate,
+    where={{"x": generated}},
     sizes=[{{"T": {threads}}}],
     variants={{
         "program": ptx(

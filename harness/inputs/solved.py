@@ -23,8 +23,8 @@ Codes = NDArray[np.int64]
 _PAIRED, _THREE = 12, 6
 """Numbers that are used in steps with one other number, and with two."""
 _SHIFTS = 8
-_TOLD = 8
-"""Numbers that two inputs are given as their difference, sum, ..."""
+_RELATED = 8
+"""Numbers for which two inputs with such a difference, sum or quotient are made."""
 _BESIDE = 12
 """Units of one input with which each such relation is solved for the other."""
 _ULPS = range(-2, 3)
@@ -111,15 +111,15 @@ def relations(
         *rng.choice(edge_units(fmt), _BESIDE).tolist(),
         *rng.integers(0, 1 << min(fmt.unit_bits, 63), _BESIDE).tolist(),
     ]
-    pairs = [(u & mask, v & mask) for n in plain[:_TOLD] for u in some for v in (u - n, u + n, n - u, u ^ n)]
+    pairs = [(u & mask, v & mask) for n in plain[:_RELATED] for u in some for v in (u - n, u + n, n - u, u ^ n)]
     rows = [
         np.array([c - (1 << 64) if c >> 63 else c for c in row], dtype=np.int64) for row in zip(*pairs, strict=True)
     ]
     if pairs and fmt.is_float and fmt.code_bits > 8 and fmt.codes_per_unit == 1:
         near = _cut(fmt, rng.uniform(-4, 4, _BESIDE))
-        told, units = (g.reshape(-1) for g in np.meshgrid(_values(numbers)[:_TOLD], near))
+        number, units = (g.reshape(-1) for g in np.meshgrid(_values(numbers)[:_RELATED], near))
         value = values_of(fmt, units.astype(fmt.numpy_dtype())).astype(np.float64)
         with np.errstate(all="ignore"):
-            others = [value - told, value + told, told - value, value * told, told / value]
+            others = [value - number, value + number, number - value, value * number, number / value]
         rows = [np.concatenate([rows[0], *[units] * 5]), np.concatenate([rows[1], *(_cut(fmt, v) for v in others)])]
     return (rows[0], rows[1]) if rows else (np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -148,14 +148,21 @@ def test_a_fault_without_a_right_assembler_is_not_excused(tmp_path):
     assert loaded.case.variants["program"].expected_failure is None
 
 
-def test_a_case_with_other_outputs_than_written_is_an_error(ran, tmp_path):
+def test_an_emulator_with_other_outputs_than_written_fails(ran, tmp_path):
     (file,) = tmp_path.glob("*/words.json")
     words = json.loads(file.read_text())
     words["expected"][3][0] ^= 1
     file.write_text(json.dumps(words))
     done = ran(EmulatorBackend())
-    assert done.verdict == "error"
-    assert any("other outputs than when this fault was found" in r.words for r in done.results)
+    assert done.verdict == "fail"
+    assert all("1 of 512 codes differ" in r.words for r in done.results)
+
+
+def test_the_reference_refuses_other_inputs(tmp_path):
+    (place,) = files.write(tmp_path, [finding()], (), TARGET)
+    (loaded,) = load(place / "case.py")
+    with pytest.raises(ValueError, match="the inputs of its finding alone"):
+        loaded.case.reference(np.zeros((128, 4), np.int64))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def write(root: Path, **sources: str) -> None:
 def both(run_cases, pytester, capsys, monkeypatch):
     """A function that returns the names of cases that `ptxdiff list` shows, and of those that pytest runs."""
     monkeypatch.syspath_prepend(pytester.path)
+    monkeypatch.delitem(sys.modules, "cases", raising=False)  # an earlier test may have imported the project's own
     (pytester.path / "kernels_of_mine.py").write_text(MAKER)
 
     def names(**sources: str) -> tuple[set[str], set[str]]:

@@ -70,9 +70,7 @@ class Product:
     @property
     def idesc(self) -> int:
         """The instruction descriptor, ISA 9.7.16.4.2."""
-        types = CODE.get(self.kind, NARROW)
-        if self.kind.startswith("mxf4"):
-            types = {"e2m1": 1}
+        types = {"e2m1": 1} if self.kind.startswith("mxf4") else CODE.get(self.kind, NARROW)
         found = types[self.a] << 7 | types[self.b] << 10 | self.negate[0] << 13 | self.negate[1] << 14
         found |= self.across[0] << 15 | self.across[1] << 16 | (self.n >> 3) << 17
         if self.scale:
