@@ -5,8 +5,6 @@ VENV   ?= .venv
 REPORT ?= build/report.html
 RECORDS ?= build/records
 JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
-# Tests often wait for processes that they start, so one worker more keeps all cores busy.
-TEST_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -66,11 +64,11 @@ imports: $(STAMP)
 # A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once. Tests start a
 # hundred Python processes: with bytecode kept, each is spared seconds of compiling our modules.
 unit: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal tests
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 # What is too long for every change: whole tables of which `unit` takes samples, and long random campaigns. Hours.
 slow: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m slow tests
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow tests
 
 # torch 2.11's CUDA builds pin triton 3.6, so that is the oldest one supported; its own environment, kept beside.
 test-triton-3.6:
