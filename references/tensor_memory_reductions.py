@@ -3,9 +3,9 @@
 Sources: PTX ISA 9, 9.7.16.8, tcgen05.ld: the reduction is over the columns that a thread loads, and its operations are
 `.min` and `.max`; these are the names of the instructions of 9.7.1.12, 9.7.1.13, 9.7.3.11 and 9.7.3.12, with `.NaN` and
 `.abs` of the latter: of two zeros -0 is less; a NaN counts only with `.NaN`, or if all numbers are NaN; a NaN as result
-is 0x7FFFFFFF; `.abs` takes absolute values. A public probe of this instruction on a GPU of sm_103a found 0x7FFFFFFF for
-a NaN with a payload among `.max.abs.NaN`, the payload in the loaded register, and for .16x32bx2 a result of each
-thread's own columns.
+is 0x7FFFFFFF; `.abs` takes absolute values. A probe of this instruction on a GPU of sm_103a, by others and not repeated
+here, found 0x7FFFFFFF for a NaN with a payload among `.max.abs.NaN`, the payload in the loaded register, and for
+.16x32bx2 a result of each thread's own columns.
 """
 
 from __future__ import annotations

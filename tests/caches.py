@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.diskcache import cache_folder
 
 SHARED = ("compiled", "targets")
-"""numba's machine code, and what Triton serves: to make them takes seconds, and no result is in them."""
+"""Machine code of numba and of definitions, and what Triton serves: they take seconds to make, and hold no result."""
 
 
 def share_caches(folder: Path) -> None:

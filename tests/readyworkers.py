@@ -69,7 +69,7 @@ class ForkedIO(gateway_io.Popen2IOMaster):
     def __init__(self, args: list[str], execmodel: Any) -> None:
         read, requests = os.pipe()
         replies, write = os.pipe()
-        self._pid = self.origin.fork(read, write)
+        self._process = os.pidfd_open(self.origin.fork(read, write))  # names this process even after it has ended
         os.close(read)
         os.close(write)
         streams = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
@@ -77,16 +77,13 @@ class ForkedIO(gateway_io.Popen2IOMaster):
 
     def wait(self) -> int | None:
         """Wait for the end of the worker."""
-        with contextlib.suppress(ProcessLookupError):
-            ended = os.pidfd_open(self._pid)
-            select.select([ended], [], [])
-            os.close(ended)
+        select.select([self._process], [], [])
         return 0
 
     def kill(self) -> None:
         """Kill the worker."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
 
 def serve(file: int) -> None:

@@ -1,8 +1,8 @@
 """A cache of references' answers in one process, because all variants and targets of a case are judged on the same
 inputs.
 
-The key is the case, the code of the reference and of all functions that it calls, and the bits of the inputs. So a
-reference that was changed in place, such as by a planted mistake, has another key.
+The key is the case, the code of the reference and of all functions that it calls, the backend whose results are judged,
+and the bits of the inputs. So a reference that was changed in place, such as by a planted mistake, has another key.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ ASKED_AGAIN = 1 << 18
 
 
 _met: ContextVar[dict[int, tuple[Reference, str]] | None] = ContextVar("_met", default=None)
+
+
+results_of: ContextVar[str] = ContextVar("results_of", default="")
+"""The backend whose results are judged. It is part of the key, because a reference may be refused for one backend."""
 
 
 @contextlib.contextmanager
@@ -67,7 +71,7 @@ class Answers:
         """The result of `apply_reference`; raises what it raises."""
         if sum(c.size for c in codes.values()) > ASKED_AGAIN:
             return apply_reference(case, reference, codes, flushing)
-        key = id(case), _code(reference), flushing, digest(dict(codes))
+        key = id(case), _code(reference), flushing, results_of.get(), digest(dict(codes))
         if key not in self._kept:
             made = {n: read_only(c) for n, c in apply_reference(case, reference, codes, flushing).items()}
             self._kept[key] = case, made

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextvars import ContextVar
 
 from harness.ptx.errors import PtxError
 
-_judging: ContextVar[bool] = ContextVar("_judging", default=False)
+_judging = False  # in all threads: a reference may start some
 
 
 class JudgesItself(PtxError):
@@ -21,16 +20,17 @@ class JudgesItself(PtxError):
 @contextlib.contextmanager
 def judging_emulated(emulated: bool = True) -> Iterator[None]:
     """Within this block `refuse_to_judge` raises. emulated: False leaves it as it is, for results of other machines."""
-    before = _judging.set(emulated or _judging.get())
+    global _judging
+    before, _judging = _judging, emulated or _judging
     try:
         yield
     finally:
-        _judging.reset(before)
+        _judging = before
 
 
 def refuse_to_judge() -> None:
     """Raise JudgesItself while results of the emulator are judged. Called by all that runs it for others."""
-    if _judging.get():
+    if _judging:
         raise JudgesItself(
             "a reference must not run the emulator on the emulator backend, where its own results would be their "
             "judge; compute the result from the specification"

@@ -1,22 +1,26 @@
-"""A cache of judgements: equal bits of one variant are judged once, whichever target they come from."""
+"""A cache of judgements: equal bits of one variant are judged once for a backend, whichever target they come from."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from harness.judging.answers import results_of
 from harness.judging.judge import Judgement, Units, judge
 from harness.model.case import Case
 from harness.model.identity import digest
 from harness.model.policies import Policies
 from harness.model.variants import Variant
+from harness.ptx.apart import judging_emulated
 
 KEPT = 512
 
 
 class Judged:
-    """The newest judgements, by case, variant and pack, and by the bits of inputs and outputs.
+    """The newest judgements, by case, variant, backend and pack, and by the bits of inputs and outputs.
 
     Case and variant are compared by identity. They are kept alive here, so that no other object gets their ids.
     """
@@ -29,7 +33,7 @@ class Judged:
         self, case: Case, variant: Variant, policy: Policies, inputs: Units, outputs: Units, pack: int
     ) -> Judgement:
         """The judgement that `judge` gives; policy: the variant's. Each caller gets a copy of its own."""
-        key = (id(case), id(variant), pack, digest(dict(inputs)), digest(dict(outputs)))
+        key = (id(case), id(variant), results_of.get(), pack, digest(dict(inputs)), digest(dict(outputs)))
         if key not in self._found:
             self._found[key] = (case, variant, judge(case, policy, inputs, outputs, pack))
             while len(self._found) > self.size:
@@ -54,3 +58,14 @@ def _own(kept: Judgement) -> Judgement:
 
 
 judged = Judged()
+
+
+@contextlib.contextmanager
+def judging_results_of(backend: str) -> Iterator[None]:
+    """Within this block, references compute answers for results of this backend, and do not run it if it emulates."""
+    before = results_of.set(backend)
+    try:
+        with judging_emulated(backend == "emulator"):
+            yield
+    finally:
+        results_of.reset(before)

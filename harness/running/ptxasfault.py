@@ -312,16 +312,16 @@ def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
     Code that `pieces_of` does not parse, such as calls, is not reduced.
     """
     try:
-        apart = pieces_of(found.ptx)
+        kernel = pieces_of(found.ptx)
     except UnsupportedCode:
         return found
-    if not shows(apart.text(apart.program)):
+    if not shows(kernel.text(kernel.program)):
         return found
 
     def each(programs: Sequence[FlowProgram]) -> list[bool]:
-        return [shows(apart.text(p)) for p in programs]
+        return [shows(kernel.text(p)) for p in programs]
 
     small = reduced_by_rounds(
-        apart.program, each, smaller, unrolled, lambda p: p.size, seconds=REDUCING, at_once=1, onwards=True
+        kernel.program, each, smaller, unrolled, lambda p: p.size, seconds=REDUCING, at_once=1, onwards=True
     )
-    return replace(found, ptx=apart.text(small), smaller=True)
+    return replace(found, ptx=kernel.text(small), smaller=True)

@@ -45,7 +45,7 @@ BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
 _RESULT = b'{"record":"result",'
 _PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
-_SETTINGS = ("TRITON_", "NUMBA_", "TORCH_", "ATEN_", "MKL_", "NPY_")
+_SETTINGS = ("TRITON_", "NUMBA_", "TORCH_", "ATEN_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "NPY_")
 """Prefixes of environment variables that may change what compilers, references or numpy compute."""
 _kept = DiskCache("items", 40_000, 1 << 30)
 _pairs = DiskCache("pairs")
@@ -89,7 +89,7 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     _waiting.append((zlib.compress(b"\n".join(lines), 1), _key(item, settings)))
     if time.monotonic() >= _waits_until:
         store_waiting()
-        _waits_until = time.monotonic() + _APART
+        _waits_until = time.monotonic() + _STORE_EVERY
 
 
 def store_waiting() -> None:
@@ -104,7 +104,7 @@ def store_waiting() -> None:
     _waiting.clear()
 
 
-_APART = 0.5  # seconds between two looks
+_STORE_EVERY = 0.5  # seconds between two looks
 _waiting: list[tuple[bytes, tuple[bytes, ...]]] = []
 _waits_until = 0.0  # of `time.monotonic`
 
@@ -171,27 +171,33 @@ def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
 
 def _case(item: Item) -> str:
     case, variant = item.loaded.case, item.variant
-    known = _cases.get((id(case), id(variant)))
+    path = _resolved(item.loaded.path)
+    known = _cases.get((id(case), id(variant), path))
     if known is None:
-        path = item.loaded.path.resolve()
         beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # a conftest.py may patch anything
         made = digest((definition(case, variant, exact=True), _whole(case, path), file_text(str(path)), beside))
-        known = _cases[id(case), id(variant)] = (case, variant, made)
+        known = _cases[id(case), id(variant), path] = (case, variant, made)
     return known[2]
 
 
 def _whole(case: Case, path: Path) -> str:
-    """The digest of a case with all its variants, and of what its file imports. It is computed once for all of them."""
-    if id(case) not in _wholes:
-        _wholes[id(case)] = (case, digest((digest_with_code(case, exact=True), imported_texts(path))))
-    return _wholes[id(case)][1]
+    """The digest of a case with all its variants, and of what its file and each conftest.py import.
+
+    It is computed once for all variants.
+    """
+    if (id(case), path) not in _wholes:
+        imported = imported_texts(path, *(folder / "conftest.py" for folder in path.parents))
+        _wholes[id(case), path] = (case, digest((digest_with_code(case, exact=True), imported)))
+    return _wholes[id(case), path][1]
 
 
-_wholes: dict[int, tuple[Case, str]] = {}
+_resolved = functools.cache(Path.resolve)
 
+_wholes: dict[tuple[int, Path], tuple[Case, str]] = {}
 
-_cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
-"""By the ids of case and variant, which are kept alive, so that no other object gets their ids; so in `_wholes`."""
+_cases: dict[tuple[int, int, Path], tuple[Any, Any, str]] = {}
+"""By the ids of case and variant, which are kept alive, so that no other object gets their ids, and by the file, since
+two files may bind the same case; so in `_wholes`."""
 
 
 def _edited_meanwhile() -> bool:
@@ -201,7 +207,7 @@ def _edited_meanwhile() -> bool:
 
 
 def _newest(folder: str) -> float:
-    """When the newest Python file below a folder was changed. Called for each item: `rglob` takes ten times as long."""
+    """When the newest Python file below a folder was changed. Called often: `rglob` takes ten times as long."""
     newest = 0.0
     with os.scandir(folder) as found:
         for entry in found:
@@ -226,7 +232,7 @@ def _began() -> float:
 
 @functools.cache
 def _surroundings() -> str:
-    """A digest of all that runs the items: the harness, its ledger, installed packages, and settings of Triton."""
+    """A digest of all that runs the items: the harness, its ledger, installed packages, and their settings."""
     from harness.backends.emulator import ASM_ALONE
     from harness.conformance.ledger import PATH
     from harness.triton.installation import NoTriton, installation

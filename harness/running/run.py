@@ -25,7 +25,6 @@ from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
 from harness.processes.pool import default_size
-from harness.ptx.apart import judging_emulated
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
@@ -36,7 +35,7 @@ from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
 from harness.running.indices import index_hint
 from harness.running.item import Item, ItemResults
-from harness.running.judged import judged
+from harness.running.judged import judged, judging_results_of
 from harness.running.plan import WorkItem
 from harness.running.ptxasfault import ended_badly
 from harness.running.ptxastrial import PtxasTrial
@@ -205,7 +204,8 @@ class _ItemRun(PtxasTrial):
 
     def _planned(self) -> list[WorkItem]:
         name, case = self.item.loaded.name, self.case
-        work = planning.plan(case, name, self.variant, self.backend.name, self.effort, self.item.target)
+        with judging_results_of(self.backend.name):  # some inputs are made from the reference's answers
+            work = planning.plan(case, name, self.variant, self.backend.name, self.effort, self.item.target)
         if not work:
             raise CaseError(
                 "there is nothing to run it on: where= excludes every input that was generated"
@@ -371,7 +371,7 @@ class _ItemRun(PtxasTrial):
         return judgement
 
     def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:
-        with judging_emulated(self.backend.name == "emulator"):
+        with judging_results_of(self.backend.name):
             return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
 
     def _judged(

@@ -22,9 +22,11 @@ from harness.judging.judge import Judgement, held_exactly, judge
 from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
+from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
 from harness.processes.child import Process
 from harness.running.item import Item, fingerprint_of
+from harness.running.judged import judging_results_of
 from harness.running.replay import Origin, token
 from harness.sweep import OracleFault, Swept
 from harness.sweep.dispatch import sweep
@@ -80,7 +82,7 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
     job = Job(case, item.loaded.name, item.loaded.path, item.variant_name, variant, task.target, setup)
     try:
         swept = _swept(backend, job, policy, inputs)
-    except (OracleFault, CaseError) as error:
+    except (OracleFault, CaseError, ReferenceFault) as error:
         return ShardResult(shard, "error", str(error), seconds=round(time.monotonic() - started, 3))
     found, outcome = swept.judgement, swept.outcome
     outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
@@ -122,10 +124,11 @@ def shard_digests(task: Task) -> Callable[[int], str]:
 
 def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
     def judge_one(part: Job, outcome: Outcome) -> Judgement:
-        found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
-        if found.passed and outcome.alternative:
-            return judge(job.case, policy, part.inputs, outcome.alternative, job.setup.pack)
-        return found
+        with judging_results_of(backend.name):
+            found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
+            if found.passed and outcome.alternative:
+                return judge(job.case, policy, part.inputs, outcome.alternative, job.setup.pack)
+            return found
 
     return sweep(backend, job, policy, inputs, judge_one)
 

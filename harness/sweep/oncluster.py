@@ -114,10 +114,10 @@ class ClusterSweep:
                 self._write(ShardResult(shard, "error", "its task ended without a result of it"))
         elif not event.blamed and piece.lost < LOSSES:
             self._again.append(_Piece(piece.shards, piece.lost + 1))
-        elif piece.shards:
+        elif len(piece.shards) == 1:
             self._write(ShardResult(piece.shards.popleft(), "error", event.words))
-            if piece.shards:  # the other shards are not at fault
-                self._again.append(_Piece(piece.shards))
+        else:  # any of them may be at fault: a process that ends may take results with it that were on their way
+            self._again.extend(_Piece(deque([shard])) for shard in piece.shards)
 
     def _accept(self, piece: _Piece, event: Yielded) -> None:
         """Write a result if it is the requested one, else an error."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def test_a_link_to_the_file_leads_to_the_same(folder, tmp_path_factory):
     link = tmp_path_factory.mktemp("linked") / "_near.py"
     link.symlink_to(folder / "_near.py")
     assert set(imported_texts(link)) == {str(folder / "_far.py")}
+
+
+def test_imports_of_a_file_that_is_no_loaded_module_count_too(folder, monkeypatch):
+    """pytest forgets a conftest.py when it loads the next one."""
+    (folder / "patching_of_mine.py").write_text("VALUE = 4\n")
+    (folder / "conftest.py").write_text("import patching_of_mine\n")
+    monkeypatch.syspath_prepend(folder)
+    importlib.import_module("patching_of_mine")
+    execute_file(folder / "case.py", "case")
+    names = {Path(p).name for p in imported_texts(folder / "case.py", folder / "conftest.py", folder / "none.py")}
+    assert names == {"_near.py", "_far.py", "patching_of_mine.py"}
+    monkeypatch.delitem(sys.modules, "patching_of_mine")
 
 
 def test_a_file_that_was_not_executed_imports_nothing(folder):

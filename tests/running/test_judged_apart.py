@@ -1,5 +1,8 @@
 """Cases that judge next to nothing, or by what is to be judged: references that run the emulator, narrow where=."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,11 +10,14 @@ from harness import Case, Domain, asm, emulate, emulated, ptx
 from harness.backends import create
 from harness.jobs import Outcome
 from harness.model.load import LoadedCase
+from harness.model.reference import ReferenceFault
 from harness.ptx.analysis.trace import trace
 from harness.ptx.apart import JudgesItself, judging_emulated
 from harness.records import UNPROVED
+from harness.running import shardworker
 from harness.running.item import Item
 from harness.running.run import jobs, judge_job, run_item
+from harness.sweep.shards import Task
 from references import bits
 from references.formats import U8, U32
 
@@ -130,3 +136,49 @@ E: ret;
     )
     results = run(Item(LoadedCase(case, "four", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator"))
     assert len(remarks(results)) == 1
+
+
+def test_an_answer_for_another_machine_is_no_answer_for_the_emulator(tmp_path):
+    item = item_of(NOT[0], tmp_path / "c.py")
+    backend = create("emulator")
+    _, job = next(jobs(item_of(NOT[0], tmp_path / "c.py", lambda x: x), backend, "quick"))
+    job = replace(job, case=item.loaded.case, variant=item.variant)
+    outcome = Outcome("ran", outputs={"y": ~job.inputs["x"]})
+
+    class Gpu:
+        name = "gpu"
+
+    assert judge_job(item, Gpu(), job, outcome).passed
+    with pytest.raises(ReferenceFault, match="must not run the emulator"):
+        judge_job(item, backend, job, outcome)
+
+
+def test_a_thread_of_a_reference_is_refused_too(tmp_path):
+    def in_a_thread(x):
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(by_emulator, x).result()
+
+    results = run(item_of(NOT[0], tmp_path / "c.py", in_a_thread))
+    assert {r.verdict for r in results} == {"error"}
+
+
+def test_a_table_made_while_inputs_are_planned_is_refused(tmp_path):
+    made = {}
+
+    def from_a_table(x):
+        if "table" not in made:
+            made["table"] = emulate(*NOT, [np.arange(256, dtype=np.uint32)], np.uint32)
+        return torch.from_numpy((made["table"][x.numpy() & 255] | ~x.numpy() & ~255 & 0xFFFFFFFF).astype(np.int64))
+
+    results = run(item_of(NOT[0], tmp_path / "c.py", from_a_table))
+    assert {r.verdict for r in results} == {"error"}
+    assert not made
+
+
+def test_sweeps_on_the_emulator_are_refused_too(tmp_path):
+    item = item_of(NOT[0], tmp_path / "c.py")
+    task = Task(str(item.loaded.path), "apart", "v", "emulator", "sm_90a", pack=1, bits=32, shard_bits=8)
+    (tmp_path / "c.py").touch()
+    done = shardworker.run_shard(item, create("emulator"), task, 0)
+    assert done.verdict == "error"
+    assert "must not run the emulator" in done.words

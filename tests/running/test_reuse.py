@@ -6,13 +6,17 @@ import colorsys
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.diskcache import DiskCache
 from harness.model.identity import source
+from harness.model.load import load
 from harness.running import collection, reuse
+from harness.running.item import Item
+from tests.case_sources import RIGHT
 
 CASE = """
 from harness import Case, asm
@@ -135,6 +139,17 @@ def test_after_an_edit_of_what_an_imported_module_does_everything_runs(runs, mon
     found, ran, _ = runs(case=case, helper=helper.replace("6", "7"))
     assert len(ran) == 3
     assert found["right", "sm_100a"] == "fail"
+
+
+def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):
+    """Each file imports other modules, and what they do is in its own key."""
+    files = [tmp_path / "a.py", tmp_path / "b.py"]
+    files[0].write_text(RIGHT)
+    files[1].write_text("from harness import Case\n# another text\n")
+    (loaded,) = load(files[0])
+    both = [replace(loaded, path=f) for f in files]
+    keys = [reuse._case(Item(one, "right", "sm_100a", "emulator")) for one in both]
+    assert keys[0] != keys[1]
 
 
 @pytest.mark.parametrize("setting", ["ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "TORCH_LOGS"])

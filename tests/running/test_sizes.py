@@ -49,6 +49,20 @@ def test_a_right_kernel_passes_at_every_size(tmp_path):
     assert failing(case_of(""), tmp_path / "c.py") == set()
 
 
+def test_a_grid_that_raises_costs_its_sizes_alone(tmp_path):
+    def grid(sizes):
+        assert sizes["n"] <= 65536, "too many"
+        return (-(-sizes["n"] // 64),)
+
+    text = COUNTED.replace("THREADS", "64").replace("WRONG", "")
+    variant = ptx(text, grid=grid, block=64, parameters=["x", "y", "n"])
+    case = Case(inputs={"x": U32}, outputs={"y": U32}, reference=bits.popc, variants={"v": variant}, source="a test")
+    item = Item(LoadedCase(case, "sized", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator")
+    results = run_item(item, create("emulator"), "quick").results
+    assert "pass" in {r.verdict for r in results}
+    assert {r.verdict for r in results if r.key.shape == str(MANY)} == {"error"}
+
+
 WRONG = {
     "one size": ("setp.eq.u32 p, %r3, 12345;", 64, {("12345", 16)}),
     "a small size": ("setp.eq.u32 p, %r3, 77;", 64, {("77", 16)}),

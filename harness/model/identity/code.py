@@ -81,9 +81,9 @@ class _Walk:
             return b""
         owner = getattr(value, "__self__", None) if isinstance(value, types.BuiltinFunctionType) else None
         home = getattr(value, "__module__", None)
-        module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(home) if _is_name(home) else None
+        module = owner if isinstance(owner, types.ModuleType) else sys.modules.get(home) if _is_text(home) else None
         file = getattr(module, "__file__", None)
-        if module is None or not _is_name(file) or not file.endswith(_COMPILED):
+        if module is None or not _is_text(file) or not file.endswith(_COMPILED):
             return b""
         return b"" if self._outside_module(module) else file_text(file).encode()
 
@@ -262,7 +262,7 @@ _OF_EVERY_CLASS = frozenset(
 )  # fmt: skip
 
 
-def _is_name(value: Any) -> TypeGuard[str]:
+def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str)
 
 

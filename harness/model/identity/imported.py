@@ -18,21 +18,26 @@ from harness.model.identity.code import is_users
 from harness.model.identity.source import file_text
 
 
-def imported_texts(path: Path) -> dict[str, str]:
-    """The executed texts of these files, by path. Of modules that are not loaded, there is none."""
-    todo = [m for m in list(sys.modules.values()) if _is_at(path, getattr(m, "__file__", None))]
-    met = {id(m) for m in todo}
+def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
+    """The executed texts of the user's loaded modules that a file imports, by path.
+
+    beside: files that need be no loaded modules, such as each conftest.py; what they import counts too.
+    """
+    first = [m for m in sys.modules.copy().values() if _is_at(path, getattr(m, "__file__", None))]
+    met = {id(m) for m in first}
+    todo = [(file_text(str(m.__file__)), m.__package__ or "") for m in first]
+    todo += [(file_text(str(p)), "") for p in beside]
     found: dict[str, str] = {}
     while todo:
-        module = todo.pop()
-        for name in _imports(file_text(module.__file__)):
-            other = _loaded(name, module)
+        text, package = todo.pop()
+        for name in _imports(text):
+            other = _loaded(name, package)
             if other is None or id(other) in met:
                 continue
             met.add(id(other))
             if is_users(other) and other.__file__:
                 found[other.__file__] = file_text(other.__file__)
-                todo.append(other)
+                todo.append((found[other.__file__], other.__package__ or ""))
     return found
 
 
@@ -41,10 +46,10 @@ def _is_at(path: Path, file: str | None) -> bool:
     return bool(file) and str(file).endswith(path.name) and Path(str(file)).resolve() == path.resolve()
 
 
-def _loaded(name: str, of: ModuleType) -> ModuleType | None:
+def _loaded(name: str, package: str) -> ModuleType | None:
     """The loaded module to which a name, absolute or relative, leads in a module."""
     try:
-        return sys.modules.get(importlib.util.resolve_name(name, of.__package__ or ""))
+        return sys.modules.get(importlib.util.resolve_name(name, package))
     except ImportError:  # a relative name beyond the outermost package
         return None
 

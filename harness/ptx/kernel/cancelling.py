@@ -82,13 +82,11 @@ def _cancel(frame: KernelFrame, step: Step, lane: int, to: int, barrier: int) ->
     if number is not None:
         x, y, z = (int(place[0]) for place in frame.grid.places(np.array([number * frame.grid.cluster_size])))
         first = x, y, z
-        launches.unasked[first] = (frame.who(lane), step)
+        launches.unqueried[first] = (frame.who(lane), step)
     data = response(first).reshape(1, 16)
     for block in blocks:
         arrives_at = barrier % size + block * size
         frame.bulk.issue(Coming(step, lane, np.array([to % size + block * size]), data, None, arrives_at))
-        if first is None:
-            frame.failing.append((block, arrives_at, frame.barriers[arrives_at].phase))
 
 
 # what a response says ---------------------------------------------------------------------------------------------
@@ -125,12 +123,13 @@ def _run_query(frame: KernelFrame, step: Step, active: Array | None) -> None:
     asking = (np.ones(frame.lanes, np.bool_) if active is None else active) & ~doubt
     if (asking & ~known).any():
         who = frame.who(int(np.flatnonzero(asking & ~known)[0]))
-        text = f"{who} asks 16 bytes that no clusterlaunchcontrol.try_cancel has written"
+        text = f"{who} queries 16 bytes that no clusterlaunchcontrol.try_cancel has written"
         raise frame.fault(ExecutionError, step, text)
+    frame.refused.update(frame.block[asking & ~cancelled].tolist())
     launches = frame.grid.launches
-    if launches is not None and launches.unasked:
+    if launches is not None and launches.unqueried:
         for x, y, z in {tuple(place) for place in first[:, asking & cancelled].T.tolist()}:
-            launches.unasked.pop((x, y, z), None)
+            launches.unqueried.pop((x, y, z), None)
     if not step.detail:
         frame.write(step.destinations[0], cancelled.astype(np.uint8), doubt.astype(np.uint8), active)
     for writer, axis in zip(step.destinations, step.detail, strict=False):

@@ -73,7 +73,10 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
 
 
 def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
-    """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for."""
+    """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for.
+
+    A kernel that cancels launches (`launches`) therefore does all work in its first cluster, unlike in `run_kernel`.
+    """
     cluster, deadline = launch.kernel.cluster, Deadline(limit)
     grid = KernelGrid(
         launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster

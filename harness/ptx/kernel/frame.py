@@ -35,8 +35,7 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 class KernelFrame(Reaching):
     """Threads of consecutive blocks and the memory that they access.
 
-    `failing`: requests to cancel a launch that fail (`launches`): the block that gets the response, its mbarrier, and
-    the phase of this. `refused`: the blocks that have seen one.
+    `refused`: the blocks that know from a response that a request to cancel a launch has failed (`launches`).
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -49,7 +48,6 @@ class KernelFrame(Reaching):
         self.tensor = TensorWork(self, blocks)
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
-        self.failing: list[tuple[int, int, int]] = []
         self.refused: set[int] = set()
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------

@@ -2,8 +2,9 @@
 
 A kernel with such requests runs in waves of at most a quarter of its clusters, so that clusters are left to cancel, and
 a block that goes on with the work of others does so several times. A request cancels the last and the first of those
-left by turns: the ISA promises no order. If blocks communicate through atomics, it is always the first, because a block
-may wait for blocks before it. A request fails only if no cluster is left.
+left by turns: the ISA promises no order. If blocks may wait for each other (the program has atomics, fences, or
+volatile or acquiring accesses), it is always the first, because a block may wait for blocks before it. A request fails
+only if no cluster is left.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Cluster = tuple[int, int, int]
 class Launches:
     """The clusters of a grid, from `next` to `end`, that have neither begun nor been cancelled.
 
-    `unasked`: of clusters that were cancelled, and whose response nobody has asked: who cancelled them, and the step.
+    `unqueried`: the cancelled clusters whose response no thread has queried: who cancelled them, and the step.
     """
 
     def __init__(self, clusters: int, in_order: bool) -> None:
@@ -33,7 +34,7 @@ class Launches:
         self.wave = -(-clusters // _PARTS)
         self.in_order = in_order
         self.cancelled = 0
-        self.unasked: dict[Cluster, tuple[str, Step]] = {}
+        self.unqueried: dict[Cluster, tuple[str, Step]] = {}
 
     def waves(self, most: int) -> Iterator[tuple[int, int]]:
         """The first cluster of each wave, and how many begin with it; at most `most`."""

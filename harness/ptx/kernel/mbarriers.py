@@ -234,9 +234,6 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
         # A parity that names the phase before the first is complete from the start, and orders nothing.
         offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
         frame.order_after(some, offsets)
-        for block, barrier, phase in frame.failing:
-            if barrier in offsets and frame.barriers[barrier].phase > phase:
-                frame.refused.add(block)
 
 
 @runs("mbarrier_test_wait")

@@ -274,6 +274,7 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
         if found.places[1] is not None:
             each = a.element
             copies = 128 // rows if halves else 1
+            # The first of equal copies: what other threads stored in the others is not recorded.
             some = tensoroperands.cells_of_a(frame, step, lane, at[1], a, copies, block)[:rows]
             codes, _ = tensoroperands.from_cells(frame, some, a)
             taken.a.append(TakenMatrix("a", codes, origins.of(memory, some[:, np.arange(a.k) * each // 32])))

@@ -182,7 +182,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
-    if any(
+    if grid.launches is None and any(
         s.kind in ("mma", "mma_scaled", "mma_sp", "mma_sp_scaled", "wgmma", "tcgen05_alloc") for s in grid.program.steps
     ):
         together = max(1, min(together, -(-total // cores())))  # give each tensor core product its own core

@@ -250,9 +250,8 @@ class KernelScheduler(Scheduler):
             raise frame.fault(ExecutionError, one.step, text + words)
         frame.tensor.ended()
         launches = frame.grid.launches
-        if launches is not None and launches.unasked:
-            first, (who, step) = next(iter(launches.unasked.items()))
-            text = (
-                f"{who} has cancelled the launch of the cluster of block {first}, and nobody has asked the response: "
-            )
-            raise frame.fault(ExecutionError, step, text + "its work is never done (clusterlaunchcontrol.query_cancel)")
+        if launches is not None and launches.unqueried:
+            first, (who, step) = next(iter(launches.unqueried.items()))
+            text = f"{who} has cancelled the launch of the cluster of block {first}, and no thread has queried the "
+            text += "response: its work is never done (clusterlaunchcontrol.query_cancel)"
+            raise frame.fault(ExecutionError, step, text)

@@ -26,10 +26,10 @@ _RESERVED = 7 << 36 | 3 << 62
 """Bits of the descriptor of zero columns: whether there is a mask, by how much b's columns shift, and reserved ones."""
 
 
-def taken(
+def pop_masks(
     builder: KernelBuilder, node: Instruction, bound: Bound, operands: list[Operand], pair: bool
 ) -> list[ReadSlot]:
-    """Take the mask from a product's operands without metadata and scale-input-d; its registers, or none.
+    """Remove the mask from a product's operands without metadata and scale-input-d; its registers, or none.
 
     Raises OperandError for a wrong number of operands or of elements.
     """
@@ -45,7 +45,7 @@ def taken(
     return [builder.read(one, TYPES["b64"], False, f"a mask of {bound.spelling}") for one in columns]
 
 
-def enabled(frame: KernelFrame, step: Step, lane: int, lanes: Array, masks: list[int]) -> Array | None:
+def written_elements(frame: KernelFrame, step: Step, lane: int, lanes: Array, masks: list[int]) -> Array | None:
     """Which elements of d are written, from the lane of each; None: all. Raises ExecutionError, see the module."""
     if len(masks) == 4:
         whole = sum(mask << 32 * number for number, mask in enumerate(masks))
@@ -54,7 +54,12 @@ def enabled(frame: KernelFrame, step: Step, lane: int, lanes: Array, masks: list
     if len(masks) == 8 and any(masks):
         text = f"{frame.who(lane)} disables lanes of d of a pair of blocks: the ISA says that 256 bits mask them, and "
         raise frame.fault(ExecutionError, step, text + "not which bits are those of which block; a mask of 0 runs")
-    if len(masks) == 1 and masks[0] & (_GENERATED | _SHIFT | _RESERVED):
+    if len(masks) == 1 and masks[0] & _RESERVED:
+        text = (
+            f"{frame.who(lane)} gives the mask 0x{masks[0]:016x} of columns of b that are zero: its bits 36 to 38, 62 "
+        )
+        raise frame.fault(ExecutionError, step, text + "and 63 are reserved")
+    if len(masks) == 1 and masks[0] & (_GENERATED | _SHIFT):
         text = f"{frame.who(lane)} gives the mask 0x{masks[0]:016x} of columns of b that are zero: the ISA's table "
         text += "calls the use span that of zeros, and its examples take it for that of b's columns; a mask whose bit "
         raise frame.fault(ExecutionError, step, text + "39 is 0 and whose shift is 0 runs: no column is zero then")

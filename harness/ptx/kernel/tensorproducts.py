@@ -74,7 +74,7 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if not scaled and not ws and len(operands) > 5 and isinstance(last := operands[-1], Immediate):
         shift = _shift(builder, last, kind)
         operands.pop()
-    masks = tensormasks.taken(builder, node, bound, operands, pair)
+    masks = tensormasks.pop_masks(builder, node, bound, operands, pair)
     readers, places = [], list[int | None]()
     for number, operand in enumerate(operands[:-1]):
         if number in (0, 4, 5) or (number == 1 and isinstance(operand, Address)):
@@ -92,7 +92,8 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
     readers += masks
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    longer = tuple(x for x in LONGER.get(kind, ()) if builder.target and builder.target.has(x.targets))
+    dense = () if sparse else LONGER.get(kind, ())
+    longer = tuple(x for x in dense if builder.target and builder.target.has(x.targets))
     detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
@@ -153,7 +154,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
             shape = Shape(found.kind, rows, what.k, found.ws)
             metadata = tensorsparse.cells_of(frame, step, lane, at[-1], shape, what.selector, block)
         parts.append(Part(block, d, in_cells, of_scales, metadata))
-    to = tensormasks.enabled(frame, step, lane, parts[0].d.lanes, masks)
+    to = tensormasks.written_elements(frame, step, lane, parts[0].d.lanes, masks)
     written = [part.d.flat if to is None else part.d.cells[to] for part in parts]
     for part, some in zip(parts, written, strict=True):
         if enabled and part.d.read(frame.tensor.memory.undefined).any():

@@ -49,7 +49,7 @@ def values(kind: str) -> Any:
     return decoded[np.isfinite(decoded)]
 
 
-def second_opinion(x: Any, kind: str, mode: str) -> Any:
+def plain_definition(x: Any, kind: str, mode: str) -> Any:
     """gfloat's codes of float64 values that are no NaN, clamped."""
     finite = np.clip(x, -values(kind)[-1], values(kind)[-1])
     return encode_ndarray(INFO[kind], round_ndarray(INFO[kind], finite, MODES[mode], sat=True))
@@ -81,7 +81,7 @@ def test_every_half_and_every_tie(kind: str, mode: str) -> None:
         with np.errstate(all="ignore"):
             wide = x.astype(np.float64)
         number = ~np.isnan(wide)
-        expected = np.where(number, second_opinion(np.where(number, wide, 0), kind, mode), NAN[kind])
+        expected = np.where(number, plain_definition(np.where(number, wide, 0), kind, mode), NAN[kind])
         packed = patterns << np.uint32(16) | patterns[::-1]
         high, low = split(run(f"cvt.{mode}.satfinite.{kind}x2.{source}", packed), kind)
         assert np.array_equal(high, expected)
@@ -92,7 +92,7 @@ def test_every_half_and_every_tie(kind: str, mode: str) -> None:
         assert np.array_equal(low, expected[::-1])
     x = ties(kind)
     high, low = split(run(f"cvt.{mode}.satfinite.{kind}x2.f32", x.view(np.uint32), x[::-1].view(np.uint32)), kind)
-    assert np.array_equal(high, second_opinion(x.astype(np.float64), kind, mode))
+    assert np.array_equal(high, plain_definition(x.astype(np.float64), kind, mode))
     assert np.array_equal(low, high[::-1])
 
 
@@ -130,7 +130,7 @@ def test_modifiers(kind: str) -> None:
     """.relu: negative values and -0 give +0, NaN stays; .pzo: values that round to -0 give +0."""
     x = f32_bits([-1.0, -0.0, 1.0, -np.inf, np.nan, -1e-30])
     sign = 1 << (BITS[kind] - 1)
-    one = int(second_opinion(np.array([1.0]), kind, "rn")[0])
+    one = int(plain_definition(np.array([1.0]), kind, "rn")[0])
     top = len(values(kind)) - 1
     plain, _ = split(run(f"cvt.rn.satfinite.{kind}x2.f32", x, x), kind)
     assert plain.tolist() == [sign | one, sign, one, sign | top, NAN[kind], sign]
@@ -147,7 +147,7 @@ def test_one_scale_divides_both_values(kind: str) -> None:
         spelling = f"cvt.rn.satfinite.scaled::n1::ue8m0.{kind}x2.f32"
         scales = np.full(len(x), scale, np.uint8)
         high, low = split(run(spelling, x.view(np.uint32), x[::-1].view(np.uint32), scales), kind)
-        assert np.array_equal(high, second_opinion(x.astype(np.float64) / 2.0 ** (scale - 127), kind, "rn"))
+        assert np.array_equal(high, plain_definition(x.astype(np.float64) / 2.0 ** (scale - 127), kind, "rn"))
         assert np.array_equal(low, high[::-1])
     nan = run(f"cvt.rn.satfinite.scaled::n1::ue8m0.{kind}x2.f32", [0x3F800000], [1], [255])
     assert [int(c[0]) for c in split(nan, kind)] == [NAN[kind]] * 2
