@@ -1,4 +1,4 @@
-"""Inputs that arithmetic of the code turns into a number of the code: one step or two, solved for the input.
+"""Inputs that arithmetic of the code turns into a number of the code: one step, or some pairs of steps, solved.
 
 Code compares seldom with its input itself: it multiplies, shifts, permutes or scales it first, by numbers that stand in
 the code too. The steps are not read from the code: each kind of step is solved with the numbers of most bits.
