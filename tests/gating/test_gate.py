@@ -150,6 +150,23 @@ def test_new_and_missing_results_are_decisions(base, accepted):
     assert any(f.subject == "prmt" and "new" in f.text for f in new.findings)
 
 
+def test_a_run_on_a_gpu_alone_is_not_refused_for_variants_that_its_gpu_never_ran(base, accepted):
+    alone = with_results(base, lambda r: r if r.key.backend == "gpu" else None)
+    elsewhere = dataclasses.replace(
+        accepted,
+        results=[r for r in accepted.results if r.key.case != "rcp" or r.key.backend != "gpu"],
+    )
+    without = with_results(alone, lambda r: r if r.key.case != "rcp" else None)
+    policy = dataclasses.replace(MODELS, targets=("sm_90a",))
+    decision = gate(without, elsewhere, policy)
+    assert decision.code == ACCEPTED
+    assert any(f.subject == "rcp" and "not checked here" in f.text for f in decision.findings)
+
+    (gone,) = against(gate(without, accepted, policy))  # a case that the GPU did run
+    assert (gone.subject, gone.code) == ("rcp", CORRECTNESS)
+    assert "in the baseline but not in the run" in gone.text
+
+
 def test_required_backends_and_targets(base, accepted):
     run = with_results(base, lambda r: r if r.key.backend != "gpu" else None)
     assert gate(run, accepted, MODELS).code == ACCEPTED
