@@ -95,7 +95,7 @@ def _values(numbers: Sequence[int | float]) -> list[float]:
 
 def _cut(fmt: Format, values: NDArray[np.float64]) -> Codes:
     """Codes of values, rounded towards zero; a format without a sign gets their sizes."""
-    sign = np.where(np.signbit(values) & fmt.has_sign, 1 << fmt.sign_shift if fmt.has_sign else 0, 0)
+    sign = np.signbit(values).astype(np.int64) << fmt.sign_shift if fmt.has_sign else 0
     return cut(fmt.single, values) | sign
 
 
