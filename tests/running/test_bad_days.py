@@ -58,13 +58,20 @@ def accident(folder: Path, action: str, at: int) -> None:
     (folder / "cases" / "accident").write_text(f"{action} {at}")
 
 
+def environment() -> dict[str, str]:
+    """Of a run in another process. It imports this checkout, and the same Triton and plugins as this process.
+
+    The asm runs alone, because compiling takes about a second each time.
+    """
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PTXDIFF_ASM_ALONE": "1"}
+
+
 def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
     words += ["--ptx-target=sm_100a", "--ptx-target=sm_90a", *plugin(), *options]
-    # The asm runs alone, because compiling takes about a second each time.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
     return subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
+        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
     )
 
 
