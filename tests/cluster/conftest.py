@@ -23,6 +23,7 @@ LEAN = {
     "RAY_enable_metrics_collection": "0",
     "RAY_enable_worker_prestart": "0",  # such a worker lacks the job's files, so that no task of ours can use it
     "RAY_prestart_worker_first_driver": "0",
+    "RAY_worker_maximum_startup_concurrency": "1",  # else a task starts a second worker while it waits for the first
     "RAY_num_workers_soft_limit": "4",  # an idle worker stays for the next test
 }
 """Variables of a node's raylet: it starts only workers that run a task, and keeps them."""
