@@ -6,6 +6,7 @@ a test makes a connection of its own (`own_connection`) only if joining is a par
 
 import contextlib
 import filecmp
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -28,17 +29,24 @@ LEAN = {
 }
 """Variables of a node's raylet: it starts only workers that run a task, and keeps them."""
 
-NODE = {"object_store_memory": STORE, "include_dashboard": False, "include_log_monitor": False}
-
 
 def path_of(*folders):
     return os.pathsep.join(map(str, folders))
 
 
-def variables(*folders, **more):
-    """The environment of a node whose Python searches these folders."""
+_numbers = itertools.count()
+
+
+def node(*folders, cpus=1, gpus=0, **environment):
+    """The arguments of `Cluster.add_node` for a node whose Python searches these folders."""
     alone = {"PYTEST_XDIST_WORKER_COUNT": "1"}  # a node does not share its cores with other processes of the tests
-    return {"PYTHONPATH": path_of(*folders), **alone, **LEAN, **more}
+    # Nodes of one machine would unpack the job's files into one folder, and one that ends would delete it.
+    place = {"runtime_env_dir_name": f"files_of_{next(_numbers)}"}
+    return {
+        "num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE, **place,
+        "include_dashboard": False, "include_log_monitor": False,
+        "env_vars": {"PYTHONPATH": path_of(*folders), **alone, **LEAN, **environment},
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -52,11 +60,9 @@ def two_nodes(tmp_path_factory):
 
     log = tmp_path_factory.mktemp("stand_in") / "log"
     stand_in = {"STAND_IN_GPUS": "sm_90a,sm_90a", "STAND_IN_HOST": "second", "STAND_IN_LOG": str(log)}
-    gpus = variables(STAND_IN, ROOT / "tests" / "backends", ROOT, **stand_in)
-    cluster = Cluster(
-        initialize_head=True, head_node_args={**NODE, "num_cpus": 1, "no_monitor": True, "env_vars": variables(ROOT)}
-    )
-    cluster.add_node(num_cpus=2, num_gpus=2, env_vars=gpus, **NODE)
+    head = {**node(ROOT), "no_monitor": True, "runtime_env_dir_name": None}  # drivers write into the default one
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster.add_node(**node(STAND_IN, ROOT / "tests" / "backends", ROOT, cpus=2, gpus=2, **stand_in))
     cluster.stand_in_log = log
     yield cluster
     cluster.shutdown()
@@ -130,6 +136,13 @@ def own_connection(_shared):
     """The cluster's address, for a test that joins it in this process: Ray allows one connection of a process."""
     _shared.end()
     return _shared.address
+
+
+@pytest.fixture
+def passing_nodes(_shared, two_nodes):
+    """The cluster, for a test that adds nodes and removes them; later tests then list the nodes anew."""
+    yield two_nodes
+    _shared.end()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from harness.running import shardworker
 from harness.sweep import oncluster
 from harness.sweep.oncluster import ClusterSweep
 from harness.sweep.shards import Journal, JournalError, ShardResult, Task
-from tests.cluster.conftest import NODE, ROOT, variables
+from tests.cluster.conftest import ROOT, node
 from tests.cluster.sources import NEGATION
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -41,19 +41,6 @@ def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: No
                              on_result=on_result, work=f"sweep_tasks:{work}")  # fmt: skip
         sweep.run()
     return journal.done
-
-
-def whole(tasks, path, work, **options):
-    """Like `swept`, repeated up to three times while there are errors.
-
-    On one machine all nodes unpack the job's files into one folder, so that a joining node may disturb starting
-    workers.
-    """
-    for _ in range(3):
-        done = swept(tasks, path, work, **options)
-        if all(r.verdict == "pass" for r in done.values()):
-            break
-    return done
 
 
 def written(path):
@@ -139,18 +126,18 @@ def test_only_a_shard_that_always_kills_its_process_is_lost(ray, nodes, tmp_path
 
 
 @pytest.mark.slow  # nodes and drivers die, which takes seconds each, with Ray's clean-up
-def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, two_nodes, tmp_path, in_fours):
-    whole(tasks, tmp_path / "undisturbed", "right")
-    node = two_nodes.add_node(num_cpus=2, env_vars=variables(ROOT), **NODE)
+def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, passing_nodes, tmp_path, in_fours):
+    swept(tasks, tmp_path / "undisturbed", "right")
+    added = passing_nodes.add_node(**node(ROOT, cpus=2))
     (new,) = tasks.nodes.look()
     killed = []
 
     def kill(result):
         if result.node.endswith(new.id[:12]) and not killed:  # it still has shards to run
             killed.append(result.shard)
-            two_nodes.remove_node(node, allow_graceful=False)
+            passing_nodes.remove_node(added, allow_graceful=False)
 
-    whole(tasks, tmp_path / "disturbed", "slow", on_result=kill)
+    swept(tasks, tmp_path / "disturbed", "slow", on_result=kill)
     assert killed
     assert written(tmp_path / "disturbed") == written(tmp_path / "undisturbed")
 
@@ -172,9 +159,9 @@ def test_a_second_driver_continues_where_the_first_was_stopped(tasks, tmp_path):
         swept(tasks, tmp_path / "j", "slow", on_result=stop)
     assert not tasks.running
     again = []
-    whole(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
+    swept(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
     assert sorted(passed + again) == list(range(16))
-    whole(tasks, tmp_path / "whole", "right")
+    swept(tasks, tmp_path / "whole", "right")
     assert written(tmp_path / "j") == written(tmp_path / "whole")
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.cluster import nodes as nodes_module
 from harness.cluster.nodes import CPU, Needs, Nodes, gpu
 from harness.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
-from tests.cluster.conftest import NODE, ROOT, STORE, variables
+from tests.cluster.conftest import ROOT, STORE, node
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -139,15 +139,15 @@ def test_a_driver_with_another_ptxdiff_than_the_nodes_gets_nothing_from_them(ray
 
 
 @pytest.mark.slow  # a third node starts; the quick tests compare a node's own facts with other facts of the driver
-def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, two_nodes, tmp_path):
+def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, passing_nodes, tmp_path):
     for package in ("harness", "references"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "harness" / "judging" / "judge.py").open("a") as file:
         file.write("\n# Another version.\n")
-    other = two_nodes.add_node(num_cpus=1, env_vars=variables(tmp_path), **NODE)
+    other = passing_nodes.add_node(**node(tmp_path))
     try:
         [found] = nodes.look()
         assert nodes.refused == [found]
         refused_and_lost(ray, nodes, found)
     finally:
-        two_nodes.remove_node(other)
+        passing_nodes.remove_node(other)

@@ -16,7 +16,7 @@ from harness.records import read
 from harness.running.oncluster import driver
 from harness.timing import inregisters
 from tests.case_sources import FLIP, MIXED, RIGHT
-from tests.cluster.conftest import NODE, ROOT, variables
+from tests.cluster.conftest import ROOT, node
 from tests.cluster.same import differences
 
 pytest.importorskip("torch")
@@ -203,7 +203,7 @@ def test_a_killed_node_and_a_killed_driver_leave_the_same_report(two_nodes, proj
     project(many=MANY)
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     assert run("--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={here}")[0] == 0
-    doomed = two_nodes.add_node(num_cpus=1, env_vars=variables(ROOT), **NODE)
+    doomed = two_nodes.add_node(**node(ROOT))
     first = start_driver(there, two_nodes.address)
     deadline = time.monotonic() + 120
     while lines_of(there) < 4 and time.monotonic() < deadline:
