@@ -15,7 +15,7 @@ from harness.cli.run import plugin_words
 from harness.records import read
 from harness.running.oncluster import driver
 from harness.timing import inregisters
-from tests.case_sources import FLIP, MIXED, RIGHT
+from tests.case_sources import MIXED, RIGHT
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.same import differences
 
@@ -102,7 +102,7 @@ def test_a_report_on_an_item_that_was_not_given_is_an_error(address, shipped, tm
 
 
 def test_records_equal_those_of_a_run_here(own_connection, project, tmp_path):
-    project(flip=FLIP, mixed=MIXED)
+    project(flip=RIGHT, mixed=MIXED)
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     code, _ = run(*HERE, f"--ptx-records={here}")
     away, said = run(*HERE, f"--ptx-records={there}", f"--ptx-cluster={own_connection}")
