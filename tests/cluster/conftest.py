@@ -2,6 +2,9 @@
 
 A worker process of Ray takes a second of processor time before its first task, and each connection starts its own. So
 a test makes a connection of its own (`own_connection`) only if joining is a part of what it shows.
+
+Cluster and connection end with this folder's tests: Ray's threads disturb processes that fork, and its own processes
+take processor time while they wait.
 """
 
 import contextlib
@@ -49,7 +52,7 @@ def node(*folders, cpus=1, gpus=0, **environment):
     }  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def two_nodes(tmp_path_factory):
     """The second node has a stand-in for two GPUs of sm_90a."""
     pytest.importorskip("ray", reason="the extra ptxdiff[cluster] is not installed")
@@ -68,7 +71,7 @@ def two_nodes(tmp_path_factory):
     cluster.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shipped(tmp_path_factory):
     """The project of the shared connection: case files, and the functions that tests run as tasks."""
     folder = tmp_path_factory.mktemp("shipped")
@@ -117,7 +120,7 @@ class Shared:
         yield self.ray
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _shared(two_nodes, shipped):
     made = Shared(two_nodes.address, shipped)
     yield made
