@@ -41,8 +41,13 @@ def test_a_cluster_gives_the_same_journal_as_this_machine(address, shipped, tmp_
     assert capsys.readouterr().out.count("codes differ") == 2
 
 
+@pytest.mark.slow
 def test_a_gpu_of_the_cluster_runs_a_sweep_in_a_process_of_its_own(address, shipped, tmp_path, capsys):
-    """The stand-in always adds. No target is given, because the cluster has GPUs of one target only."""
+    """The stand-in always adds. No target is given, because the cluster has GPUs of one target only.
+
+    Slow: Triton compiles, and the GPU's process imports torch. The test above sends a sweep's shards to such a process
+    without a GPU; that a task sees one GPU of its target, test_nodes_and_tasks and test_cluster_sweep show.
+    """
     words = ["sweep", f"{shipped / 'cases' / 'sums.py'}::right", "--cluster", address, "--journal"]
     assert main([*words, str(tmp_path / "j"), "--timeout", "300"]) == 0
     assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
