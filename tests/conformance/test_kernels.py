@@ -36,7 +36,8 @@ def checked(snippet, start=5, count=600):
     return report.tolist()
 
 
-RIGHT = ["min.f16", "cvt.rn.f16.f32", "fma.rn.f32", "addc.cc.u32", "subc.cc.u64", "setp.lt.and.f32", "mad.hi.s64"]
+RIGHT = ["min.f16", "cvt.rn.f16.f32", "fma.rn.f32", "addc.cc.u32"]
+RIGHT += ["subc.cc.u64", "setp.lt.and.f32", "mad.hi.s64", "max.s16"]
 
 
 # The next test compiles the other four, too, and fails if a definition is wrong on another input than the instruction.
