@@ -6,6 +6,7 @@ A sample is the same in every run. It has at least one row of each kind (format,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -30,6 +31,16 @@ def spread(
             met |= set(kinds(row))
         values = row if isinstance(row, tuple) else (row,)
         found.append(pytest.param(*values, marks=() if now else pytest.mark.slow, id=name(row) if name else None))
+    return found
+
+
+def mixed(*axes: Iterable[Any], of: int) -> list[Any]:
+    """All combinations as parameters. One in `of` is quick, so that each pair of values of two axes is quick with some
+    values of the others, if there are at least three axes and each has `of` values or more."""
+    found = []
+    for place in product(*(tuple(enumerate(axis)) for axis in axes)):
+        now = sum(number for number, _ in place) % of == 0
+        found.append(pytest.param(*(value for _, value in place), marks=() if now else pytest.mark.slow))
     return found
 
 

@@ -1,8 +1,10 @@
 """Samples of tables lose no row: a row that is not quick is slow."""
 
+from itertools import combinations, product
+
 import pytest
 
-from tests.sampling import only, paired, sizes, spread
+from tests.sampling import mixed, only, paired, sizes, spread
 
 
 def quick(rows):
@@ -24,6 +26,15 @@ def test_each_value_of_a_pair_is_in_the_sample():
     assert {a for a, _ in quick(found)} == set("abcde")
     assert {b for _, b in quick(found)} == set(range(4))
     assert len(quick(found)) == 10
+
+
+def test_each_pair_of_values_of_two_of_three_axes_is_in_the_sample():
+    axes = ("abcde", range(4), (True, False, None))
+    found = mixed(*axes, of=3)
+    assert [row.values for row in found] == list(product(*axes))
+    assert len(quick(found)) == 20
+    for one, other in combinations(range(3), 2):
+        assert {(row[one], row[other]) for row in quick(found)} == set(product(axes[one], axes[other]))
 
 
 def test_a_quick_row_that_the_table_lacks_is_an_error():

@@ -32,6 +32,7 @@ from references.formats import (
     to_float64,
 )
 from tests.rounding_mutants import exact, rounded
+from tests.sampling import spread
 
 
 def case_of(reference, *inputs: Format, output: Format | None = None, **fields) -> Case:
@@ -168,7 +169,12 @@ def test_slots_of_a_unit_hold_the_wanted_codes():
         assert F16.max_finite in results[:, slot]
 
 
-@pytest.mark.parametrize("fmt", [f for f in FORMATS.values() if f.unit_bits >= 16], ids=str)
+WIDE = [f for f in FORMATS.values() if f.unit_bits >= 16]
+
+
+@pytest.mark.parametrize(
+    "fmt", spread(WIDE, 12, lambda f: [(f.is_float, f.code_bits), (f.codes_per_unit, f.unit_bits)], str)
+)
 def test_every_format_can_be_searched(fmt):
     """Formats wider than a byte: all combinations of two inputs are too many to run."""
     case = case_of(lambda a, b: torch.where(a & 1 == 1, a, b), fmt, fmt)

@@ -36,6 +36,7 @@ from references.formats import (
     sign,
     to_float64,
 )
+from tests.sampling import paired
 
 ALL_FORMATS = list(FORMATS.values())
 
@@ -191,11 +192,13 @@ def _stepped(exact: Fraction, digits: int) -> Fraction:
 
 
 @pytest.mark.parametrize(
-    ("fmt", "wide"), [(F16, 24), (BF16, 24), (BF16, 53), (F32, 53)], ids=lambda value: getattr(value, "name", value)
+    ("widths", "case_name"),
+    paired([(F16, 24), (BF16, 24), (BF16, 53), (F32, 53)], ["one", "another", "third"], 3),
+    ids=lambda value: value if isinstance(value, str) else f"{value[0].name}-{value[1]}",
 )
-@pytest.mark.parametrize("case_name", ["one", "another", "third"])
-def test_products_and_sums_wrong_in_the_last_place_of_a_wider_format_are_detected(fmt, wide, case_name):
+def test_products_and_sums_wrong_in_the_last_place_of_a_wider_format_are_detected(widths, case_name):
     """A computation in float32 or float64 loses lower bits, which only results next to a tie show."""
+    fmt, wide = widths
     operands = {"a": fmt, "b": fmt, "c": fmt}
     case = replace(case_of(fmt, fmt, fmt, output=fmt), inputs=operands)
     detected = 0

@@ -69,7 +69,7 @@ def operands_of(form: Form) -> set[tuple[object, ...]]:
     return {("opcode", form.opcode), (form.module, len(ends(form)[-1].source_types))}
 
 
-@pytest.mark.parametrize("form", spread(SCALAR_FORMS, 8, operands_of, lambda f: f.pattern))
+@pytest.mark.parametrize("form", spread(SCALAR_FORMS, 24, operands_of, lambda f: f.pattern))
 def test_shared_code_and_python_agree(form: Form) -> None:
     """One compilation serves all spellings: the first and the last are run on many values, those between on a few."""
     for bound in ends(form):

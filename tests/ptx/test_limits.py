@@ -27,6 +27,7 @@ from harness.ptx.errors import (
     UndefinedBits,
 )
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from harness.ptx.limits import INSTRUCTIONS, TOKENS, Limit
 from tests.ptx.module_text import launch, module
 
 X = np.arange(5, dtype=np.uint32)
@@ -114,14 +115,16 @@ def chain(depth: int) -> str:
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", pack=2**40), "1,099,511,627,776 elements"),
         (lambda: emulate("add.u32 $0, $1, $1;\n" * 500_000, "=r,r", [X], "uint32"), "characters in one text"),
         (lambda: emulate("ret;" * 100_000, "=r,r", [X], "uint32"), "60,001 statements"),
-        (lambda: emulate(";" * 2_100_000, "=r,r", [X], "uint32"), "2,000,001 words and signs"),
+        pytest.param(
+            lambda: emulate(";" * 2_100_000, "=r,r", [X], "uint32"), "2,000,001 words and signs", marks=pytest.mark.slow
+        ),
         (lambda: emulate("add" + ".sat" * 100_000 + " $0;", "=r,r", [X], "uint32"), "100,000 modifiers"),
         (lambda: emulate("mov.b32 $0, {" + "$1," * 100_000 + "$1};", "=r,r", [X], "uint32"), "operands in one list"),
         (lambda: emulate("a" * 1_000_000 + ";", "=r,r", [X], "uint32"), "characters in one name"),
         (lambda: emulate(".reg .b32 a<199999>; .reg .b32 b<2>;", "=r,r", [X], "uint32"), "200,00[0-9] registers"),
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", limit=0), "no number of seconds"),
         (lambda: emulate("ret;", "=r,r,r", [np.zeros((2**20, 1)), np.zeros(2**20)], "uint32"), "elements in one call"),
-        (lambda: load_kernel(doubling(40)), "60,001 statements"),
+        pytest.param(lambda: load_kernel(doubling(40)), "60,001 statements", marks=pytest.mark.slow),
         (lambda: load_kernel(chain(1000)), "151 nested blocks, calls"),
         (lambda: load_kernel(module("mov.b32 %r1, " + "(1+" * 3000 + "1" + ")" * 3000 + ";")), "nested too deeply"),
         (lambda: load_kernel("// begin inline asm\n" * 300_000), "has: none"),
@@ -133,6 +136,24 @@ def test_texts_and_arguments_beyond_a_limit_are_refused_at_once(doing: Any, said
     with pytest.raises(PtxError, match=said):
         doing()
     assert time.monotonic() - started < 60, "seconds on an idle machine"
+
+
+@pytest.mark.parametrize(
+    ("limit", "doing", "said"),
+    [
+        (TOKENS, lambda: emulate(";" * 2_000, "=r,r", [X], "uint32"), "1,001 words and signs"),
+        (INSTRUCTIONS, lambda: load_kernel(doubling(40)), "1,001 statements"),
+    ],
+)
+def test_a_lower_limit_ends_the_work_sooner(limit: Limit, doing: Any, said: str) -> None:
+    """The two limits that take longest to reach. The slow rows above reach them."""
+    most = limit.most
+    object.__setattr__(limit, "most", 1_000)
+    try:
+        with pytest.raises(TooLarge, match=said):
+            doing()
+    finally:
+        object.__setattr__(limit, "most", most)
 
 
 def test_analysis_of_many_moves_takes_no_cubic_time() -> None:

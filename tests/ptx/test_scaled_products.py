@@ -99,9 +99,10 @@ def test_every_selector_picks_its_scales(name: str, bytes_: tuple[int, ...]) -> 
     bound = forms()[name]
     places = list(itertools.product(bytes_, range(2))), list(itertools.product(bytes_, range(4)))
     filled = [sum(operands(bound, 5 + i, p, (0, 0))[0][3] for i, p in enumerate(places[0]))]
-    for number, place in enumerate(places[1][:: 2 if len(places[1]) > 4 else 1]):
-        a = places[0][number % len(places[0])]
-        registers, expected = operands(bound, 5 + number % len(places[0]), a, place)
+    for number, place in enumerate(places[1][:: 3 if len(places[1]) > 4 else 1]):
+        of_a = 3 * number % len(places[0])  # each byte and each thread occurs on both sides
+        a = places[0][of_a]
+        registers, expected = operands(bound, 5 + of_a, a, place)
         registers[3] = np.asarray(filled[0], np.uint32)
         found = run(bound, registers, a, place)
         np.testing.assert_array_equal(found, expected)

@@ -15,17 +15,22 @@ from harness import emulated
 from harness.launcher import LaunchError
 from harness.ptx.errors import PtxError
 from tests import small_kernels as k
+from tests.sampling import only
 
 TARGETS = ["sm_80", "sm_100a"]
 on_both = pytest.mark.parametrize("target", TARGETS)
+on_the_new = pytest.mark.parametrize("target", only(TARGETS, ["sm_100a"]))
+"""For what the code of both targets does alike: quick on the new one."""
 
 
-def on_either(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecorator:
+def on_either(
+    names: str, rows: Iterable[tuple[Any, ...]], slow: Iterable[tuple[Any, ...]] = ()
+) -> pytest.MarkDecorator:
     """Run the rows on the targets in turn, as compiling takes most of the time; slow tests run the other target.
 
-    Types whose code differs between the targets run on both in the quick tests.
+    Types whose code differs between the targets run on both in the quick tests. The rows of `slow` are slow on both.
     """
-    found = []
+    found = [pytest.param(target, *row, marks=pytest.mark.slow) for row in slow for target in TARGETS]
     for number, row in enumerate(rows):
         for place, target in enumerate(TARGETS):
             words = {word for cell in row for word in str(cell).split()}
@@ -84,7 +89,7 @@ def _wide(rng: np.random.Generator, kind: np.dtype) -> np.ndarray:
     return rng.integers(info.min, info.max, N, dtype=kind)
 
 
-@on_both
+@on_the_new
 def test_library_functions_of_the_device(target: str, rng: np.random.Generator) -> None:
     for op, function in (("exp2", np.exp2), ("hypot", lambda a: np.hypot(a, 1))):
         x = rng.standard_normal(N).astype(np.float32)
@@ -123,18 +128,16 @@ def test_cache_hints_and_eviction(target: str, rng: np.random.Generator) -> None
         emulated(k.hinted_twice, target)[(3,)](x, y, N, B=128)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "function"),
-    [("sum", np.cumsum), ("product", np.cumprod), ("greatest", np.maximum.accumulate)],
-)
-@on_both
-def test_scans(target: str, kind: str, function: object, reverse: bool, rng: np.random.Generator) -> None:
+SCANS = {"sum": np.cumsum, "product": np.cumprod, "greatest": np.maximum.accumulate}
+
+
+@on_either("reverse, kind", [(reverse, kind) for reverse in (False, True) for kind in SCANS])
+def test_scans(target: str, kind: str, reverse: bool, rng: np.random.Generator) -> None:
     x = rng.integers(-90, 90, 512).astype(np.int32)
     y = np.zeros_like(x)
     emulated(k.scan, target)[(1,)](x, y, B=512, KIND=kind, REVERSE=reverse)
     with np.errstate(over="ignore"):
-        expected = function(x[::-1])[::-1] if reverse else function(x)  # type: ignore[operator]
+        expected = SCANS[kind](x[::-1])[::-1] if reverse else SCANS[kind](x)
     np.testing.assert_array_equal(y, expected.astype(np.int32))
 
 
@@ -153,7 +156,11 @@ REDUCED = [
 ]  # fmt: skip
 
 
-@on_either("kind, dtype, axis", [(*row, axis) for axis in (0, 1) for row in REDUCED])
+@on_either(
+    "kind, dtype, axis",
+    [(*row, (n // 2) % 2) for n, row in enumerate(REDUCED)],
+    [(*row, 1 - (n // 2) % 2) for n, row in enumerate(REDUCED)],
+)
 def test_reductions(target: str, kind: str, dtype: str, axis: int, rng: np.random.Generator) -> None:
     x = rng.integers(0, 90, (32, 128)).astype(dtype)
     expected = REDUCTIONS[kind](x, axis)
@@ -181,7 +188,12 @@ ARRANGED = {
 }
 
 
-@on_either("kind, dtype", [(kind, dtype) for kind in ARRANGED for dtype in ("int32", "float32", "int16")])
+MOVED = [(kind, dtype) for kind in ARRANGED for dtype in ("int32", "float32", "int16")]
+SORTED = [("sort", "int32"), ("sort", "int16")]
+"""A network takes Triton a second; `test_triton_kernels` sorts integers on another target."""
+
+
+@on_either("kind, dtype", [row for row in MOVED if row not in SORTED], SORTED)
 def test_arrangements(target: str, kind: str, dtype: str, rng: np.random.Generator) -> None:
     n = 128  # one element for each thread; Triton takes seconds to compile a network that sorts more
     x = rng.integers(-90, 90, n).astype(dtype)
@@ -233,14 +245,14 @@ def test_atomic_exchanges(target: str) -> None:
         np.testing.assert_array_equal((y, old), (x, x))
 
 
-@on_both
+@on_the_new
 def test_loops_that_depend_on_data(target: str) -> None:
     x, y = np.arange(1, 17, dtype=np.int32), np.zeros(16, np.int32)
     emulated(k.collatz, target)[(1,)](x, y, 16, B=16, num_warps=1)
     assert y.tolist() == [0, 1, 7, 2, 5, 8, 16, 3, 19, 6, 14, 9, 9, 17, 17, 4]
 
 
-@on_both
+@on_the_new
 def test_functions_that_are_called(target: str) -> None:
     x, y = np.arange(6, dtype=np.int32), np.zeros((6, 64), np.int32)
     emulated(k.calls, target)[(6,)](x, y, B=64)
@@ -260,8 +272,7 @@ def philox(seed: int, offset: np.ndarray) -> np.ndarray:
     return c[0].astype(np.uint32)
 
 
-@pytest.mark.parametrize("seed", [42, 2**40 + 7])
-@on_both
+@on_either("seed", [(42,), (2**40 + 7,)])
 def test_random_numbers(target: str, seed: int) -> None:
     y = np.zeros(512, np.uint32)
     emulated(k.random_numbers, target)[(2,)](seed, y.view(np.int32), B=256)
@@ -274,7 +285,7 @@ def test_random_numbers(target: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("extra", [None, np.array([1000], np.int32)])
-@on_both
+@on_the_new
 def test_grids_of_three_axes_and_arguments_that_are_none(target: str, extra: np.ndarray | None) -> None:
     y = np.zeros((4, 3, 5), np.int32)
     emulated(k.cube, target)[lambda meta: (meta["X"], meta["Y"], 4)](y, 5, 3, extra, scale=2, num_warps=1)
@@ -283,7 +294,7 @@ def test_grids_of_three_axes_and_arguments_that_are_none(target: str, extra: np.
 
 
 @pytest.mark.parametrize("grid", [0, (0,), (4, 0), (1, 2, 0)])
-@on_both
+@on_the_new
 def test_an_empty_grid_does_nothing(target: str, grid: object) -> None:
     y = np.zeros(4, np.int32)
     report = emulated(k.cube, target)[grid](y, 5, 3, None, scale=2)  # type: ignore[index]
@@ -291,7 +302,7 @@ def test_an_empty_grid_does_nothing(target: str, grid: object) -> None:
     assert not y.any()
 
 
-@on_both
+@on_the_new
 def test_scalars(target: str) -> None:
     y = np.zeros(3, np.int64)
     emulated(k.scalars, target)[(1,)](y, 2**40, 1, 2.5, True)
@@ -302,7 +313,7 @@ def test_scalars(target: str) -> None:
     assert y.tolist() == [5 - 2**63, 1, 5]
 
 
-@on_both
+@on_the_new
 def test_branches_and_returns(target: str) -> None:
     x, y = np.arange(640, dtype=np.int32).reshape(10, 64), np.full((10, 64), -1, np.int32)
     emulated(k.branchy, target)[(10,)](x, y, 640, B=64, num_warps=2)
@@ -310,7 +321,7 @@ def test_branches_and_returns(target: str) -> None:
     np.testing.assert_array_equal(y, np.where(rows % 3 == 0, -1, np.where(rows % 2 == 0, x + 1, x * 2)))
 
 
-@on_both
+@on_the_new
 def test_memory_between_threads(target: str) -> None:
     x, y, scratch = np.arange(128, dtype=np.int32), np.zeros(128, np.int32), np.zeros(128, np.int32)
     emulated(k.moved_through_memory, target)[(1,)](x, y, scratch, B=128)
@@ -332,7 +343,7 @@ def test_tensor_descriptors(target: str) -> None:
     np.testing.assert_array_equal(x, y)
 
 
-@on_both
+@on_the_new
 def test_kernels_in_decorators(target: str) -> None:
     x, y = np.arange(300, dtype=np.int32), np.zeros(300, np.int32)
     emulated(k.by_rule, target)[lambda meta: (-(-300 // meta["B"]),)](x, y, 300)
@@ -343,7 +354,7 @@ def test_kernels_in_decorators(target: str) -> None:
     np.testing.assert_array_equal(y, x + 1)
 
 
-@on_both
+@on_the_new
 def test_functions_and_tuples_as_arguments(target: str) -> None:
     x, y = np.arange(256, dtype=np.int32), np.zeros(256, np.int32)
     emulated(k.applied, target)[(1,)](x, y, 256, k.greatest, B=256)
@@ -353,7 +364,7 @@ def test_functions_and_tuples_as_arguments(target: str) -> None:
     np.testing.assert_array_equal(total, (a + 2 * b) / 2)
 
 
-@on_both
+@on_the_new
 def test_views_keep_their_gaps(target: str) -> None:
     base = np.arange(601, dtype=np.int32)
     y = np.full(700, -1, np.int32)
@@ -363,7 +374,7 @@ def test_views_keep_their_gaps(target: str) -> None:
     assert (y[603:] == -1).all()
 
 
-@on_both
+@on_the_new
 def test_options_of_the_compiler(target: str) -> None:
     x, y = np.arange(256, dtype=np.int32), np.zeros(256, np.int32)
     emulated(k.elementwise, target)[(1,)](x, y, 256, B=256, OP="negate", num_stages=4, num_warps=8, num_ctas=1)

@@ -26,8 +26,9 @@ from tests.sampling import only
 from tests.tritons import since
 
 TARGETS = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
-QUICK = ["sm_75", "sm_90a", "sm_120a"]
-"""`test_small_kernels` has quick tests for the other two targets; the slow tests run each kernel on all targets."""
+QUICK = ["sm_75", "sm_120a"]
+"""Other tests here are quick on sm_90a, those of `test_small_kernels` on sm_80 and sm_100a; the slow tests run each
+kernel on all targets."""
 BLACKWELL = ["sm_100a", "sm_120a"]
 NAMES = {
     "float32": "fp32",

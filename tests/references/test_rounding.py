@@ -12,7 +12,7 @@ from plain_definitions import round_fraction, same
 from references import formats, rounding
 from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, TF32, UE8M0, Format
 from references.rounding import MAX64, ROUNDINGS
-from tests.sampling import sizes
+from tests.sampling import only, sizes
 
 NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
 
@@ -139,7 +139,7 @@ def test_odd_sum_keeps_the_side() -> None:
     assert rounding.round_float64(F32, down, rounding="rz").item() == formats.encode(F32, 2.0**60) - 1
 
 
-@pytest.mark.parametrize("fmt", [F16, formats.BF16, E4M3, E2M1], ids=lambda f: f.name)
+@pytest.mark.parametrize("fmt", only([F16, formats.BF16, E4M3, E2M1], [F16, E2M1]), ids=lambda f: f.name)
 def test_float32_values_round_as_float64_ones(fmt: formats.Format) -> None:
     """All exponents and every pattern of the upper significand bits: ties and their neighbours."""
     upper = torch.arange(1 << 20) << 12

@@ -9,6 +9,7 @@ import torch
 from references import formats, tensor_core
 from references.formats import BF16, E4M3, E5M2, F16, F32, TF32, Format
 from references.tensor_core import ADA, AMPERE, BLACKWELL, HOPPER, HOPPER_WGMMA, TURING, VOLTA, Generation
+from tests.sampling import mixed
 
 ROWS = [
     # name, generation, F, terms, exponents of zero into float32 and float16, fraction bits of a float32 result
@@ -76,9 +77,9 @@ def codes(fmt: Format, kind: str, shape: tuple[int, ...], generator: torch.Gener
     return found & ~((1 << fmt.ignored_bits) - 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("to", [F32, F16], ids=str)
-@pytest.mark.parametrize("row", ROWS, ids=lambda r: r[0])
+@pytest.mark.parametrize(
+    ("row", "to", "kind"), mixed(ROWS, [F32, F16], KINDS, of=2), ids=lambda v: v[0] if isinstance(v, tuple) else str(v)
+)
 def test_against_fractions(row: tuple, to: Format, kind: str) -> None:
     _, generation, fmt, *_ = row
     generator = torch.Generator().manual_seed(KINDS.index(kind))

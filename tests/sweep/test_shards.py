@@ -50,7 +50,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(shards, "process_for", lambda place: Here())
 
 
-def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=3.0):
+def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=2.0):
     path = tmp_path / "journal.jsonl"
     found = []
     with contextlib.closing(Journal(path, TASK, resume=path.exists())) as journal:
@@ -64,7 +64,7 @@ def test_a_process_that_aborts_hangs_or_raises_costs_its_shard_only(tmp_path, on
     verdicts = {s: r.verdict for s, r in sorted(journal.done.items())}
     assert verdicts == {s: "error" if s in (3, 5, 7) else "pass" for s in range(10)}
     assert "aborted (SIGABRT)" in journal.done[3].words
-    assert "no end after 3 s: the kernel hangs, or needs a greater --timeout" in journal.done[5].words
+    assert "no end after 2 s: the kernel hangs, or needs a greater --timeout" in journal.done[5].words
     assert journal.done[7].words == "no such luck"
     if places == GPUS:
         seen = {r.words for r in journal.done.values() if r.verdict == "pass"}
@@ -88,7 +88,7 @@ def test_a_sweep_and_a_timing_on_one_gpu_wait_for_each_other(tmp_path, on_stand_
     with locks.alone(GPUS[0].uuid):
         running = threading.Thread(target=swept, args=(tmp_path, range(3), "always", GPUS[:1]))
         running.start()
-        running.join(timeout=5)
+        running.join(timeout=2.5)
         assert running.is_alive()
         assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 1  # its head
     running.join(timeout=60)

@@ -46,7 +46,7 @@ def edges(bits: int) -> list[int]:
     return sorted(f & ones for f in found)
 
 
-def inputs(kinds: Sequence[str], count: int = 600) -> list[tuple[int, ...]]:
+def inputs(kinds: Sequence[str], count: int = 400) -> list[tuple[int, ...]]:
     """Rows of patterns: combinations of edges (a sample of many) and random ones, the same every time."""
     rng = random.Random(repr(kinds))
     choices = [edges(width(k)) for k in kinds]

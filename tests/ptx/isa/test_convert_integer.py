@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
 from math import ceil, floor, trunc
 from typing import Any
 
@@ -13,6 +12,7 @@ from exact import rounded, value
 from forms import form, run
 
 from harness.ptx.isa.forms import FORMS
+from tests.sampling import mixed
 
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 INTEGERS = [f"{s}{w}" for s in "us" for w in (8, 16, 32, 64)]
@@ -69,9 +69,7 @@ def test_between_integers(source: str, target: str) -> None:
             form(f"cvt.sat.{target}.{source}", 1)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("source", INTEGERS)
-@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize(("target", "source", "mode"), mixed(FLOATS, INTEGERS, MODES, of=2))
 def test_integer_to_float(target: str, source: str, mode: str) -> None:
     values = integers(source)
     results = run(f"cvt.{mode}.{target}.{source}", [pattern(x, source) for x in values]).tolist()
@@ -109,8 +107,7 @@ def floats(kind: str, target: str) -> list[int]:
     return sorted(found | {p | 1 << (exponent_bits + mantissa_bits) for p in found})
 
 
-@pytest.mark.parametrize("mode", ROUNDINGS)
-@pytest.mark.parametrize(("source", "target"), list(product(FLOATS, INTEGERS)))
+@pytest.mark.parametrize(("source", "target", "mode"), mixed(FLOATS, INTEGERS, ROUNDINGS, of=2))
 def test_float_to_integer(source: str, target: str, mode: str) -> None:
     patterns = floats(source, target)
     if len(patterns) > 4096:

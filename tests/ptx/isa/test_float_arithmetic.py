@@ -41,8 +41,9 @@ def test_float32(name: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", COUNTS)
 def test_float64(name: str, mode: str) -> None:
-    """More lanes than are interpreted, so that the compiled form is checked too."""
-    check(f"{name}.{mode}.f64", name, F64, mode, False, False, 2000)
+    """To nearest on more lanes than are interpreted, so that the compiled form, which all modes share, is checked
+    too."""
+    check(f"{name}.{mode}.f64", name, F64, mode, False, False, 1600 if mode == "rn" else 600)
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
@@ -53,7 +54,7 @@ def test_float16(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
 def test_bfloat16(name: str) -> None:
-    check(f"{name}.rn.bf16", name, BF16, "rn", False, False, 2000)
+    check(f"{name}.rn.bf16", name, BF16, "rn", False, False, 1600)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
