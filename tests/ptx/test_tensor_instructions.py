@@ -9,7 +9,7 @@ import pytest
 import tensor_memory_text as tm
 from test_tensor_memory_products import PRODUCTS, SCALED, Product
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UnsupportedOnTarget
+from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UnsupportedOnTarget
 from harness.ptx.kernel import tensorinstructions
 from harness.ptx.kernel.run import load_kernel
 
@@ -139,3 +139,23 @@ def test_a_divided_accumulator_needs_the_family_of_sm_100(target: str) -> None:
         return
     with pytest.raises(UnsupportedOnTarget, match=f"scale-input-d requires sm_100f .* not {target}"):
         load_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("target", "bit", "error", "words"),
+    [
+        ("sm_107a", 0, ExecutionError, "sparsity version. is 0, which is undefined on sm_107"),
+        ("sm_107a", 1, NotElementwise, "does not run the sparsity of sm_107"),
+        ("sm_100a", 1, ExecutionError, "no field of"),
+        ("sm_100a", 0, MemoryFault, "which was never written"),
+    ],
+)
+def test_sparse_products_of_4_bits_have_a_version(target: str, bit: int, error: type[PtxError], words: str) -> None:
+    """ISA 9.7.16.4.2, target note: another version than the target's is undefined."""
+    code = KINDS["mxf4"].idesc | 1 << 2 | bit << 12
+    given = f"  mov.b64 %a, 0;\n  mov.b64 %b, 0;\n  mov.b32 %x, {code};\n  setp.eq.u32 %p0, %x, 0;\n"
+    operands = "[%base], %a, %b, [%base+48], %x, [%base+16], [%base+24], %p0"
+    given += f"  @%first tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.block32 {operands};\n"
+    kernel = tm.text(given).replace(".version 8.7", ".version 9.4").replace("sm_100a", target)
+    with pytest.raises(error, match=words):
+        tm.run(kernel, np.zeros(1, np.uint32), np.zeros(1, np.uint32), 4096)

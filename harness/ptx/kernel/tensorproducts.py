@@ -44,8 +44,8 @@ _FLOATS = {
 """By kind, from MMA-Sim, arXiv 2511.10909, tcgen05.mma. Unlike `mma`, it does not widen 8-bit floats."""
 _DIVIDES = requirement("100f")
 """Targets with scale-input-d (ISA 9.7.16.10.9.1)."""
-_COARSE = requirement("107f")
-"""Targets with ue4m3 scales of 32 elements (the target note of ISA 9.7.16.10.7.1)."""
+_LATER = requirement("107f")
+"""Targets with ue4m3 scales of 32 elements, and with other metadata of 4 bits (ISA 9.7.16.10.7.1, 9.7.16.10.8.3)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TensorProduct:
 
     `places`: displacements of the addresses of d, a, the scales and a sparse a's metadata; None for an operand without
     address. `pair`: two blocks work together. `longer`: bits of descriptors that only some targets have, this one too.
-    `coarse`: the target has ue4m3 scales of 32 elements.
+    `later`: the target is of the family of sm_107.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class TensorProduct:
     pair: bool = False
     sparse: bool = False
     longer: tuple[Longer, ...] = ()
-    coarse: bool = False
+    later: bool = False
 
 
 @binds("tcgen05_mma")
@@ -101,8 +101,8 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
     dense = () if sparse else LONGER.get(kind, ())
     longer = tuple(x for x in dense if builder.target and builder.target.has(x.targets))
-    coarse = bool(builder.target and builder.target.has(_COARSE))
-    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer, coarse)
+    later = bool(builder.target and builder.target.has(_LATER))
+    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer, later)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -133,10 +133,17 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
         if code >> one.bit & 1:
             text = f"bit {one.bit} makes k {one.k} without .sp, and no published model says how so many terms are added"
             raise frame.fault(NotElementwise, step, f"{what}: {text}")
+    if found.later and found.sparse and found.kind.startswith("mxf4"):
+        if code >> 12 & 1:
+            raise frame.fault(
+                NotElementwise, step, f"{what}: the emulator does not run the sparsity of sm_107 (bit 12)"
+            )
+        text = "bit 12 (sparsity version) is 0, which is undefined on sm_107"
+        raise frame.fault(ExecutionError, step, f"{what}: {text}")
     decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
         raise frame.fault(ExecutionError, step, f"{what}: {decoded}")
-    if decoded.scale == "ue4m3" and decoded.block == 32 and not found.coarse:
+    if decoded.scale == "ue4m3" and decoded.block == 32 and not found.later:
         text = "scales of ue4m3 for 32 elements each are undefined before sm_107f; use .block16, or ue8m0 (bit 23)"
         raise frame.fault(ExecutionError, step, f"{what}: {text}")
     return decoded
