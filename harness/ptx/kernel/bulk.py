@@ -91,7 +91,7 @@ class Bulk:
         address.
         group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty, as .cta_group::1.
         """
-        frame, shared = self.frame, self.frame.shared
+        frame = self.frame
         block, offset = frame.destination(step, lane, start)
         data, undefined = self._read(step, found, lane, corner)
         for to in frame.receivers(step, lane, ranks) if ranks else [block]:
