@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.gating.baseline import BaselineError, file_name
+from harness.gating.evidence import weakest
 from harness.gating.gate import WHOLE_ITEM
 from harness.gating.whoassembled import HELD, known
 from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal
@@ -46,12 +47,12 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
     bodies = sorted({r.body for r in results if r.body})
     by = {r.ptxas for r in results if r.ptxas}
     ptxas = by.pop() if len(by) == 1 else ""
-    yield Result(
+    whole = Result(
         key,
         worst.verdict,
         ptxas=ptxas,
         expected_failure=worst.expected_failure,
-        evidence=max((r.evidence for r in results), key=EVIDENCE.index),
+        evidence=weakest(results),
         words="" if worst.outcome == "pass" else worst.words,
         diagnosis=worst.diagnosis,
         resources=_most([r.resources for r in results]),
@@ -59,12 +60,13 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         fingerprint={"definition": _digest(sorted(known.items()))} if known else {},
         body=_digest(bodies) if bodies and key.backend == "assembler" else "",
     )
+    yield whole
     rows: dict[str, list[Result]] = defaultdict(list)
     for r in ran:
         rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
     for name, members in sorted(rows.items()):
         bits = sorted({_digest([(b.first, b.count, b.digest) for b in r.outputs_digest]) for r in members})
-        yield replace(_row(key, worst, name, _digest(bits)[:8]), ptxas=ptxas)
+        yield replace(_row(key, whole, name, _digest(bits)[:8]), ptxas=ptxas)
 
 
 def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:

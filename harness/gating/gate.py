@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from harness.gating.evidence import Cell, evidence_of_cells
 from harness.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
 from harness.gating.registers import in_registers
 from harness.gating.whoassembled import assembled
@@ -39,8 +40,6 @@ from harness.records.compare import (
     timed_twice,
 )
 from harness.records.inregisters import MODES
-
-Cell = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -358,15 +357,10 @@ def _models(
     policy: Policy,
 ) -> Iterator[Objection]:
     """Passes on a model alone, unless the baseline has better evidence for the same definition and the same PTX."""
-    best: dict[Cell, str] = {}
-    for r in run.results:
-        if _executed(r):
-            cell = (r.key.case, r.key.variant, r.key.target)
-            best[cell] = max(best.get(cell, "none"), r.evidence, key=strength)
-    for r in baseline.results:
-        cell = (r.key.case, r.key.variant, r.key.target)
-        if _executed(r) and cell in best and cell[:2] not in redefined and cell not in recompiled:
-            best[cell] = max(best[cell], r.evidence, key=strength)
+    best = evidence_of_cells(filter(_executed, run.results))
+    for cell, evidence in evidence_of_cells(filter(_executed, baseline.results)).items():
+        if cell in best and cell[:2] not in redefined and cell not in recompiled:
+            best[cell] = max(best[cell], evidence, key=strength)
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (case, variant, target), evidence in best.items():
         if strength(evidence) <= strength("model"):

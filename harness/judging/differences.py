@@ -51,6 +51,7 @@ class Difference(IntEnum):
     LARGER = 9
     VALUE = 10
     POSITIONAL = 11
+    PADDING = 12
 
     @property
     def text(self) -> str:
@@ -71,6 +72,7 @@ _TEXTS = {
     Difference.LARGER: "larger than 1 ulp",
     Difference.VALUE: "value",
     Difference.POSITIONAL: "positional",
+    Difference.PADDING: "padding bits",
 }
 
 

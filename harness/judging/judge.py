@@ -19,6 +19,7 @@ from harness.judging.differences import Difference, classify_differences, signed
 from harness.judging.evaluate import accepted, flipped
 from harness.judging.failingmap import axes_of, counted
 from harness.judging.offenders import Compared, farthest, offender_at
+from harness.judging.padding import padding_note, with_padding
 from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -102,6 +103,8 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     differing = _compare_reference(case, policy, inputs, input_codes, got, judgement)
     if any(o.failing.any() for o in differing):
         differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
+    differing = [with_padding(case, o, outputs, inside=_judged_at(case, policy, inputs, o)) for o in differing]
+    judgement.notes += filter(None, map(padding_note, differing))
     if policy.meets is not None:
         differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
     for output in differing:
@@ -122,7 +125,7 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
     for name, argument in case.outputs.items():
         fmt, e, g = format_of(argument), want[name].reshape(-1), got[name].reshape(-1)
         difference = classify_differences(fmt, Match(), "payload", e, g)
-        output = Compared(name, fmt, e, g, difference, got[name].shape)
+        output = with_padding(case, Compared(name, fmt, e, g, difference, got[name].shape), outputs, like=expected)
         outputs_compared.append(output)
         _tally(case, output, input_codes, pack, judgement)
     judgement.failing = _failing_cells(case, outputs_compared, input_codes)
@@ -175,6 +178,12 @@ def _unwritten_notes(case: Case, codes: Mapping[str, Codes], compared: Sequence[
             if left:
                 notes.append(f"{left} of {wrong} wrong codes of {output.name} are what the input has: never written?")
     return notes
+
+
+def _judged_at(case: Case, policy: Policies, inputs: Units, output: Compared) -> Mask | None:
+    """The codes that the policy judges; None for all."""
+    match = policy.match[output.name]
+    return None if match.on is None or match.outside is not None else _inside(case, match, inputs, output.got.size)()
 
 
 def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:

@@ -21,10 +21,12 @@ from torch import Tensor
 from harness.inputs.generated import Counted, Generator
 from harness.jobs import Job
 from harness.judging.judge import Judgement, add_counts
+from harness.judging.padding import judged_padding
 from harness.model.policies import Policies
+from harness.model.variants import LaunchedVariant
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.distances import PLACES, by_bin
-from harness.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample
+from harness.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
 from harness.sweep.fused.tools import plain_tools, tools_of
 from harness.sweep.kernels import PIECE
 from harness.sweep.near import Near
@@ -91,6 +93,7 @@ class DeviceSweep:
         self.tools = tools_of(self.oracle, job, self.chunk, device) if compiled else plain_tools(self.oracle)
         self.found = Findings()
         self._filled: dict[str, int] = {}
+        self.pattern = PATTERNS[0]
 
     def run(self) -> Findings:
         """Run both passes."""
@@ -99,14 +102,23 @@ class DeviceSweep:
             raise ValueError(f"{self.count} inputs are no multiple of the chunk's {self.chunk}")
         self._check_writes(starts[0])
         sampler = Sampler(self.chunk, len(starts), self.job.case_name, self.device)
+        masks = {n: signed(m, 8 * self.buffers[n].units.itemsize) for n, m in judged_padding(self.job.case).items()}
+        above: dict[str, list[Tensor]] = {name: [] for name in masks}
         tallies, samples = [], []
         with stopwatch(self.device) as seconds:
             for k, start in enumerate(starts):
                 self._chunk(start)
+                for name, mask in masks.items():
+                    above[name].append((self.outputs()[name] & mask).any())
                 tallies.append(self._tallied(start))
                 samples.append({n: u[sampler.places(k)] for n, u in self.outputs().items()})
             table = torch.cat(tallies, 1).cpu().numpy()
         self.found.seconds = seconds()
+        self.found.faults += [
+            f"{n}: bits above its codes, which must be zero, are set"
+            for n, a in above.items()
+            if bool(torch.stack(a).any())
+        ]
         columns = dict(zip(self.oracle.names, table, strict=True))
         self.found.sums = columns["hash"]
         self._look_again(columns, starts)
@@ -127,6 +139,9 @@ class DeviceSweep:
     def _chunk(self, start: int) -> None:
         for name in self.oracle.inputs:
             self._fill(name, start)
+        if isinstance(self.job.variant, LaunchedVariant):  # it may store some results only, by the inputs of a chunk
+            for name in self.oracle.outputs:
+                self.buffers[name].bytes.fill_(self.pattern)
         self.launch({n: b.pointer for n, b in self.buffers.items()})
 
     def _tallied(self, start: int) -> Tensor:
@@ -162,17 +177,17 @@ class DeviceSweep:
     def _check_writes(self, start: int) -> None:
         """Run the first chunk twice, on complementary patterns: a byte that keeps both patterns was never written.
 
-        The output buffer of a later chunk holds the previous chunk's results, which agree with the reference only by
-        chance. All launches are equal, so every chunk writes the same bytes as the first.
+        asm and functions run in the harness's own kernel, so every chunk writes the same bytes as the first. The output
+        buffer of a whole kernel holds a pattern before each chunk.
         """
         untouched: dict[str, Tensor] = {}
-        for pattern in PATTERNS:
+        for self.pattern in PATTERNS:
             for name in self.oracle.outputs:
-                self.buffers[name].bytes.fill_(pattern)
+                self.buffers[name].bytes.fill_(self.pattern)
             self._filled.clear()
             self._chunk(start)
             for name in self.oracle.outputs:
-                still = self.buffers[name].bytes == pattern
+                still = self.buffers[name].bytes == self.pattern
                 untouched[name] = untouched[name] & still if name in untouched else still
         for name, never in untouched.items():
             if bool(never.any()):

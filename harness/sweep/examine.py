@@ -16,6 +16,7 @@ from torch import Tensor
 from harness.judging.differences import Difference
 from harness.judging.failingmap import axes_of
 from harness.judging.judge import Judgement, add_counts, judge
+from harness.judging.padding import judged_padding
 from harness.judging.promise import shares
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -177,11 +178,18 @@ def judged_plainly(
 ) -> Judgement:
     """Judge some inputs with the plain judge, made on the host from their numbers; offenders get these numbers.
 
-    number, units: numpy; whole packs in order, so that exchanged places can be detected.
+    number, units: numpy; whole packs in order, so that exchanged places can be detected. Bits above codes are cleared:
+    the sweep judges those of every chunk.
     """
+    units = {n: u & ~u.dtype.type(signed(judged_padding(case).get(n, 0), 8 * u.itemsize)) for n, u in units.items()}
     inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
     outputs = {n: units[n].view(format_of(a).numpy_dtype()) for n, a in case.outputs.items()}
     return judge(case, policy, inputs, outputs, pack).renumbered(lambda o: _renumbered(case, o, number))
+
+
+def signed(mask: int, width: int) -> int:
+    """The bits of a mask as a signed integer of that width, the type of units on a device."""
+    return mask - (1 << width) if mask >> (width - 1) else mask
 
 
 def shares_of_sample(case: Case, policy: Policies, oracle: Oracle, number: Any) -> dict[str, Share]:

@@ -133,7 +133,7 @@ def launched_experiment(
     given = (
         compilation.entry, entry_parameters(launch, compilation, pointers), launch.grid, compilation.num_warps,
         compilation.shared, launch.inputs, launch.outputs, setup.alignment, setup.fusion,
-        *((setup.misaligned,) if setup.misaligned else ()),
+        *((setup.misaligned,) if setup.misaligned else ()), *((launch.given.block,) if launch.given else ()),
     )  # fmt: skip
     return experiment(machine, compilation.ptx if code is None else code, given, job.inputs)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm, plain
+from harness import Case, asm, plain, ptx
 from harness.backends import compiled
 from harness.backends.emulator import EmulatorBackend
 from harness.jobs import Job, Setup
-from references.formats import F32, U8
+from references.formats import F32, I32, U8
 from tests.triton import sample_kernels
 from tests.tritons import since
 
@@ -72,3 +72,46 @@ def test_a_kernel_without_anything_to_contract_runs_once_for_both_readings(varia
     assert (without.contraction_open, fused.contraction_open) == (False, True in fused_runs)
     assert without.artifacts.ptx
     assert fused.artifacts.ptx
+
+
+ONE_WIDE = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry turned(.param .u64 px, .param .u64 py)
+{
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [px];
+    ld.param.u64 %rd2, [py];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %tid.y;
+    mov.u32 %r3, %ntid.x;
+    mad.lo.u32 %r4, %r2, %r3, %r1;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    add.u64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r5, [%rd4];
+    add.u32 %r6, %r5, %r2;
+    st.global.u32 [%rd5], %r6;
+    ret;
+}
+"""
+
+
+def test_a_kernel_runs_again_with_another_block_of_as_many_threads():
+    """The kernel adds the row of its thread, which is zero in a block of one row alone."""
+    blocks = {"row": (64, 1, 1), "rows": (32, 2, 1), "column": (1, 64, 1)}
+    variants = {n: ptx(ONE_WIDE, grid=1, block=b, parameters=["x", "y"]) for n, b in blocks.items()}
+    case = Case(
+        inputs={"x": I32["n"]}, outputs={"y": I32["n"]}, sizes=[{"n": 64}], reference=lambda x: x, variants=variants
+    )
+    backend, x = EmulatorBackend(), np.zeros(64, np.uint32)
+    found = {
+        name: backend.run(
+            Job(case, "c", Path("c.py"), name, variant, "sm_90a", Setup(sizes={"n": 64}, num_warps=2), {"x": x})
+        )
+        for name, variant in case.variants.items()
+    }
+    assert {n: o.outputs["y"].sum() for n, o in found.items()} == {"row": 0, "rows": 32, "column": 63 * 64 // 2}
+    assert len({o.identity for o in found.values()}) == len(blocks)

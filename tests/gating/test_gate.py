@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from harness.gating import baseline
+from harness.gating import baseline, digests
 from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
 from harness.records import Share
 from tests.reports import synthetic
@@ -320,3 +320,24 @@ def test_times_of_another_node_are_not_compared_and_fail_a_gate_on_speed(base, a
         "the variant was timed on node other, then on node one: not compared" in f.text for f in decision.findings
     )
     assert not any("slower" in f.text for f in decision.findings)
+
+
+@pytest.mark.parametrize("form", [lambda run: run, digests.condensed])
+def test_better_evidence_of_some_results_does_not_hide_a_model_behind_others(base, form):
+    """One pack of a variant uses an approximate instruction, and another does not."""
+    passing = [r for r in base.results if r.verdict == "pass" and r.key.backend == "emulator"]
+    key = next(r.key for r in passing if sum(o.key.item == r.key.item for o in passing) > 1)
+
+    def mixed(r):
+        if (r.key.case, r.key.variant, r.key.target) != (key.case, key.variant, key.target):
+            return r
+        if r.key.backend == "gpu":
+            return None
+        return (
+            dataclasses.replace(r, evidence="model" if r.key == key else "specification") if r.verdict == "pass" else r
+        )
+
+    now = with_results(base, mixed)
+    decision = gate(form(now), form(now))
+    mine = [f.text for f in against(decision) if f.subject == f"{key.case}::{key.variant}"]
+    assert any("model alone" in text and key.target in text for text in mine)

@@ -77,3 +77,23 @@ def test_a_compiled_module_counts_with_its_contents(folder):
     source._sources.clear()
     assert digest_with_code(module.f) != before
     assert set(imported_texts(folder / "case.py")) == {str(copy)}
+
+
+def test_a_conftest_in_a_package_may_import_its_neighbours(folder, monkeypatch):
+    package = folder / "package_of_mine"
+    package.mkdir()
+    texts = {
+        "__init__": "",
+        "conftest": "from . import patching\nfrom .more import VALUE\n",
+        "patching": "",
+        "more": "VALUE = 5\n",
+    }
+    for name, text in texts.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    importlib.import_module("package_of_mine.conftest")
+    execute_file(folder / "case.py", "case")
+    names = {Path(p).name for p in imported_texts(folder / "case.py", package / "conftest.py")}
+    assert {"patching.py", "more.py"} <= names
+    for name in texts:
+        monkeypatch.delitem(sys.modules, f"package_of_mine.{name}", raising=False)

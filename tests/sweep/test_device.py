@@ -16,12 +16,13 @@ from harness.judging.judge import judge  # noqa: E402
 from harness.model.case import Case  # noqa: E402
 from harness.model.match import Domain, absolute, exact, magnitude, ulp  # noqa: E402
 from harness.model.policies import policies  # noqa: E402
+from harness.model.ptxvariant import ptx  # noqa: E402
 from harness.model.variants import Meets, asm, either  # noqa: E402
 from harness.sweep import OracleFault, device  # noqa: E402
 from harness.sweep.device import DeviceSweep  # noqa: E402
 from harness.triton.launch import TensorLayout as Argument  # noqa: E402
 from references import arithmetic, conversion  # noqa: E402
-from references.formats import E2M1, E4M3, F16  # noqa: E402
+from references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
 
 FORMATS = {"a": E2M1, "b": F16}
 COUNT, CHUNK, PACK = 1 << 18, 1 << 17, 2
@@ -224,3 +225,54 @@ def test_random_inputs_are_judged_alike():
     assert expected.different > 100
     for name in ("total", "different", "classes", "ulps", "offenders"):
         assert getattr(found.judgement, name) == getattr(expected, name), name
+
+
+def test_bits_above_codes_are_judged_in_every_chunk():
+    formats = {"a": E4M3, "b": F16}
+    case = Case(
+        inputs=formats,
+        outputs={"c": E2M3X2},
+        reference=lambda a, b: torch.stack([b & 0x3F, b >> 8 & 0x3F], -1).reshape(-1),
+        variants={"v": asm("x", constraints="=r,r,r", pack=PACK)},
+    )
+
+    def launched(mask):
+        def launch(pointers):
+            pointers["c"].view(torch.int16).copy_(pointers["b"].view(torch.int16) & mask(pointers["a"]))
+
+        return launch
+
+    def swept(launch):
+        variant = case.variants["v"]
+        job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=PACK))
+        arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*formats.items(), ("c", E2M3X2)))
+        views = {"a": torch.uint8, "b": torch.float16, "c": torch.int16}
+        return DeviceSweep(
+            job, policies(case, variant), GENERATOR, COUNT, launch, arguments, views, device="cpu", compiled=False
+        ).run()  # fmt: skip
+
+    assert not swept(launched(lambda a: 0x3F3F)).faults
+    later = launched(lambda a: torch.where(a == 3, 0x7F3F, 0x3F3F).to(torch.int16))
+    assert swept(later).faults == ["c: bits above its codes, which must be zero, are set"]
+
+
+def test_results_of_the_chunk_before_are_no_results_of_this_one():
+    """The kernel leaves out the inputs with a > 1. All of b is in each chunk, so c holds the right bits already."""
+    formats = {"a": E4M3, "b": F16}
+    variant = ptx("\n", grid="ceil(n/256)", block=256, parameters=["a", "b", "c"])
+    case = Case(inputs=formats, outputs={"c": F16}, reference=lambda a, b: b, variants={"v": variant})
+    job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,)))
+    arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*formats.items(), ("c", F16)))
+    views = {"a": torch.uint8, "b": torch.float16, "c": torch.float16}
+
+    def swept(most):
+        def launch(pointers):
+            b, c = (pointers[n].view(torch.int16) for n in "bc")
+            c.copy_(torch.where(pointers["a"] <= most, b, c))
+
+        return DeviceSweep(
+            job, policies(case, variant), GENERATOR, COUNT, launch, arguments, views, device="cpu", compiled=False
+        ).run()  # fmt: skip
+
+    assert swept(3).judgement.passed
+    assert swept(1).judgement.different > COUNT // 2 - 3

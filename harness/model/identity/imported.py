@@ -26,7 +26,7 @@ def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
     first = [m for m in sys.modules.copy().values() if _is_at(path, getattr(m, "__file__", None))]
     met = {id(m) for m in first}
     todo = [(file_text(str(m.__file__)), m.__package__ or "") for m in first]
-    todo += [(file_text(str(p)), "") for p in beside]
+    todo += [(file_text(str(p)), _package_of(p)) for p in beside]
     found: dict[str, str] = {}
     while todo:
         text, package = todo.pop()
@@ -44,6 +44,14 @@ def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
 def _is_at(path: Path, file: str | None) -> bool:
     """Whether a module's file is the one at `path`; asked for every loaded module, so names are compared first."""
     return bool(file) and str(file).endswith(path.name) and Path(str(file)).resolve() == path.resolve()
+
+
+def _package_of(path: Path) -> str:
+    """The package of a file, to which its relative imports lead; "" where it has none, or is no loaded module."""
+    if not any(name.startswith(".") for name in _imports(file_text(str(path)))):
+        return ""
+    files = ((getattr(m, "__file__", None), getattr(m, "__package__", None)) for m in sys.modules.copy().values())
+    return next((package for file, package in files if package and _is_at(path, file)), "")
 
 
 def _loaded(name: str, package: str) -> ModuleType | None:

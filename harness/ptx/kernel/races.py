@@ -8,6 +8,8 @@ this module does not model such order. Blocks of one cluster are ordered as `clu
 by several of its blocks is not checked. Atomics race with stores, not with each other. A load that meets another
 thread's atomic is not reported, because spin loops wait for one so.
 
+Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
+
 Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
 bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
 layout that replicates an element loads it in all its threads and stores it from the first.)
@@ -49,6 +51,8 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         entry = shadow.writers[units]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
+    if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
+        _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
     old = shadow.readers[units]
     stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
     # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
@@ -69,6 +73,25 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         some = units[flags & flag != 0]
         if len(some):
             shadow.readers[some] |= flag
+
+
+def _refuse_stale(
+    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow, units: Array
+) -> None:
+    """Raise MemoryFault for a load through a cache that no store updates, of bytes that the kernel wrote before.
+
+    PTX ISA, ld and ldu: `.nc` loads by a cache that is not coherent, `ldu` loads read-only data. No barrier helps.
+    """
+    written = shadow.writers[units] >= 0
+    if shadow.updaters is not None:
+        written |= shadow.updaters[units] >= 0
+    if not written.any():
+        return
+    at = int(np.flatnonzero(written.any(axis=1))[0])
+    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+    load = "ldu" if step.node.opcode == "ldu" else "ld.nc"
+    words = f"reads {where} by {load}, which may give what was there before this kernel wrote it"
+    raise frame.fault(MemoryFault, step, f"{frame.who(int(lanes[at]))} {words}")
 
 
 def note_write(
