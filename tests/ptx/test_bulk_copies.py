@@ -63,6 +63,18 @@ def test_a_copy_goes_to_another_blocks_shared_memory(op: str) -> None:
     np.testing.assert_array_equal(run(body), expected[op])
 
 
+def test_a_copy_between_shared_memories_goes_to_another_block() -> None:
+    """ISA 9.7.9.25.4.1: the destination lies in another block; reductions may stay in their own."""
+    for reduce, op in (("", ""), (".reduce", ".add.u32")):
+        move = MOVE.format(reduce=reduce, op=op).replace("%r3;", "%r2;")
+        body = f"{FENCED} st.shared.b32 [%r5+512], 3; {EXPECT.format(BYTES)} {FROM} {move} {WAIT} "
+        body += f"ld.shared.b32 %r9, [%r5+512]; {SYNC}"
+        if reduce:
+            np.testing.assert_array_equal(run(body), [np.arange(THREADS) + 3, np.arange(THREADS) + 1003])
+        else:
+            refused(ExecutionError, "the destination of .* lies in another block of the cluster", body)
+
+
 def test_the_source_of_a_copy_must_not_change_before_it_has_landed() -> None:
     move = MOVE.format(reduce="", op="")
     body = f"{FENCED} {EXPECT.format(BYTES)} {FROM} {move} @%p1 st.shared.b32 [%r5], 1; {WAIT} {SYNC}"

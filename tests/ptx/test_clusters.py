@@ -210,6 +210,15 @@ def test_st_async_with_a_wrong_expectation_or_without_a_wait_is_refused() -> Non
     refused(ExecutionError, "names an mbarrier of another", store.format(expect.format(4), "bar, %r2"))
 
 
+def test_st_async_needs_another_block_in_its_cluster() -> None:
+    """ISA 9.7.9.12: undefined where %cluster_nctarank is 1."""
+    body = f"""{FENCED.format(count=1)} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {4 * THREADS};
+    mapa.shared::cluster.u32 %r8, %r5, %r2; mapa.shared::cluster.u32 %r13, bar, %r2;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r8], %r1, [%r13]; {WAIT} {SYNC}"""
+    run(body)
+    refused(ExecutionError, "is alone in its cluster, where st.async is undefined", body, grid=(1,), cluster="1")
+
+
 def test_bits_that_were_never_written_are_undefined() -> None:
     refused(PtxError, "undefined bits", f"{SYNC} {REMOTE} {SYNC}")
 

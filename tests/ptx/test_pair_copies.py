@@ -63,11 +63,19 @@ def test_a_wait_for_a_missing_box_is_a_deadlock() -> None:
 def test_a_group_of_one_needs_an_mbarrier_of_its_own_block() -> None:
     words = r"rank 1 of its cluster of 2, and the mbarrier lies in rank 0: with .cta_group::1 .* use .cta_group::2"
     refused(ExecutionError, words, ".cta_group::1")
+    refused(ExecutionError, words, "")
 
 
 def test_an_mbarrier_of_another_pair_is_refused() -> None:
     words = "rank 2 of its cluster of 4, and the mbarrier lies in rank 0: with .cta_group::2 it lies in either block"
     refused(ExecutionError, words, ".cta_group::2", blocks=4, senders=3, parts=3)
+
+
+def test_a_copy_to_its_own_block_alone_needs_an_mbarrier_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ISA 9.7.9.27.1.2: with .shared::cta as destination an mbarrier of another block is undefined."""
+    own = BODY.replace("shared::cluster.global", "shared::cta.global")
+    monkeypatch.setitem(globals(), "BODY", own)
+    refused(ExecutionError, "accesses only its own block's: use .shared::cluster", ".cta_group::2")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -9,8 +9,9 @@ import pytest
 import tensor_memory_text as tm
 from test_tensor_memory_products import PRODUCTS, SCALED, Product
 
-from harness.ptx.errors import ExecutionError, NotElementwise
+from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UnsupportedOnTarget
 from harness.ptx.kernel import tensorinstructions
+from harness.ptx.kernel.run import load_kernel
 
 KINDS = {
     "f16": PRODUCTS[0], "tf32": PRODUCTS[4], "f8f6f4": PRODUCTS[5], "i8": PRODUCTS[9], "mxf8f6f4": SCALED[0],
@@ -52,7 +53,10 @@ def test_every_value_of_every_field(kind: str) -> None:
 @pytest.mark.parametrize(
     ("product", "words"),
     [
-        (replace(PRODUCTS[0], n=24), "it has 24 columns; .kind::f16 with 128 rows takes multiples of 16"),
+        (replace(PRODUCTS[5], n=24, across=(False, True)), "with 128 rows takes multiples of 16 of an N-major b"),
+        (replace(PRODUCTS[6], n=8, across=(False, True)), "with 64 rows takes multiples of 16 of an N-major b"),
+        (replace(PRODUCTS[10], n=24, across=(False, True)), "with 64 rows takes multiples of 16 of an N-major b"),
+        (replace(SCALED[0], n=8, across=(False, True)), "with 128 rows takes multiples of 16 of an N-major b"),
         (replace(PRODUCTS[0], m=32), "32 rows, which tcgen05.mma.ws alone takes"),
         (replace(PRODUCTS[0], b="bf16"), "multiplies numbers of one type"),
         (replace(PRODUCTS[2], a="bf16", b="bf16"), "products of bf16 go to f32"),
@@ -66,6 +70,14 @@ def test_shapes_that_do_not_exist_are_refused(product: Product, words: str) -> N
     found = tensorinstructions.decoded(product.idesc, product.kind, product.ws, product.block)
     assert isinstance(found, str)
     assert words in found
+
+
+@pytest.mark.parametrize("product", [PRODUCTS[0], PRODUCTS[4], PRODUCTS[5], PRODUCTS[9], SCALED[0], SCALED[6]])
+def test_128_rows_take_8_columns_more_by_8(product: Product) -> None:
+    """ISA 9.7.16.2.1, table 39: 64 and 128 rows of one block have the same numbers of columns."""
+    for n in (8, 24):
+        found = replace(product, n=n)
+        assert not isinstance(tensorinstructions.decoded(found.idesc, found.kind, False, found.block), str)
 
 
 def issue(kind: str, target: str, bits: int) -> None:
@@ -101,3 +113,49 @@ def test_other_reserved_bits_stay_mistakes_where_k_may_be_longer() -> None:
         issue("mxf8f6f4", "sm_107a", 1 << 24)
     with pytest.raises(ExecutionError, match="no field of"):
         issue("mxf8f6f4", "sm_107a", 1 << 3)
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103a", "sm_110a", "sm_107a"])
+def test_scales_of_ue4m3_for_32_elements_need_a_target_that_has_them(target: str) -> None:
+    """ISA 9.7.16.10.7.1, target note: undefined before sm_107f."""
+    given = f"  mov.b64 %a, 0;\n  mov.b64 %b, 0;\n  mov.b32 %x, {KINDS['mxf4nvf4'].idesc & ~(1 << 23)};\n"
+    operands = "[%base], %a, %b, %x, [%base+16], [%base+24], %p0"
+    given += "  setp.eq.u32 %p0, %x, 0;\n"
+    given += f"  @%first tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block32 {operands};\n"
+    kernel = tm.text(given).replace(".version 8.7", ".version 9.4").replace("sm_100a", target)
+    words = "which was never written" if target == "sm_107a" else "scales of ue4m3 for 32 elements each are undefined"
+    with pytest.raises(MemoryFault if target == "sm_107a" else ExecutionError, match=words):
+        tm.run(kernel, np.zeros(1, np.uint32), np.zeros(1, np.uint32), 4096)
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103f", "sm_110a", "sm_110f"])
+def test_a_divided_accumulator_needs_the_family_of_sm_100(target: str) -> None:
+    """ISA 9.7.16.10.9.1 and ptxas 13.0: sm_110a has no scale-input-d."""
+    given = "  mov.b64 %a, 0;\n  mov.b32 %x, 0;\n  setp.eq.u32 %p0, %x, 0;\n"
+    given += "  @%first tcgen05.mma.cta_group::1.kind::f16 [%base], %a, %a, %x, %p0, 3;\n"
+    kernel = tm.text(given).replace(".version 8.7", ".version 9.0").replace("sm_100a", target)
+    if target.startswith("sm_10"):
+        load_kernel(kernel)
+        return
+    with pytest.raises(UnsupportedOnTarget, match=f"scale-input-d requires sm_100f .* not {target}"):
+        load_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("target", "bit", "error", "words"),
+    [
+        ("sm_107a", 0, ExecutionError, "sparsity version. is 0, which is undefined on sm_107"),
+        ("sm_107a", 1, NotElementwise, "does not run the sparsity of sm_107"),
+        ("sm_100a", 1, ExecutionError, "no field of"),
+        ("sm_100a", 0, MemoryFault, "which was never written"),
+    ],
+)
+def test_sparse_products_of_4_bits_have_a_version(target: str, bit: int, error: type[PtxError], words: str) -> None:
+    """ISA 9.7.16.4.2, target note: another version than the target's is undefined."""
+    code = KINDS["mxf4"].idesc | 1 << 2 | bit << 12
+    given = f"  mov.b64 %a, 0;\n  mov.b64 %b, 0;\n  mov.b32 %x, {code};\n  setp.eq.u32 %p0, %x, 0;\n"
+    operands = "[%base], %a, %b, [%base+48], %x, [%base+16], [%base+24], %p0"
+    given += f"  @%first tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.block32 {operands};\n"
+    kernel = tm.text(given).replace(".version 8.7", ".version 9.4").replace("sm_100a", target)
+    with pytest.raises(error, match=words):
+        tm.run(kernel, np.zeros(1, np.uint32), np.zeros(1, np.uint32), 4096)

@@ -259,11 +259,22 @@ def test_wrong_numbers_of_columns_are_reported(change: tuple[str, str], words: s
         tm.run(tm.text("", columns=COLUMNS).replace(*change), numbers(1), np.zeros(1, np.uint32))
 
 
-def test_an_allocation_beyond_the_free_columns_is_reported() -> None:
-    more = "  @%warp0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [smem+4], 512;\n"
+def twice(first: int, second: int) -> str:
+    """A kernel that allocates twice."""
+    more = f"  @%warp0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [smem+4], {second};\n"
     allocate = tm.ALLOCATE.replace("  bar.sync 0;", more + "  bar.sync 0;", 1)
-    with pytest.raises(ExecutionError, match="waits for 512 columns of tensor memory; of 512 are held 32 by line"):
-        tm.run(tm.text("", columns=COLUMNS, allocate=allocate), numbers(1), np.zeros(1, np.uint32))
+    return tm.text("", columns=first, allocate=allocate)
+
+
+def test_an_allocation_beyond_the_free_columns_is_reported() -> None:
+    with pytest.raises(ExecutionError, match="waits for 64 columns of tensor memory; of 512 are held 512 by line"):
+        tm.run(twice(512, 64), numbers(1), np.zeros(1, np.uint32))
+
+
+def test_an_allocation_of_more_columns_than_the_last_one_is_reported() -> None:
+    """ISA 9.7.16.7.1: the number must not increase between two allocations of a block."""
+    with pytest.raises(ExecutionError, match=r"allocates 64 columns, and its block has allocated 32 in line \d+"):
+        tm.run(twice(32, 64), numbers(1), np.zeros(1, np.uint32))
 
 
 @pytest.mark.parametrize("missing", ["before", "after", ""])

@@ -89,16 +89,14 @@ class Bulk:
 
         ranks: a bit for each block of the cluster that receives the box, at the same offset; 0: the block of the
         address.
-        group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty where there is none.
+        group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty, as .cta_group::1.
         """
-        frame, shared = self.frame, self.frame.shared
+        frame = self.frame
         block, offset = frame.destination(step, lane, start)
         data, undefined = self._read(step, found, lane, corner)
         for to in frame.receivers(step, lane, ranks) if ranks else [block]:
             offsets = self._chunks(step, found, lane, offset, to)
-            arrives_at = barrier % shared.size + to * shared.size if ranks else barrier
-            if group:
-                arrives_at = self._receiving_mbarrier(step, lane, barrier, to, bool(ranks), group)
+            arrives_at = self._receiving_mbarrier(step, lane, barrier, to, bool(ranks), group or "cta_group::1")
             self.issue(Coming(step, lane, offsets, data, undefined, arrives_at, found.swizzle, padded=found.padded))
 
     def _receiving_mbarrier(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:

@@ -180,6 +180,10 @@ def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None
         for number in blocks:
             arrives_at = barrier % size_of + number * size_of if detail.several else barrier
             barrier_at(frame, step, arrives_at, lane)
+            if source is not None and detail.update is None and number == frame.block[lane]:
+                text = f"{frame.who(lane)} copies from the shared memory of its block to the same block's: the "
+                text += "destination of .shared::cluster.shared::cta lies in another block of the cluster"
+                raise frame.fault(ExecutionError, step, text)
             if source is not None and arrives_at // size_of != number:
                 text = f"{frame.who(lane)} copies to the shared memory of one block and names an mbarrier of another"
                 raise frame.fault(ExecutionError, step, text)

@@ -176,6 +176,9 @@ def _run_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if not len(lanes):
         return
     access, at_barrier, update = step.detail
+    if update is None and frame.grid.cluster_size == 1:
+        text = f"{frame.who(int(lanes[0]))} is alone in its cluster, where st.async is undefined (ISA 9.7.9.12)"
+        raise frame.fault(ExecutionError, step, text)
     offsets = places(frame, step, step.sources[0], access, lanes)
     barriers = places(frame, step, step.sources[1], at_barrier, lanes).tolist()
     values, doubts = [], []

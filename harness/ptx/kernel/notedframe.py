@@ -230,9 +230,11 @@ class _NotedTensorWork(TensorWork):
 
     frame: NotedFrame
 
-    def issue(self, step: Step, lane: int, written: Array, read: Array = NONE) -> Work:
+    def issue(
+        self, step: Step, lane: int, written: Array, read: Array = NONE, accumulator: tuple[int, ...] = ()
+    ) -> Work:
         """See `TensorWork`."""
-        found = super().issue(step, lane, written, read)
+        found = super().issue(step, lane, written, read, accumulator)
         if self.frame.noting is not None:
             self.frame.noting.issued(step, lane, written, read)
         return found

@@ -128,6 +128,11 @@ def _allocated(frame: KernelFrame, step: Step, lane: int, block: int, count: int
         if given_up is not None:
             text = f"{frame.who(lane)} allocates columns behind the tcgen05.relinquish_alloc_permit in line "
             raise frame.fault(ExecutionError, step, f"{text}{frame.tensor.line(given_up)}")
+        latest = memory.latest[one]
+        if latest is not None and count > latest.count:
+            text = f"{frame.who(lane)} allocates {count} columns, and its block has allocated {latest.count} in line "
+            text += f"{frame.tensor.line(latest.step)}: allocations of a block must not grow (ISA 9.7.16.7.1)"
+            raise frame.fault(ExecutionError, step, text)
     first = memory.allocate(step, blocks, count)
     if first is None:
         held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])

@@ -166,7 +166,11 @@ def decoded(
 
 
 def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> str:
-    """An error message for an invalid shape or combination of types; "" if both are valid."""
+    """An error message for an invalid shape or combination of types; "" if both are valid.
+
+    Numbers of columns are those of ISA 9.7.16.2.1, table 39, and for an N-major b of 8 bits an element those of the
+    table in 9.7.16.10.1.
+    """
     m, n = found.m, found.n
     sizes: object
     if kind == "f16" and found.a != found.b:
@@ -179,24 +183,24 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> 
         return "it has 256 rows, which a pair of blocks (.cta_group::2) alone takes"
     if pair and found.sparse and found.block and m == 128:
         return "it has 128 rows; sparse scaled products of a pair have 256 alone (ISA 9.7.16.2.1, table 39)"
+    turned = found.across_b and found.b in ("e4m3", "e5m2", "s8", "u8")
     if pair:
-        step = 32 if kind == "i8" or (found.across_b and found.b in ("e4m3", "e5m2")) else 16
+        step = 32 if kind == "i8" or turned else 16
         sizes, good = f"multiples of {step} from a pair of blocks", n % step == 0
     elif ws:
         sizes = "64 or 128 where a is sparse" if found.sparse else "64, 128 or 256"
         good = n in ((64, 128) if found.sparse else (64, 128, 256))
-    elif found.block:
-        sizes, good = "multiples of 8", True
-    elif kind == "i8" and m == 64:
+    elif turned:
+        sizes, good = "multiples of 16 of an N-major b of 8 bits an element", n % 16 == 0
+    elif kind == "i8":
         sizes, good = "8, 16, 24 and multiples of 16", n in (8, 24) or n % 16 == 0
     else:
-        step = 8 if m == 64 else 16
-        sizes, good = f"multiples of {step}", n % step == 0
+        sizes, good = "multiples of 8", True
     if m == 32 and not ws:
         return "it has 32 rows, which tcgen05.mma.ws alone takes"
     if not good:
         return f"it has {n} columns; .kind::{kind} with {m} rows takes {sizes}"
-    across = [t for t, turned in ((found.a, found.across_a), (found.b, found.across_b)) if turned]
+    across = [t for t, whether in ((found.a, found.across_a), (found.b, found.across_b)) if whether]
     if any(t in ("e2m3", "e3m2", "e2m1") for t in across):
         return "a matrix of 6 or 4 bits an element is K-major"
     if block_parts(found) > 4 - max(found.part_a, found.part_b):

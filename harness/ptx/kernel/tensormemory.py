@@ -44,7 +44,9 @@ class TensorMemory:
 
     `undefined`: undefined bits. `busy`, `being_read`: operations under way that write, or read, a cell.
     `storing`: the warp (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited
-    for their load of a cell. `promised`: columns that the other block of a pair has allocated, before a warp of this
+    for their load of a cell. `role`, `accumulator`: what the last operation did with a cell, and the number of the
+    accumulator that a product wrote (`harness.ptx.kernel.tensorpipelines`). `latest`: how many columns a block has
+    allocated last. `promised`: columns that the other block of a pair has allocated, before a warp of this
     block has asked for them.
     """
 
@@ -54,11 +56,13 @@ class TensorMemory:
         self.undefined = np.full(size, 0xFFFFFFFF, np.uint32)
         self.busy, self.being_read = np.zeros(size, np.int16), np.zeros(size, np.int16)
         self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
+        self.role, self.accumulator = np.zeros(size, np.int8), np.zeros(size, np.int32)
         self.unfenced = np.zeros(size, np.bool_)
         self.held: list[list[Columns]] = [[] for _ in range(blocks)]
         self.open = np.zeros((blocks, COLUMNS), np.bool_)
         self.promised: list[list[Columns]] = [[] for _ in range(blocks)]
         self.freed: list[dict[int, Step]] = [{} for _ in range(blocks)]
+        self.latest: list[Columns | None] = [None] * blocks
         self.may_allocate: list[Step | None] = [None] * blocks
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
         self.written, self.read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
@@ -71,6 +75,7 @@ class TensorMemory:
             if not self.open[blocks, first : first + count].any():
                 for block in blocks:
                     self.open[block, first : first + count] = True
+                    self.latest[block] = Columns(first, count, step)
                     self.held[block].append(Columns(first, count, step))
                     for number in range(first, first + count):
                         self.freed[block].pop(number, None)

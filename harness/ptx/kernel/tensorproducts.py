@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.ptx.binding.builder import binds
 from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
+from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel import tensorinstructions, tensormasks, tensoroperands, tensorsparse
 from harness.ptx.kernel.accesses import address
@@ -33,6 +33,7 @@ from harness.ptx.numeric import scaledproducts
 from harness.ptx.numeric.scaledproducts import BLACKWELL
 from harness.ptx.numeric.tensorcore import MODELS, Model
 from harness.ptx.numeric.vectorise import Array
+from harness.ptx.targets import requirement
 from harness.ptx.text.nodes import Address, Immediate, Instruction
 from harness.ptx.text.types import TYPES
 
@@ -41,6 +42,10 @@ _FLOATS = {
     "f16": MODELS[GENERATION]["f16"], "tf32": MODELS[GENERATION]["tf32"], "f8f6f4": Model(25, 32, -133, -21),
 }  # fmt: skip
 """By kind, from MMA-Sim, arXiv 2511.10909, tcgen05.mma. Unlike `mma`, it does not widen 8-bit floats."""
+_DIVIDES = requirement("100f")
+"""Targets with scale-input-d (ISA 9.7.16.10.9.1)."""
+_LATER = requirement("107f")
+"""Targets with ue4m3 scales of 32 elements, and with other metadata of 4 bits (ISA 9.7.16.10.7.1, 9.7.16.10.8.3)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class TensorProduct:
 
     `places`: displacements of the addresses of d, a, the scales and a sparse a's metadata; None for an operand without
     address. `pair`: two blocks work together. `longer`: bits of descriptors that only some targets have, this one too.
+    `later`: the target is of the family of sm_107.
     """
 
     kind: str
@@ -59,6 +65,7 @@ class TensorProduct:
     pair: bool = False
     sparse: bool = False
     longer: tuple[Longer, ...] = ()
+    later: bool = False
 
 
 @binds("tcgen05_mma")
@@ -94,7 +101,8 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
     dense = () if sparse else LONGER.get(kind, ())
     longer = tuple(x for x in dense if builder.target and builder.target.has(x.targets))
-    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer)
+    later = bool(builder.target and builder.target.has(_LATER))
+    detail = TensorProduct(kind, ws, block, shift, tuple(places), pair, sparse, longer, later)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -103,6 +111,9 @@ def _shift(builder: KernelBuilder, operand: Immediate, kind: str) -> int:
         raise builder.error(OperandError, "scale-input-d is a constant from 0 to 15", operand.offset)
     if kind not in ("f16", "tf32"):
         raise builder.error(OperandError, f"products of .kind::{kind} have no scale-input-d", operand.offset)
+    if builder.target and not builder.target.has(_DIVIDES):
+        text = f"scale-input-d requires sm_100f or a later target of its family, not {builder.target}"
+        raise builder.error(UnsupportedOnTarget, text, operand.offset)
     return operand.value
 
 
@@ -122,9 +133,19 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
         if code >> one.bit & 1:
             text = f"bit {one.bit} makes k {one.k} without .sp, and no published model says how so many terms are added"
             raise frame.fault(NotElementwise, step, f"{what}: {text}")
+    if found.later and found.sparse and found.kind.startswith("mxf4"):
+        if code >> 12 & 1:
+            raise frame.fault(
+                NotElementwise, step, f"{what}: the emulator does not run the sparsity of sm_107 (bit 12)"
+            )
+        text = "bit 12 (sparsity version) is 0, which is undefined on sm_107"
+        raise frame.fault(ExecutionError, step, f"{what}: {text}")
     decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
         raise frame.fault(ExecutionError, step, f"{what}: {decoded}")
+    if decoded.scale == "ue4m3" and decoded.block == 32 and not found.later:
+        text = "scales of ue4m3 for 32 elements each are undefined before sm_107f; use .block16, or ue8m0 (bit 23)"
+        raise frame.fault(ExecutionError, step, f"{what}: {text}")
     return decoded
 
 
@@ -161,7 +182,9 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
             tensoroperands.refuse_unwritten(frame, step, lane, some, "d")
     read = [x.reshape(-1) for part in parts for x in (part.a, *part.scales, part.metadata) if x is not None]
     whole = written[0] if len(written) == 1 else np.concatenate(written)
-    work = frame.tensor.issue(step, lane, whole, np.concatenate(read) if read else NONE)
+    work = frame.tensor.issue(
+        step, lane, whole, np.concatenate(read) if read else NONE, accumulator=(at[0], what.m, what.n, halves)
+    )
     left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
     right = _joined([_matrix(frame, step, lane, at[2], b, None, work, part.block) for part in parts])
     kept = (b, right) if found.ws else (a, _joined(left))

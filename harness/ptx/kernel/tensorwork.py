@@ -2,7 +2,8 @@
 
 An operation is computed when it is issued, which is one of the orders that hardware may choose. Until its commit has
 arrived at an mbarrier, any access to the cells that it writes is an error, and so is a write to the cells or bytes of
-shared memory that it reads. Operations of one thread run in order (ISA 9.7.16.6.2). A commit arrives only when no
+shared memory that it reads. Of one thread's operations some pairs run in order
+(`harness.ptx.kernel.tensorpipelines`), and others need a wait between them too. A commit arrives only when no
 thread can go on or a thread tests an mbarrier, so a missing wait always meets an operation under way.
 
 `tcgen05.fence` is required only in programs that contain one: Triton 3.9 writes none, and relies on how ptxas treats
@@ -20,6 +21,7 @@ from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
 from harness.ptx.kernel.memory import CHUNK, Place, tally
 from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
+from harness.ptx.kernel.tensorpipelines import Accumulators, roles_of, unordered
 from harness.ptx.numeric.vectorise import Array
 
 NONE = np.zeros(0, np.int64)
@@ -61,6 +63,7 @@ class TensorWork:
         self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
         self.touched: dict[int, list[Array]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.numbered: Accumulators = {}
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
 
     # words -----------------------------------------------------------------------------------------------
@@ -220,22 +223,32 @@ class TensorWork:
 
     # operations ------------------------------------------------------------------------------------------
 
-    def issue(self, step: Step, lane: int, written: Array, read: Array = NONE) -> Work:
+    def issue(
+        self, step: Step, lane: int, written: Array, read: Array = NONE, accumulator: tuple[int, ...] = ()
+    ) -> Work:
         """Begin an operation. Raises MemoryFault if another operation or access conflicts with its cells.
+
+        accumulator: of a product, the address and shape of d.
 
         If an operation of the same thread under way writes to the same array of cells, no other access can have
         happened since, so the new operation takes these cells over without a check.
         """
         name = step.bound.spelling.split(".")[1]
         before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
+        memory, who, now = self.memory, self._cores(lane), self.frame.clock
+        number = self.numbered.setdefault(accumulator, len(self.numbered))
+        roles = roles_of(step)
         if before is None:
             self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
+            self._refuse_unordered(step, lane, written, roles[0], number)
         if len(read):
             self.refuse(step, lane, read, f"gives tcgen05.{name}", writes=False, cores=True)
-        memory, who, now = self.memory, self._cores(lane), self.frame.clock
+            self._refuse_unordered(step, lane, read, roles[1], number)
+        memory.role[read] = roles[1]
         if before is None:
             memory.busy[written] += 1
             memory.note_write(written, who, now)
+            memory.role[written], memory.accumulator[written] = roles[0], number
         else:
             before.written = NONE
         memory.being_read[read] += 1
@@ -243,6 +256,14 @@ class TensorWork:
         found = Work(step, lane, written, read)
         self.flying.append(found)
         return found
+
+    def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
+        """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
+        bad = unordered(self.memory, cells, role, accumulator)
+        if bad.any():
+            name = step.bound.spelling.split(".")[1]
+            number = int(cells[np.flatnonzero(bad)[0]])
+            self._name_work(step, lane, number, f"gives tcgen05.{name}")
 
     def read_shared(self, work: Work, offsets: Array) -> None:
         """Record that an operation reads chunks of shared memory; offsets are over all blocks."""
