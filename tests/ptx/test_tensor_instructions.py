@@ -72,9 +72,17 @@ def test_shapes_that_do_not_exist_are_refused(product: Product, words: str) -> N
     assert words in found
 
 
-@pytest.mark.parametrize("product", [PRODUCTS[0], PRODUCTS[4], PRODUCTS[5], PRODUCTS[9], SCALED[0], SCALED[6]])
-def test_128_rows_take_8_columns_more_by_8(product: Product) -> None:
-    """ISA 9.7.16.2.1, table 39: 64 and 128 rows of one block have the same numbers of columns."""
+@pytest.mark.parametrize("product", [PRODUCTS[0], PRODUCTS[4], PRODUCTS[5], PRODUCTS[9]])
+def test_8_columns_more_with_128_rows_are_refused_as_sources_differ(product: Product) -> None:
+    """ISA 9.7.16.2.1, table 39, has 64 and 128 rows with the same numbers of columns; CUTLASS asserts otherwise."""
+    for n in (8, 24):
+        found = replace(product, n=n)
+        words = tensorinstructions.decoded(found.idesc, found.kind, False, found.block)
+        assert "CUTLASS asserts multiples of 16" in str(words)
+
+
+@pytest.mark.parametrize("product", [SCALED[0], SCALED[6]])
+def test_scaled_products_of_128_rows_take_8_columns_more_by_8(product: Product) -> None:
     for n in (8, 24):
         found = replace(product, n=n)
         assert not isinstance(tensorinstructions.decoded(found.idesc, found.kind, False, found.block), str)

@@ -244,7 +244,7 @@ def accumulator(product: Product, seed: int, width: int) -> tuple[np.ndarray, np
 
 PRODUCTS = [
     Product("f16", "f16", "f16"), Product("f16", "bf16", "bf16", m=64), Product("f16", "f16", "f16", d="f16", m=64),
-    Product("f16", "f16", "f16", n=24, negate=(True, False)), Product("tf32", "tf32", "tf32", negate=(False, True)),
+    Product("f16", "f16", "f16", n=48, negate=(True, False)), Product("tf32", "tf32", "tf32", negate=(False, True)),
     Product("f8f6f4", "e4m3", "e5m2"), Product("f8f6f4", "e5m2", "e4m3", d="f16", m=64),
     Product("f8f6f4", "e2m1", "e3m2"), Product("f8f6f4", "e2m3", "e2m1", negate=(True, True), swizzle=(2, 4)),
     Product("i8", "s8", "u8", d="s32"), Product("i8", "u8", "s8", d="s32", m=64, n=8, saturate=True),
