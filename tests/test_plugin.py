@@ -247,7 +247,11 @@ def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
     ("domain", "words"),
     [
         ('magnitude("z", 0, 1)', "domain '0 <= |z| <= 1 and specials': no input is called 'z'; there are x"),
-        ('Domain("odd", lambda v: 1 / 0)', "domain 'odd': its predicate raised ZeroDivisionError: division by zero"),
+        ('Domain("odd", lambda v: 1 / 0)', "domain 'odd': its predicate raised ZeroDivisionError: division by zero; *"),
+        (
+            'Domain("odd", lambda v: __import__("torch").isfinite(v["x"]))',
+            "domain 'odd': its predicate raised TypeError: * it gets each input's numbers by name, as a numpy array *",
+        ),
         ('Domain("odd", lambda v: v["x"])', "domain 'odd': its predicate gave float64 of shape*"),
         ('Domain("odd", lambda v: v["x"] > 300)', "match= of y promises next to nothing: 0 of * codes *"),
     ],
