@@ -234,7 +234,16 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
         ("return x.float()", "reference flipped returned float32 for y; return codes (uint8 bit patterns) as int64"),
         ("return None", "reference flipped returned NoneType for y; return codes*"),
         ("return x[:1]", "reference flipped returned 1 codes of shape (1,) for y; there are 256"),
-        ("return x + 1", "reference flipped returned 0x1 to 0x100 for y; codes of uint8 are 0 to 0xff"),
+        (
+            "return x + 1",
+            "reference flipped returned 0x1 to 0x100 for y; codes of uint8 are 0 to 0xff; "
+            "the first that is none, 0x100, is for x = 0xff",
+        ),
+        (
+            "return (x ^ 1) - 1",
+            "reference flipped returned -0x1 to 0xfe for y; codes of uint8 are 0 to 0xff; "
+            "the first that is none, -0x1, is for x = 0x1; the bits of signed integers become codes by & 0xff",
+        ),
     ],
 )
 def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
