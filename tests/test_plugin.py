@@ -234,7 +234,16 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
         ("return x.float()", "reference flipped returned float32 for y; return codes (uint8 bit patterns) as int64"),
         ("return None", "reference flipped returned NoneType for y; return codes*"),
         ("return x[:1]", "reference flipped returned 1 codes of shape (1,) for y; there are 256"),
-        ("return x + 1", "reference flipped returned 0x1 to 0x100 for y; codes of uint8 are 0 to 0xff"),
+        (
+            "return x + 1",
+            "reference flipped returned 0x1 to 0x100 for y; codes of uint8 are 0 to 0xff; "
+            "the first that is none, 0x100, is for x = 0xff",
+        ),
+        (
+            "return (x ^ 1) - 1",
+            "reference flipped returned -0x1 to 0xfe for y; codes of uint8 are 0 to 0xff; "
+            "the first that is none, -0x1, is for x = 0x1; the bits of signed integers become codes by & 0xff",
+        ),
     ],
 )
 def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
@@ -247,7 +256,11 @@ def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
     ("domain", "words"),
     [
         ('magnitude("z", 0, 1)', "domain '0 <= |z| <= 1 and specials': no input is called 'z'; there are x"),
-        ('Domain("odd", lambda v: 1 / 0)', "domain 'odd': its predicate raised ZeroDivisionError: division by zero"),
+        ('Domain("odd", lambda v: 1 / 0)', "domain 'odd': its predicate raised ZeroDivisionError: division by zero; *"),
+        (
+            'Domain("odd", lambda v: __import__("torch").isfinite(v["x"]))',
+            "domain 'odd': its predicate raised TypeError: * it gets each input's numbers by name, as a numpy array *",
+        ),
         ('Domain("odd", lambda v: v["x"])', "domain 'odd': its predicate gave float64 of shape*"),
         ('Domain("odd", lambda v: v["x"] > 300)', "match= of y promises next to nothing: 0 of * codes *"),
     ],

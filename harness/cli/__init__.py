@@ -35,7 +35,7 @@ VERBS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage."""
+    """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage, 130 stopped by Ctrl-C."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
@@ -63,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Hidden as e:
         say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        say(f"ptxdiff {args.verb}: stopped", file=sys.stderr)
+        return 130  # as shells report SIGINT
     except BrokenPipeError:  # the program that reads our output has ended
         return 1
 

@@ -80,6 +80,12 @@ def _records(args: argparse.Namespace) -> int:
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:
         raise UsageError(f"no kind of difference is called {unknown[0]!r}; there are {', '.join(KINDS)}")
+    for name in (args.before, args.after):
+        if name is not None and (name.endswith(".py") or "::" in name):
+            raise UsageError(
+                f"{name} names a case, and compare takes two runs' records, or two {PTX} files with whole kernels. "
+                "Two pieces of asm are compared as variants of one case: ptxdiff run compares each with the reference"
+            )
     if args.after is None and not args.targets:
         raise UsageError("give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a")
     try:

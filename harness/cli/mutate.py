@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from harness.model.case import Case
     from harness.model.load import LoadedCase
     from harness.model.naming import Named
-    from harness.mutation.campaign import Budget
+    from harness.mutation.campaign import Budget, Tell
     from harness.mutation.journal import MutationJournal
     from harness.records import Mutation, Survivor
 
+MANY = 100  # mutants of a reference; so many take minutes
 FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
 
 _EPILOG = """\
@@ -80,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
     with _records(args.output, chosen) as write:
         for one in chosen:
             on = target or one.target or target_of(one.loaded, one.variants)
-            for mutation in _mutations(one, on, budget, subjects, journal):
+            for mutation in _mutations(one, on, budget, subjects, journal, _tell(one, budget)):
                 found.append(mutation)
                 write(mutation)
                 if args.json:
@@ -103,22 +105,37 @@ def _journal(path: Path | None) -> MutationJournal | None:
 
 
 def _mutations(
-    one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None
+    one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None, tell: Tell
 ) -> Iterator[Mutation]:
     """The mutations of a case, from the journal if it has them, else computed and added to the journal."""
     from harness.mutation.campaign import mutate
     from harness.mutation.journal import MutationRequest
 
     if journal is None:
-        yield from mutate(one.loaded, one.variants, target, budget, subjects)
+        yield from mutate(one.loaded, one.variants, target, budget, subjects, tell=tell)
         return
 
     def earlier(subject: str, names: tuple[str, ...]) -> Mutation | None:
         return journal.find(MutationRequest(one.loaded, subject, names, target, budget))
 
-    for made in mutate(one.loaded, one.variants, target, budget, subjects, earlier):
+    for made in mutate(one.loaded, one.variants, target, budget, subjects, earlier, tell):
         journal.keep(MutationRequest(one.loaded, made.subject, _names(made), target, budget), made)
         yield made
+
+
+def _tell(one: Named, budget: Budget) -> Tell:
+    """Says on stderr that a reference has many mutants, and how to do with fewer."""
+
+    def tell(users: Sequence[str], count: int) -> None:
+        if count >= MANY:
+            say(
+                f"{one.loaded.name}, reference of {', '.join(users)}: {count} mutants, its own and those of "
+                f"functions that it calls; each survivor is searched for up to {budget.search.seconds:g} s. "
+                "--only asm leaves them out, --most N takes a sample, --journal FILE keeps what is finished",
+                file=sys.stderr,
+            )
+
+    return tell
 
 
 def _names(made: Mutation) -> tuple[str, ...]:

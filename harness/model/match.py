@@ -53,7 +53,10 @@ class Domain:
         except KeyError as e:
             raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
         except Exception as e:
-            raise DomainError(f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}") from e
+            raise DomainError(
+                f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}; "
+                "it gets each input's numbers by name, as a numpy array of float64"
+            ) from e
         if found.dtype != np.bool_ or found.shape not in ((), shape):
             raise DomainError(
                 f"domain {self.text!r}: its predicate gave {found.dtype} of shape {found.shape}; "

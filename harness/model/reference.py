@@ -80,12 +80,25 @@ def apply_reference(
             f"return one tensor of codes for each of {', '.join(case.outputs)}, in this order"
         )
     return {
-        output: _checked(name, output, format_of(argument), result)
+        output: _checked(name, output, format_of(argument), result, codes)
         for (output, argument), result in zip(case.outputs.items(), answers, strict=True)
     }
 
 
-def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
+def _first_outside(fmt: Format, array: Codes, codes: Mapping[str, Codes]) -> str:
+    """The inputs of the first result that is no code, if each result has its own inputs; and what is likely missing."""
+    outside = (array < 0) | (array > fmt.code_mask)
+    given = ""
+    if all(c.shape == array.shape for c in codes.values()):
+        first = int(np.flatnonzero(outside)[0])
+        shown = ", ".join(f"{n} = {int(c.reshape(-1)[first]):#x}" for n, c in codes.items())
+        given = f"; the first that is none, {int(array.reshape(-1)[first]):#x}, is for {shown}"
+    signed = array.min() >= -(1 << (fmt.code_bits - 1)) and array.max() <= fmt.code_mask
+    return given + (f"; the bits of signed integers become codes by & {fmt.code_mask:#x}" if signed else "")
+
+
+def _checked(reference: str, output: str, fmt: Format, result: Any, codes: Mapping[str, Codes]) -> Codes:
+    """The result as an array of its own. codes: the inputs, to name the first that gives no code."""
     array = np.asarray(result).copy()
     if array.dtype != np.int64:
         what = type(result).__name__ if array.dtype == object else array.dtype
@@ -95,6 +108,6 @@ def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
     if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
         raise ReferenceFault(
             f"{reference} returned {int(array.min()):#x} to {int(array.max()):#x} for {output}; "
-            f"codes of {fmt.name} are 0 to {fmt.code_mask:#x}"
+            f"codes of {fmt.name} are 0 to {fmt.code_mask:#x}{_first_outside(fmt, array, codes)}"
         )
     return array

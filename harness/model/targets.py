@@ -87,7 +87,13 @@ NONE = TargetSet(frozenset(), "no target")
 
 
 def target_set(value: TargetSet | str | Iterable[str]) -> TargetSet:
-    """The set for a declaration: a TargetSet, one name, or several."""
+    """The set for a declaration: a TargetSet, one name, or several. Raises ValueError for anything else."""
     if isinstance(value, TargetSet):
         return value
-    return only(value) if isinstance(value, str) else only(*value)
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if wrong := [n for n in names if not isinstance(n, str)]:
+        raise ValueError(
+            f"{wrong[0]!r} is no target: give a name such as 'sm_90a', a list of names, since('sm_80') or "
+            "only('sm_100a'); without targets= a variant must work on every target"
+        )
+    return only(*names)

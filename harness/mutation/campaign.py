@@ -57,6 +57,8 @@ def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
 
 Earlier = Callable[[str, tuple[str, ...]], Mutation | None]
 """Returns the stored mutation of a subject and its variants, or None."""
+Tell = Callable[[Sequence[str], int], None]
+"""Hears, before the mutants of a reference run, the variants that it judges and the number of mutants."""
 
 
 def mutate(
@@ -66,6 +68,7 @@ def mutate(
     budget: Budget,
     subjects: Collection[str] = BY_DEFAULT,
     earlier: Earlier = lambda subject, names: None,
+    tell: Tell = lambda names, count: None,
 ) -> Iterator[Mutation]:
     """Yield the mutations of some variants of a case, each when it is finished. subjects: some of SUBJECTS."""
     unfit: dict[str, str] = {}
@@ -91,7 +94,7 @@ def mutate(
         if found is None:
             subject = Subject(loaded, target, budget.limit, digests)
             fit = [n for n in users if not why_unfit(subject, n)]
-            found = _of_reference(subject, given, users, fit, budget)
+            found = _of_reference(subject, given, users, fit, budget, tell)
         yield found
 
 
@@ -215,11 +218,11 @@ def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budge
 
 
 def _of_reference(
-    subject: Subject, reference: Reference, users: Sequence[str], fit: Sequence[str], budget: Budget
+    subject: Subject, reference: Reference, users: Sequence[str], fit: Sequence[str], budget: Budget, tell: Tell
 ) -> Mutation:
     """The mutants of one reference, in the lines that it executes on the case's inputs.
 
-    users: the variants that are judged by it. fit: those of them that pass unchanged.
+    users: the variants that are judged by it. fit: those of them that pass unchanged. tell: gets the number of mutants.
     """
     started = time.monotonic()
     tally = _Tally(subject, "reference", ", ".join(users))
@@ -230,7 +233,9 @@ def _of_reference(
     if not every:
         return tally.done("its source code is not available", started)
     survivors = []
-    for mutant in tally.some(every, budget):
+    chosen = list(tally.some(every, budget))
+    tell(users, len(chosen))
+    for mutant in chosen:
         if _refused(subject, reference, mutant):
             tally.refused += 1
             continue

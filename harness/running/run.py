@@ -356,7 +356,8 @@ class _ItemRun(PtxasTrial):
             return "unsupported", outcome.words
         if accepted_somewhere(job, self.policy) is False:
             return "error", f"no target accepts this asm: {outcome.words}"
-        return "fail", f"unsupported on {self.item.target}, where the case declares that it works: {outcome.words}"
+        required = "where it must work by targets= (without targets=: everywhere)"
+        return "fail", f"unsupported on {self.item.target}, {required}: {outcome.words}"
 
     def _judgement(self, job: Job, outcome: Outcome) -> Judgement:
         if not outcome.outputs:

@@ -142,6 +142,11 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
         return integer_type(value)
     if isinstance(value, float):
         return "fp32"
+    if isinstance(value, str):
+        raise TypeError(
+            f"{name}: Triton accepts no str as an argument, and {value!r} is one; only a tl.constexpr parameter takes "
+            f"it. In a case, a number that depends on the sizes is in sizes=, as in {{'N': 128, {name!r}: 128}}"
+        )
     raise TypeError(f"{name}: Triton accepts no {type(value).__name__} as an argument")
 
 

@@ -319,6 +319,8 @@ def test_an_unknown_target(compare):
         (["a.ptx", "b.ptx", "--like", "x", "--kind", "bits"], "--kind is for records"),
         (["a.jsonl", "b.jsonl", "--entry", "k"], "--entry is for two PTX files"),
         (["/no/a.ptx", "/no/b.ptx", "--like", "x"], "cannot be read"),
+        (["cases/x.py::a", "cases/x.py::b"], "cases/x.py::a names a case, and compare takes"),
+        (["run.jsonl", "cases/x.py"], "are compared as variants of one case"),
     ],
 )
 def test_records_and_files_cannot_be_compared_with_each_other(words, why, capsys):

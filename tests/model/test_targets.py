@@ -29,3 +29,9 @@ def test_the_text_of_a_set_names_its_targets():
 @pytest.mark.parametrize("value", ["sm_80", ["sm_80"], ("80",), only("sm_80")])
 def test_a_declaration_in_any_spelling(value):
     assert set(target_set(value)) == {"sm_80"}
+
+
+@pytest.mark.parametrize("value", [None, 90, [90], ["sm_80", None]])
+def test_a_declaration_that_names_no_target_says_what_to_write(value):
+    with pytest.raises(ValueError, match=r"is no target: give a name such as 'sm_90a', .* since\('sm_80'\)"):
+        target_set(value)

@@ -214,6 +214,26 @@ def test_json_is_one_object_a_line(weak, capsys):
     assert all(line["record"] == "mutation" for line in lines)
 
 
+def test_many_mutants_of_a_reference_are_announced_with_the_ways_to_have_fewer(weak, capsys, monkeypatch):
+    words = ["mutate", str(weak), "--variant", "asm", "--only", "reference", "--inputs", "4", "--bits", "4"]
+    main([*words, "--most", "1"])
+    assert "mutants, its own" not in capsys.readouterr().err
+    monkeypatch.setattr("harness.cli.mutate.MANY", 1)
+    main([*words, "--most", "1"])
+    told = capsys.readouterr().err
+    assert "weak, reference of asm: 1 mutants, its own and those of functions that it calls" in told
+    assert "--only asm leaves them out, --most N takes a sample, --journal FILE keeps what is finished" in told
+
+
+def test_ctrl_c_ends_the_command_with_a_line_and_no_traceback(weak, capsys, monkeypatch):
+    def stopped(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.mutation.campaign.mutate", stopped)
+    assert main(["mutate", str(weak)]) == 130
+    assert capsys.readouterr().err == "ptxdiff mutate: stopped\n"
+
+
 def test_an_unknown_variant_is_a_usage_error(weak, capsys):
     assert main(["mutate", str(weak), "--variant", "nothing"]) == 2
     assert "the cases have asm, wrong" in capsys.readouterr().err

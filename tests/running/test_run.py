@@ -124,7 +124,7 @@ def test_a_machine_without_the_backend_gives_not_run():
 @pytest.mark.parametrize(
     ("accepted", "verdict", "words"),
     [
-        (True, "fail", "unsupported on sm_90a, where the case declares that it works: no e2m1"),
+        (True, "fail", "unsupported on sm_90a, where it must work by targets= (without targets=: everywhere): no e2m1"),
         (False, "error", "no target accepts this asm: no e2m1"),
         (None, "fail", "unsupported on sm_90a"),
     ],

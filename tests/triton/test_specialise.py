@@ -92,6 +92,8 @@ def test_values_that_triton_cannot_pass_are_refused():
         integer_type(2**64)
     with pytest.raises(TypeError, match=r"^x: Triton accepts no list"):
         specialise(FunctionRef("m", "p", "q"), {"x": [1]}, Parameters(), target="sm_90a", enable_fp_fusion=False)
+    with pytest.raises(TypeError, match=r"^x: Triton accepts no str .*'N' is one.* is in sizes="):
+        specialise(FunctionRef("m", "p", "q"), {"x": "N"}, Parameters(), target="sm_90a", enable_fp_fusion=False)
 
 
 def test_tuples_may_hold_compile_time_values():

@@ -202,8 +202,8 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> 
         return f"it has {n} columns; .kind::{kind} with {m} rows takes {sizes}"
     if m == 128 and n % 16 and not (pair or ws or found.block):
         return (
-            f"it has {n} columns and 128 rows: table 39 of the ISA has them, CUTLASS asserts multiples of 16, and no GPU "
-            "has shown which is right; take a multiple of 16"
+            f"it has {n} columns and 128 rows: table 39 of the ISA has them, CUTLASS asserts multiples of 16, and no "
+            "GPU has shown which is right; take a multiple of 16"
         )
     across = [t for t, whether in ((found.a, found.across_a), (found.b, found.across_b)) if whether]
     if any(t in ("e2m3", "e3m2", "e2m1") for t in across):
