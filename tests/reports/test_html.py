@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(8, per_cell=9)
+    return synthetic.catalogue(8, per_cell=5)
 
 
 @pytest.fixture(scope="module")
