@@ -380,16 +380,21 @@ def test_no_run_is_refused(tmp_path):
         html.write([], tmp_path / "x.html")
 
 
-def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp_path):
+def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp_path, monkeypatch):
     from reports import charts
 
-    first = charts.library(tmp_path / "kept")
+    monkeypatch.setattr(charts, "_bundle", lambda: "made")
+    assert charts.library(tmp_path / "kept") == "made"
     (file,) = (tmp_path / "kept").iterdir()
-    assert file.read_text() == first == charts.library()
+    assert file.read_text() == "made"
     file.write_text("kept")
     assert charts.library(tmp_path / "kept") == "kept"
     (tmp_path / "file").write_text("")
-    assert charts.library(tmp_path / "file") == first
+    assert charts.library(tmp_path / "file") == "made"
+    # Another text of the module may build another library.
+    (tmp_path / "charts.py").write_text(Path(charts.__file__).read_text() + "# edited")
+    monkeypatch.setattr(charts, "__file__", str(tmp_path / "charts.py"))
+    assert charts.library(tmp_path / "kept") == "made"
 
 
 class Shelf(dict):
