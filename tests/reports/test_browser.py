@@ -170,7 +170,9 @@ def test_filters_by_verdict_target_and_evidence(browser):
     browser.js(reset)
     browser.wait("document.querySelectorAll('.matrix thead th').length > 3", "reset")
     browser.js("evidence.value = 'hardware'; evidence.dispatchEvent(new Event('input', {bubbles: true}))")
-    assert len(browser.shown()) == 4 * CASES - 5  # without the four of cvt_e2m1x2, which the device lacks, and the wrong one
+    assert (
+        len(browser.shown()) == 4 * CASES - 5
+    )  # without the four of cvt_e2m1x2, which the device lacks, and the wrong one
 
 
 def test_a_cell_shows_its_packs_and_shapes_and_its_link_opens_it_again(browser):
