@@ -56,7 +56,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)
-	$(BIN)/mypy
+	MYPY_NUM_WORKERS=$(JOBS) $(BIN)/mypy
 
 imports: $(STAMP)
 	$(BIN)/lint-imports

@@ -40,6 +40,7 @@ class Setup:
     sizes: for kernels, the value of each dimension's name.
     block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned: 16, or
     fewer, from the size of a storage unit on (pointers then start so many bytes past a 16-byte boundary).
+    misaligned: the only tensor that is aligned so, for given PTX; the others by 16. "" if all are.
     context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared", on
     the emulator alone: outputs in registers of inputs, in every assignment that may change bits.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
@@ -53,6 +54,7 @@ class Setup:
     sizes: Mapping[str, int] = field(default_factory=dict)
     block: int = 256
     alignment: int = 16
+    misaligned: str = ""
     num_warps: int = 4
     context: Context = "straight"
     steps: int = 1
@@ -60,6 +62,10 @@ class Setup:
     padding: int | None = None
     alone: bool = False
     assembler: PtxasChoice | None = None
+
+    def alignment_of(self, tensor: str) -> int:
+        """The bytes by which a tensor's pointer is aligned."""
+        return self.alignment if self.misaligned in ("", tensor) else 16
 
     @property
     def shape_text(self) -> str:

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,13 @@ from harness.ptx.limits import KERNEL_SECONDS
 if TYPE_CHECKING:
     from harness.triton.spec import FunctionRef
 
-_OPTIONS = ("num_ctas", "num_stages", "maxnreg")
+_NO_OPTIONS = {
+    "num_warps", "enable_fp_fusion", "debug",  # read apart
+    "arch", "backend_name", "warp_size", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes",  # the target's
+    "extern_libs", "ir_override",  # files
+}  # fmt: skip
+"""What Triton's compiler calls options, and a launch here cannot give."""
+
 _ON = ("1", "true", "on", "yes", "y")
 
 # Triton's names of element types, by their names in numpy, ml_dtypes and torch.
@@ -78,7 +84,8 @@ class Emulated:
             raise LaunchError(f"num_warps={num_warps!r}: a block has 1, 2, 4, 8, 16 or 32 warps (1024 threads at most)")
         fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
         unwritten = frozenset(kwargs.pop("unwritten", ()))
-        options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        names = _options() - set(getattr(self.kernel, "arg_names", ()))
+        options = {name: kwargs.pop(name) for name in sorted(names & kwargs.keys())}
         if _debugs(self.kernel, kwargs.pop("debug", None)):
             options["debug"] = True
         values = self._bound(args, kwargs)
@@ -159,6 +166,13 @@ class Emulated:
             place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
             raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+def _options() -> set[str]:
+    """The launch options of the installed Triton that its compiler takes, such as num_stages, maxnreg or clc."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    return {field.name for field in fields(CUDAOptions)} - _NO_OPTIONS
 
 
 def _blocks(grid: Any, cluster: tuple[int, int, int] | None) -> tuple[Any, ...]:

@@ -57,6 +57,20 @@ def test_tuples_of_pointers():
     assert torch.equal(q, a + b)
 
 
+def test_every_option_of_tritons_compiler_can_be_given_at_a_launch(monkeypatch):
+    from harness.triton import compile
+
+    given, plain = [], compile.compile_kernel
+    monkeypatch.setattr(compile, "compile_kernel", lambda spec, **k: given.append(spec.options) or plain(spec, **k))
+    x, y = torch.randn(50), torch.zeros(50)
+    launch = emulated(launch_kernels.scale, "sm_100a")[(1,)]
+    launch(x, y, 50, 3.0, BLOCK=64, num_stages=2, launch_pdl=True, default_dot_input_precision="ieee")
+    assert torch.equal(y, x * 3)
+    assert dict(given[0]) == {"num_stages": 2, "launch_pdl": True, "default_dot_input_precision": "ieee"}
+    with pytest.raises(LaunchError, match="unexpected keyword argument 'warp_size'"):
+        launch(x, y, 50, 3.0, BLOCK=64, warp_size=64)
+
+
 def test_a_store_past_the_end_names_the_line_of_the_kernel():
     x, y = np.arange(100, dtype=np.int32), np.zeros(100, dtype=np.int32)
     with pytest.raises(MemoryFault, match=r"out of bounds: 4 bytes at offset 400 of y.*launch_kernels\.py:\d+"):

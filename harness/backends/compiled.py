@@ -264,7 +264,7 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
     tensors = {
-        t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name), written=t in launch.outputs)
+        t.name: EmulatedTensor(t, job.setup.alignment_of(t.name), job.inputs.get(t.name), written=t in launch.outputs)
         for t in launch.tensors
     }
     parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]

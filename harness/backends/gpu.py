@@ -213,9 +213,11 @@ class _Run:
 
 
 def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guard: int = GUARD) -> _Run:
-    alignment = launch.setup.alignment
+    setup = launch.setup
     buffers = {
-        t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard, written=t in launch.outputs)
+        t.name: _DeviceTensor(
+            t, setup.alignment_of(t.name), pattern, inputs.get(t.name), guard, written=t in launch.outputs
+        )
         for t in launch.tensors
     }
     if all(launch.grid):

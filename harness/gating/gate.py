@@ -211,7 +211,9 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
     gone = [t for t in wanted if t not in checked]
     for target in gone:
         yield Objection(CORRECTNESS, target, "expected target is missing from the run")
-    cells = {(k.case, k.variant, k.target, k.backend) for k in (r.key for r in baseline.results) if k.target not in gone}
+    cells = {
+        (k.case, k.variant, k.target, k.backend) for k in (r.key for r in baseline.results) if k.target not in gone
+    }
     for d in comparison.of("vanished"):
         key = (d.key.case, d.key.variant, d.key.target, d.key.backend)
         backends = {c[-1] for c in cells if all(part in ("*", of) for part, of in zip(key, c, strict=True))}

@@ -14,8 +14,8 @@ one target finds it. Every target runs:
 - both fusions of Triton functions, and of asm that ptxas may contract;
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
-- kernels in every shape and at each alignment, and at sizes beside the numbers of their code
-  (`harness.running.sizes`).
+- kernels in every shape and at each alignment, given PTX with each pointer misaligned alone, and at sizes beside the
+  numbers of the code (`harness.running.sizes`).
 
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
 declares again stays hidden. Such names are found in the text instead (`harness.ptx.repeated_name`).
@@ -48,6 +48,7 @@ from harness.records import Key
 from harness.running.covering import pairwise, share
 from harness.running.sizes import sizes_beside
 from harness.sweep import LARGE
+from references.formats import Scalar
 
 LOOP_STEPS = 3
 _PRIME = 1009
@@ -103,6 +104,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
         if isinstance(variant, LaunchedVariant):
             # Shuffled: else what is read a power of two too early may be an equal input.
             items += [WorkItem(replace(plain, shape=(n,)), crossed, _SHUFFLE_SEED) for n in sizes_beside(variant)]
+            items += [WorkItem(setup, crossed, _SHUFFLE_SEED) for setup in _misaligned(case, variant, plain)]
     return _unique(items)
 
 
@@ -233,6 +235,15 @@ def _alignments(case: Case, variant: Variant) -> tuple[int, ...]:
     return (16, unit, *(a for a in (8, 4, 2) if a > unit and isinstance(variant, PtxVariant)))
 
 
+def _misaligned(case: Case, variant: Variant, setup: Setup) -> Iterator[Setup]:
+    """For given PTX, the setup with each pointer misaligned alone: code may test one address and not another."""
+    if isinstance(variant, PtxVariant):
+        for name, argument in {**case.inputs, **case.outputs}.items():
+            unit = format_of(argument).unit_bits // 8
+            if unit < 16 and not isinstance(argument, Scalar):
+                yield replace(setup, alignment=unit, misaligned=name)
+
+
 def _unit_bytes(case: Case) -> int:
     return min(format_of(a).unit_bits // 8 for a in (*case.inputs.values(), *case.outputs.values()))
 
@@ -356,10 +367,12 @@ def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: st
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
-    for size, alignment, fusion in itertools.product(case.sizes, alignments, _fusions(variant)):
-        setup = Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion)
+    for size, fusion in itertools.product(case.sizes, _fusions(variant)):
+        plain = Setup(sizes=dict(size), num_warps=variant.num_warps, fusion=fusion)
+        setups = [replace(plain, alignment=a) for a in alignments]
+        setups += () if effort == "quick" else _misaligned(case, variant, plain)
         small = () if backend == "assembler" else (*few_sets(case, size), *near_sets(case, size))
-        yield from (WorkItem(setup, name) for name in (*sets, *small))
+        yield from (WorkItem(setup, name) for setup in setups for name in (*sets, *small))
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:
@@ -376,6 +389,7 @@ def key_of(case_name: str, variant_name: str, target: str, backend: str, item: W
     """
     s = item.setup
     placement = "+shuffled" * (item.shuffled is not None) + "+padded" * (s.padding is not None)
+    placement += f"+only-{s.misaligned}-misaligned" if s.misaligned else ""
     return Key(
         case_name, variant_name, target, backend,
         pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,

@@ -36,6 +36,7 @@ _SETUP_WORDS = (
     "place",
     "shape",
     "align",
+    "misaligned",
     "warps",
     "context",
     "steps",
@@ -159,6 +160,8 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origi
         "steps": setup.steps,
         "fusion": int(setup.fusion),
     }
+    if setup.misaligned:
+        head["misaligned"] = setup.misaligned
     if setup.padding is not None:
         head["padding"] = setup.padding
     if setup.alone:
@@ -195,6 +198,7 @@ def parse(text: str, case: Case) -> Replay:
             pack=pack,
             block=block_of(pack),
             alignment=int(words.pop("align", "16")),
+            misaligned=words.pop("misaligned", ""),
             num_warps=int(words.pop("warps", "4")),
             context=_context(words.pop("context", "straight")),
             steps=int(words.pop("steps", "1")),

@@ -33,6 +33,10 @@ class CannotTime(RuntimeError):
     """Why a case cannot be timed here, in one line."""
 
 
+class NoGpuToTime(CannotTime):
+    """The machine has no GPU of the target, so that nothing for it can be timed here."""
+
+
 @dataclass(frozen=True)
 class Session:
     """The result of a session. notes: what could not be timed, and why."""

@@ -15,7 +15,7 @@ from harness.model.describe import case_info
 from harness.model.load import LoadedCase
 from harness.records import InRegisters, Record, Sent, Timing, resumable, sent
 from harness.records.shown import OwnWords
-from harness.timing import CannotTime, Session
+from harness.timing import CannotTime, NoGpuToTime, Session
 from harness.timing.ondevice import time_on_device
 from harness.timing.rounds import LEAST
 
@@ -106,15 +106,15 @@ def untimed(item: TimingItem) -> tuple[Chosen, ...]:
 def timed(
     config: pytest.Config, loaded: LoadedCase, target: str | None, assemblers: Sequence[Chosen], *words: Any
 ) -> Session:
-    """A timing session alone on the device. Without a device it skips, or fails under --ptx-require-gpu."""
-    if target is None:
-        if config.option.ptx_require_gpu:
-            raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, but this was not timed: {NO_GPU}")
-        pytest.skip(f"not run: {NO_GPU}")
+    """A timing session alone on the device. Without one of the target it skips, or fails under --ptx-require-gpu."""
     limit = config.getoption("ptx_limit", None)
     try:
+        if target is None:
+            raise NoGpuToTime(NO_GPU)
         return time_on_device(limit, str(loaded.path), loaded.attribute, target, tuple(assemblers), *words)
     except CannotTime as error:
+        if isinstance(error, NoGpuToTime) and config.option.ptx_require_gpu:
+            raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, but this was not timed: {error}") from None
         pytest.skip(f"not run: {error}")
     except RuntimeError as error:
         first = str(error).strip().partition("\n")[0]

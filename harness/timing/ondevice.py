@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from harness.processes.child import SWEEP_LIMIT, of_target
-from harness.timing import CannotTime, Session
+from harness.timing import NoGpuToTime, Session
 
 
 def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
     """`harness.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
     meanwhile.
 
-    limit: seconds allowed; None for those of a sweep. Raises CannotTime, and DeviceFault if the process does not
-    answer.
+    limit: seconds allowed; None for those of a sweep. Raises NoGpuToTime without a GPU of the target, CannotTime, and
+    DeviceFault if the process does not answer.
     """
     device = of_target(target)
     if device is None:
-        raise CannotTime(f"no GPU here is {target}")
+        raise NoGpuToTime(f"no GPU here is {target}")
     function = "harness.timing.session:time_case"
     made: Session = device.call(function, path, attribute, target, *words, limit=limit or SWEEP_LIMIT, alone=True)
     return made

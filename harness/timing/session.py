@@ -17,7 +17,7 @@ from harness.model.load import LoadedCase, load
 from harness.processes.locks import current
 from harness.records import Key, Timing
 from harness.records import statistics as speed
-from harness.timing import CannotTime, Session, timers
+from harness.timing import CannotTime, NoGpuToTime, Session, timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks
 from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, bounded_by_clock, measure
@@ -45,9 +45,9 @@ def time_case(
     elements; by default the three. budget: seconds of rounds at each size. least: rounds. Raises CannotTime.
     """
     if not torch.cuda.is_available():
-        raise CannotTime("torch finds no CUDA device")
+        raise NoGpuToTime("torch finds no CUDA device")
     if target != device_target():
-        raise CannotTime(f"the device is {device_target()}")
+        raise NoGpuToTime(f"the device is {device_target()}")
     loaded = next(c for c in load(Path(path)) if c.attribute == attribute)
     l2 = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     timer, reason = timers.timer(l2)

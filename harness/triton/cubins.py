@@ -18,7 +18,7 @@ _HEADER = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr: name, type, flags, address
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _RELOCATIONS = {".rela": (4, struct.Struct("<QQq")), ".rel": (9, struct.Struct("<QQ"))}  # sh_type, and one entry
 _PROGBITS, _SYMTAB, _STRTAB, _NOBITS = 1, 2, 3, 8
-_SECTION, _TYPE, _LOCAL = 3, 15, 0  # STT_SECTION, the mask of a symbol's type, STB_LOCAL
+_SECTION, _TYPE, _LOCAL, _WEAK = 3, 15, 0, 2  # STT_SECTION, the mask of a symbol's type, STB_LOCAL, STB_WEAK
 _LINES = ".nv_debug_line_sass"
 _ABOUT = (".note.nv.cuinfo", ".nv.compat")  # nvdisasm reads these before any code
 _INNER = "$__internal_"  # ptxas's prefix for functions that it adds to a kernel, such as a division's slow path
@@ -91,7 +91,7 @@ def _kernel(sections: list[Section], cubin: bytes) -> MachineKernel | None:
     if (
         len(main) != 1
         or len(kinds) != 1
-        or any(s[1] >> 4 != _LOCAL or not s[0].startswith(_INNER) for s in inner)
+        or any(s[1] >> 4 not in (_LOCAL, _WEAK) or not s[0].startswith(_INNER) for s in inner)
         or len(name) < _SHORTEST
     ):
         return None
@@ -132,17 +132,19 @@ def merged(kernels: Sequence[MachineKernel]) -> bytes:
     symbols += [
         _SYMBOL.pack(word(f".text.{_named(i, k)}"), _SECTION, 0, first + i, 0, 0) for i, k in enumerate(kernels)
     ]
-    for i, k in enumerate(kernels):
-        symbols += [
-            _SYMBOL.pack(word(n.replace(_INNER, _inner(i), 1)), info, other, first + i, *rest)
-            for n, info, other, _, *rest in k.inner
-        ]
-    local = len(symbols)
+    inner = [
+        (info >> 4, _SYMBOL.pack(word(n.replace(_INNER, _inner(i), 1)), info, other, first + i, *rest))
+        for i, k in enumerate(kernels)
+        for n, info, other, _, *rest in k.inner
+    ]
+    symbols += [symbol for binding, symbol in inner if binding == _LOCAL]
+    local = len(symbols)  # ELF: local symbols come before all others
     for i, k in enumerate(kernels):
         symbols.append(_SYMBOL.pack(word(_named(i, k)), *k.symbol[1:3], first + i, *k.symbol[4:]))
         for at, info, *added in k.places:
             places += entry.pack(at + len(lines), (local + i) << 32 | info & 0xFFFFFFFF, *added)
         lines += k.lines
+    symbols += [symbol for binding, symbol in inner if binding != _LOCAL]
     symbols += [_SYMBOL.pack(word(name), *rest) for name, *rest in elsewhere]
 
     def section(

@@ -92,8 +92,9 @@ class Launch:
             return self.elementwise.spec(target, enable_fp_fusion=setup.fusion)
         if self.given is not None:
             return given_spec(self.given, self.names, target, enable_fp_fusion=setup.fusion)
-        aligned = setup.alignment % 16 == 0
-        pointers = {t.name: PointerType(t.format.element_type, aligned) for t in self.tensors}
+        pointers = {
+            t.name: PointerType(t.format.element_type, setup.alignment_of(t.name) % 16 == 0) for t in self.tensors
+        }
         arguments = self.arguments(pointers, constexpr=lambda value: value)
         return specialise(
             FunctionRef.of(self.function, portable=portable),
@@ -128,9 +129,11 @@ def launched_experiment(
     code: the text that identifies the code; by default the PTX as it stands, including its target.
     """
     pointers = {t.name: f"pointer to {t.name}" for t in launch.tensors}
+    setup = job.setup
     given = (
         compilation.entry, entry_parameters(launch, compilation, pointers), launch.grid, compilation.num_warps,
-        compilation.shared, launch.inputs, launch.outputs, job.setup.alignment, job.setup.fusion,
+        compilation.shared, launch.inputs, launch.outputs, setup.alignment, setup.fusion,
+        *((setup.misaligned,) if setup.misaligned else ()),
     )  # fmt: skip
     return experiment(machine, compilation.ptx if code is None else code, given, job.inputs)
 

@@ -28,20 +28,33 @@ case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, variants={"mov"
 """
 
 
+WARNS = """
+import os, warnings
+
+def pytest_configure(config):
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        warnings.warn("xdist is active")
+"""
+
+
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_project_that_turns_warnings_into_errors(tmp_path, installed):
-    """pytest warns that an installed ptxdiff was imported before its assertions could be rewritten."""
+    """pytest warns that an installed ptxdiff was imported before its assertions could be rewritten.
+
+    pytest-benchmark 5.2 warns under pytest-xdist, whose workers may have started Ray; so does the project's conftest.
+    """
     place = tmp_path / "site" / "ptxdiff-9.dist-info"
     project = tmp_path / "project"
     (project / "cases").mkdir(parents=True)
     (project / "cases" / "one.py").write_text(CASE)
+    (project / "conftest.py").write_text(WARNS)
     (project / "pyproject.toml").write_text('[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n')
     if installed:
         place.mkdir(parents=True)
         (place / "METADATA").write_text("Metadata-Version: 2.1\nName: ptxdiff\nVersion: 9\n")
         (place / "entry_points.txt").write_text("[pytest11]\nptxdiff = harness.plugin\n")
         (place / "RECORD").write_text("harness/__init__.py,,\nptxdiff-9.dist-info/RECORD,,\n")
-    environment = {**os.environ, "PYTHONPATH": path_of(place.parent, ROOT)}
+    environment = {**os.environ, "PYTHONPATH": path_of(place.parent, ROOT), "PYTEST_XDIST_WORKER": "gw1"}
     done = subprocess.run([sys.executable, "-c", BEGINS], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "one.py::mov" in done.stdout

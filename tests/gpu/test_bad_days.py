@@ -15,7 +15,7 @@ from harness.backends import create
 from harness.backends.sanitizer import missing
 from harness.jobs import Job, Setup
 from harness.processes.child import of_target
-from harness.processes.gpus import gpus
+from harness.processes.gpus import gpus, share, worker_number
 from harness.records import read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpus(), reason="needs an NVIDIA GPU: CUDA finds no device")]
@@ -61,7 +61,8 @@ def test_each_misbehaving_kernel_is_an_error_with_its_reason_and_later_items_run
         assert result.verdict == "error", (key, result)
         assert words in result.words, (key, result.words)
         assert "\n" not in result.words
-    assert {r.device for r in records.results} == {gpus()[0].uuid}
+    used = (share(gpus(), g.target, worker_number()) for g in gpus())  # with several GPUs a worker's own
+    assert {r.device for r in records.results} == {gpu.uuid for gpu in used}
     assert records.end is not None
 
 

@@ -142,6 +142,7 @@ REAL = [floats, roots]
 TWO = ((64, False), (64, False))
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion '~' on bool:DeprecationWarning")  # of Python 3.12, in `joined`
 @pytest.mark.parametrize("function", INTEGER + REAL, ids=lambda f: f.__name__)
 def test_a_construct_has_the_meaning_of_python(function):
     values = EDGES if function in INTEGER else [f64_bits(x) for x in FLOATS] + [1, -1]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import watched
+from harness.backends import driver, watched
 from harness.backends.assembler import AssemblerBackend
 from harness.backends.watched import WatchedGpu
 from harness.jobs import Artifacts, Job, Outcome, Setup
@@ -244,8 +244,15 @@ def test_the_attachment_is_reduced_and_shows_the_fault(backend, tried, tmp_path)
     assert len(whole) < 40
 
 
-def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_path):
+@pytest.mark.parametrize("bound", [True, False], ids=["with CUDA's driver", "without"])
+def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_path, bound):
     """Without any option: what Triton launches is wrong, and its ptxas gives the same code when called by hand."""
+
+    def bindings():
+        if not bound:
+            raise driver.NoDriver("no driver")
+
+    monkeypatch.setattr(driver, "bindings", bindings)
     path = tmp_path / "case.py"
     (loaded,) = load(path)
     monkeypatch.setattr(ptxasfault, "tritons_own", lambda *_, **__: assembler_at(FLIPPING, 3, bundled=True))

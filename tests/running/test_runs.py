@@ -22,7 +22,7 @@ from reports import junit
 from reports.model import view
 from reports.verdict import overall
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
-from tests.running.test_bad_days import ROOT, plugin
+from tests.running.test_bad_days import environment, plugin
 
 SLOW = RIGHT.replace(
     "def flipped(x):\n",
@@ -73,9 +73,8 @@ def start(tmp_path):
             (tmp_path / "cases" / f"{name}.py").write_text(source)
         words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
         words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
         process = subprocess.Popen(
-            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=handle_ctrl_c,
         )  # fmt: skip
         started.append(process)

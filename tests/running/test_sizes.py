@@ -1,13 +1,16 @@
 """Kernels that are wrong at one size, for one program or at one alignment: which runs see it at quick effort."""
 
+import numpy as np
 import pytest
 
 from harness import Case, kernel, ptx
 from harness.backends import create
 from harness.comparing.files import compare_files
+from harness.jobs import Setup
 from harness.model.load import LoadedCase
 from harness.running.item import Item
 from harness.running.plan import plan
+from harness.running.replay import parse, token
 from harness.running.run import run_item
 from harness.running.sizes import LARGEST, MANY, sizes_beside
 from references import bits
@@ -83,6 +86,20 @@ def test_what_is_wrong_at_one_alignment_fails_there(tmp_path):
     """Sixteen and four bytes are right, and eight are not."""
     wrong = "and.b64 %d5, %d0, 15; setp.eq.u64 p, %d5, 8;"
     assert {alignment for _, alignment in failing(case_of(wrong), tmp_path / "c.py")} == {8}
+
+
+def test_what_is_wrong_where_one_pointer_is_misaligned_alone_fails_there(tmp_path):
+    """Wrong where the input's address is a multiple of 16 and the output's is not."""
+    wrong = "and.b64 %d5, %d0, 15; and.b64 %d6, %d1, 15; setp.lt.u64 p, %d5, %d6;"
+    found = failing(case_of(wrong), tmp_path / "c.py")
+    assert {alignment for _, alignment in found} == {4}
+
+
+def test_a_replay_has_the_tensor_that_is_misaligned():
+    setup = Setup(shape=(5,), alignment=4, misaligned="y")
+    units = {"x": np.arange(5, dtype=np.uint32)}
+    case = case_of("")
+    assert parse(token(setup, units, 3), case).setup.misaligned == "y"
 
 
 def test_a_whole_kernel_in_ptx_runs_at_each_alignment_at_full_effort():

@@ -10,9 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.processes.gpus import Gpu
 from harness.records import InRegisters, Key, Timing, read
 from harness.records.statistics import median
 from harness.timing import CannotTime, Session
+from harness.timing.ondevice import time_on_device
 
 pytest.importorskip("pytest_benchmark")
 
@@ -62,18 +64,42 @@ def device(monkeypatch):
     monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
 
 
-def test_without_a_gpu_benchmarks_are_skipped_with_a_reason(run_cases):
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """A machine without a GPU, also where there is one."""
+    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
+    monkeypatch.setattr("harness.processes.child.gpus", lambda: ())
+
+
+def test_without_a_gpu_benchmarks_are_skipped_with_a_reason(run_cases, no_gpu):
     done = run_cases("--benchmark-only", "--ptx-backend=gpu", "-rs", move=SOURCE)
     done.assert_outcomes(skipped=12)
     done.stdout.fnmatch_lines(["*not run: no NVIDIA GPU on this machine*"])
     assert done.ret == 0
 
 
-def test_without_a_gpu_timing_is_skipped_with_a_reason_or_fails_if_required(run_cases):
+def test_without_a_gpu_timing_is_skipped_with_a_reason_or_fails_if_required(run_cases, no_gpu):
     run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", move=SOURCE).assert_outcomes(skipped=2)
     done = run_cases("--ptx-timing", "--ptx-backend=gpu", "--ptx-require-gpu", "-k", "timing", move=SOURCE)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not timed: no NVIDIA GPU on this machine*"])
+
+
+def test_a_gpu_of_another_target_does_not_satisfy_a_required_one(run_cases, device, monkeypatch):
+    """It is as for other items: what is required fails, and is not skipped."""
+    words = ("--ptx-backend=gpu", "-rs", "-Wignore:Benchmark fixture was not used")
+    monkeypatch.setattr("harness.timing.items.time_on_device", time_on_device)
+    monkeypatch.setattr("harness.processes.child.gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_80", 1 << 30),))
+    for kind in (
+        ("--ptx-timing", "-k", "timing and not other"),
+        ("--benchmark-only", "-k", "plain and L2 and not other"),
+    ):
+        done = run_cases(*kind, *words, move=SOURCE)
+        done.assert_outcomes(skipped=1)
+        done.stdout.fnmatch_lines(["*not run: no GPU here is sm_90a*"])
+        done = run_cases(*kind, *words, "--ptx-require-gpu", move=SOURCE)
+        done.assert_outcomes(failed=1)
+        done.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not timed: no GPU here is sm_90a*"])
 
 
 def test_timing_without_the_gpu_backend_is_a_contradiction(run_cases):

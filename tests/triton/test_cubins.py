@@ -55,8 +55,9 @@ def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
     codes = [cubin(body, target, name, tmp_path) for body, name in bodies]
     codes += 2 * [cubin(PRINTS, target, folder=tmp_path, more=CALLED)]
     kernels = [kernel_of(code) for code in codes]
-    found = dict.fromkeys(k.alike for k in kernels if k)
-    groups = [[k for k in kernels if k and k.alike == first] for first in found]
+    assert all(kernels)  # the function inside DIVISION is a weak symbol of ptxas 12.8, and a local one of 13.4
+    found = dict.fromkeys(k.alike for k in kernels)
+    groups = [[k for k in kernels if k.alike == first] for first in found]
     assert max(map(len, groups)) > 1
     for group in groups:
         texts = split_text(group, alone(merged(group)))

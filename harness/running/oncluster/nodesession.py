@@ -54,6 +54,9 @@ class NodeSession:
     def __init__(self, order: NodeRun, root: Path) -> None:
         self.root, self.order = root, order
         os.chdir(root / order.invoked)
+        # Ray's processes inherit it if a worker of pytest-xdist started Ray. This session is no such worker, for which
+        # plugins may warn: pytest-benchmark 5.2 does. A project may make each warning an error.
+        os.environ.pop("PYTEST_XDIST_WORKER", None)
         installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
         plugin = [] if installed else ["-p", OURS]
         # ptxdiff was imported before pytest could rewrite its asserts; a project may make that warning an error.
