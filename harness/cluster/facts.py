@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
+from harness.model.identity.folders import files_below
 from harness.ours import ROOT
 from harness.processes.gpus import Gpu, gpus
 from harness.triton import builds
@@ -157,7 +158,7 @@ def _contents_once(folder: Path, known: str) -> str:
 
 def _contents(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if "__pycache__" not in p.parts and p.is_file()):
+    for path in files_below(folder, without=("__pycache__",)):
         with path.open("rb") as file:
             digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster import facts
+from harness.model.identity.folders import files_below
 from harness.ours import ROOT
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
@@ -90,7 +91,7 @@ def _same_files(one: Path, other: Path) -> bool:
     if one == other:
         return True
     try:
-        files = [p for p in one.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        files = files_below(one, without=("__pycache__",))
         return all(filecmp.cmp(p, other / p.relative_to(one), shallow=False) for p in files)
     except OSError:
         return False

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.model.variants import COMPILER_NAME
 from harness.ours import ROOT
 from harness.triton.installation import NoTriton, installation_in
 
@@ -57,6 +56,8 @@ _barred: set[str] = set()
 
 def parse(words: str, beside: Path) -> tuple[str, str]:
     """Name and interpreter of `NAME=PATH`. beside: the folder that a relative path starts from. Raises ValueError."""
+    from harness.model.variants import COMPILER_NAME  # here, because a node that reports its facts needs no variants
+
     name, equals, path = words.partition("=")
     if not equals or not COMPILER_NAME.fullmatch(name) or not path:
         raise ValueError(

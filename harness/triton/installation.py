@@ -9,6 +9,8 @@ import os
 import platform
 from pathlib import Path
 
+from harness.model.identity.folders import files_below
+
 
 class NoTriton(RuntimeError):
     """Triton is not installed here, so nothing can be compiled."""
@@ -31,7 +33,7 @@ def installation() -> str:
 
 def installation_in(root: Path, python: str) -> str:
     """A digest of the Triton in a folder, and of the tools that environment variables name. python: its version."""
-    files = [p for p in sorted(root.rglob("*")) if "__pycache__" not in p.parts and p.is_file()]
+    files = files_below(root, without=("__pycache__",))
     files += [Path(v) for n, v in sorted(os.environ.items()) if n.startswith("TRITON_") and n.endswith("_PATH")]
     digest = hashlib.sha256(python.encode())
     for path in files:

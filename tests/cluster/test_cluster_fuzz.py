@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from harness.cluster.connect import ClusterError
-from harness.cluster.joining import joined
 from harness.cluster.nodes import Needs, gpu
 from harness.fuzz import oncluster
 from harness.fuzz.assemblers import assembler
@@ -17,15 +16,8 @@ from tests.cluster.conftest import ROOT
 from tests.cluster.fuzz_tasks import judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-HERE = ROOT / "tests" / "cluster"
 FLIPPING = str(ROOT / "tests" / "fuzz" / "flipping_ptxas.sh")
 SHARED = Needs(1.0, 0.25, "sm_90a")
-
-
-@pytest.fixture(scope="module")
-def tasks(three_nodes):
-    with joined(three_nodes.address, HERE) as made:
-        yield made
 
 
 def plan(seed="a", batch=2):
@@ -88,6 +80,7 @@ def test_a_lost_batch_runs_again_at_the_next_start(tasks, tmp_path):
     assert again.campaign.state.programs == 6
 
 
+@pytest.mark.slow  # test_nodes_and_tasks has it for any task: it is repeated, and each value counts once
 def test_a_batch_whose_process_died_is_repeated(tasks, tmp_path):
     running = fuzzed(tasks, tmp_path, "dies_once", 2, plan(seed=str(tmp_path / "died")))
     assert (tmp_path / "died").exists()

@@ -8,22 +8,18 @@ import pytest
 
 from harness.cli import main
 from harness.cluster.connect import ClusterError
-from harness.cluster.joining import joined, project_of
+from harness.cluster.joining import project_of
+from harness.cluster.tasks import Tasks
 from harness.running import shardworker
 from harness.sweep import oncluster
 from harness.sweep.oncluster import ClusterSweep
 from harness.sweep.shards import Journal, JournalError, ShardResult, Task
-from tests.cluster.conftest import ROOT, STORE, path_of
+from tests.cluster.conftest import ROOT, node
+from tests.cluster.sources import NEGATION
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 HERE = ROOT / "tests" / "cluster"
 TASK = Task(str(HERE / "case.py"), "case", "v", "emulator", "sm_90a", 1, 20, 16)
-
-
-@pytest.fixture(scope="module")
-def tasks(three_nodes):
-    with joined(three_nodes.address, HERE) as made:
-        yield made
 
 
 @pytest.fixture
@@ -47,19 +43,6 @@ def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: No
     return journal.done
 
 
-def whole(tasks, path, work, **options):
-    """Like `swept`, repeated up to three times while there are errors.
-
-    On one machine all nodes unpack the job's files into one folder, so that a joining node may disturb starting
-    workers.
-    """
-    for _ in range(3):
-        done = swept(tasks, path, work, **options)
-        if all(r.verdict == "pass" for r in done.values()):
-            break
-    return done
-
-
 def written(path):
     """A journal's entries of the shards, without where and how long they ran."""
     lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
@@ -68,8 +51,8 @@ def written(path):
     return shards
 
 
-def test_every_shard_arrives_once_and_all_nodes_run_some(tasks, tmp_path):
-    done = swept(tasks, tmp_path / "j", "slow")
+def test_every_shard_arrives_once(tasks, tmp_path):
+    done = swept(tasks, tmp_path / "j", "right")
     assert sorted(done) == list(range(16))
     assert {r.verdict for r in done.values()} == {"pass"}
     assert all(done[s].given == f"given {s}" and done[s].node for s in done)
@@ -126,6 +109,7 @@ def test_a_journal_counts_no_shard_twice_and_no_unknown_one(tmp_path):
         Journal(tmp_path / "k", TASK, resume=True)
 
 
+@pytest.mark.slow  # test_nodes_and_tasks has it for any task: it is repeated, and each value counts once
 def test_a_shard_whose_process_died_is_repeated(tasks, tmp_path, in_fours):
     task = replace(TASK, variant=str(tmp_path / "died"))
     done = swept(tasks, tmp_path / "j", "dies_once", task=task)
@@ -134,25 +118,26 @@ def test_a_shard_whose_process_died_is_repeated(tasks, tmp_path, in_fours):
     assert {r.verdict for r in done.values()} == {"pass"}
 
 
-def test_only_a_shard_that_always_kills_its_process_is_lost(tasks, tmp_path, in_fours):
-    done = swept(tasks, tmp_path / "j", "dies_at_two", range(4))
+def test_only_a_shard_that_always_kills_its_process_is_lost(ray, nodes, tmp_path, in_fours):
+    """Without Ray's repeats, because each takes a new process."""
+    done = swept(Tasks(ray, nodes, retries=0), tmp_path / "j", "dies_at_two", range(4))
     assert {s: r.verdict for s, r in done.items()} == {0: "pass", 1: "pass", 2: "error", 3: "pass"}
     assert "died" in done[2].words
 
 
 @pytest.mark.slow  # nodes and drivers die, which takes seconds each, with Ray's clean-up
-def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, three_nodes, tmp_path, in_fours):
-    whole(tasks, tmp_path / "undisturbed", "right")
-    node = three_nodes.add_node(num_cpus=2, object_store_memory=STORE, env_vars={"PYTHONPATH": path_of(ROOT)})
+def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, passing_nodes, tmp_path, in_fours):
+    swept(tasks, tmp_path / "undisturbed", "right")
+    added = passing_nodes.add_node(**node(ROOT, cpus=2))
     (new,) = tasks.nodes.look()
     killed = []
 
     def kill(result):
         if result.node.endswith(new.id[:12]) and not killed:  # it still has shards to run
             killed.append(result.shard)
-            three_nodes.remove_node(node, allow_graceful=False)
+            passing_nodes.remove_node(added, allow_graceful=False)
 
-    whole(tasks, tmp_path / "disturbed", "slow", on_result=kill)
+    swept(tasks, tmp_path / "disturbed", "slow", on_result=kill)
     assert killed
     assert written(tmp_path / "disturbed") == written(tmp_path / "undisturbed")
 
@@ -174,9 +159,9 @@ def test_a_second_driver_continues_where_the_first_was_stopped(tasks, tmp_path):
         swept(tasks, tmp_path / "j", "slow", on_result=stop)
     assert not tasks.running
     again = []
-    whole(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
+    swept(tasks, tmp_path / "j", "right", on_result=lambda r: again.extend([r.shard] if r.verdict == "pass" else []))
     assert sorted(passed + again) == list(range(16))
-    whole(tasks, tmp_path / "whole", "right")
+    swept(tasks, tmp_path / "whole", "right")
     assert written(tmp_path / "j") == written(tmp_path / "whole")
 
 
@@ -205,24 +190,6 @@ def test_a_shards_task_depends_on_shard_definition_and_place(tmp_path):
     found = {digests(0), digests(1), *(shardworker.shard_digests(replace(task, **c))(0) for c in changes)}
     assert len(found) == 6
     assert digests(0) == shardworker.shard_digests(task)(0)
-
-
-NEGATION = '''
-"""Negation."""
-from harness import Case, asm
-from references.formats import F16
-
-def reference(a):
-    return a ^ 0x8000
-
-case = Case(
-    inputs={"a": F16}, outputs={"y": F16}, reference=reference, nan="payload",
-    variants={
-        "right": asm("xor.b32 $0, $1, 0x80008000;", "=r,r", pack=2),
-        "wrong": asm("xor.b32 $0, $1, 0x80018000;", "=r,r", pack=2),
-    },
-)
-'''
 
 
 def test_how_the_folder_of_a_project_is_found(tmp_path):

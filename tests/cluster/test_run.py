@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster of three nodes: records equal those of a local run; GPUs by target, faults, and a new
+"""Runs on a Ray cluster of two nodes: records equal those of a local run; GPUs by target, faults, and a new
 driver."""
 
 import contextlib
@@ -15,8 +15,8 @@ from harness.cli.run import plugin_words
 from harness.records import read
 from harness.running.oncluster import driver
 from harness.timing import inregisters
-from tests.case_sources import FLIP, MIXED, RIGHT
-from tests.cluster.conftest import ROOT
+from tests.case_sources import MIXED, RIGHT
+from tests.cluster.conftest import ROOT, node
 from tests.cluster.same import differences
 
 pytest.importorskip("torch")
@@ -66,11 +66,11 @@ def project(tmp_path, monkeypatch):
     return made
 
 
-def run(*words):
+def run(*words, cases="cases"):
     """Run pytest on the project in this process. Returns its exit status and output."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        code = pytest.main(["cases", "-q", "--no-header", "-p", "no:cacheprovider", *map(str, words)])
+        code = pytest.main([cases, "-q", "--no-header", "-p", "no:cacheprovider", *map(str, words)])
     return int(code), said.getvalue()
 
 
@@ -89,27 +89,41 @@ inregisters.time_in_registers = lambda loaded, target, limit=None: ()  # no stan
 """
 
 
-def test_records_equal_those_of_a_run_here(three_nodes, project, tmp_path):
-    project(flip=FLIP, mixed=MIXED, add=ADD)
+def test_a_report_on_an_item_that_was_not_given_is_an_error(address, shipped, tmp_path, monkeypatch):
+    monkeypatch.chdir(shipped)
+    monkeypatch.setattr(driver, "WORK", "lies:run")
+    records = tmp_path / "records.jsonl"
+    words = [*HERE, f"--ptx-records={records}", f"--ptx-cluster={address}"]
+    code, said = run(*words, cases="cases/flip.py")
+    assert code == 1
+    assert set(verdicts(records).values()) == {"error"}
+    assert "it reported on cases/flip.py::another[sm_90a-emulator], which it was not given" in said
+    assert "gets no work: it reported on" in said
+
+
+def test_records_equal_those_of_a_run_here(own_connection, project, tmp_path):
+    project(flip=RIGHT, mixed=MIXED)
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     code, _ = run(*HERE, f"--ptx-records={here}")
-    away, said = run(*HERE, f"--ptx-records={there}", f"--ptx-cluster={three_nodes.address}")
+    away, said = run(*HERE, f"--ptx-records={there}", f"--ptx-cluster={own_connection}")
     assert (code, away) == (1, 1), said
     assert differences(here, there) == []
     assert {r.verdict for r in read(there).results} == {"pass", "fail"}
     nodes = {n["node"][:8] for n in read(there).run.environment["nodes"]}
     assert {r.node.rpartition("/")[2] for r in read(there).results} <= nodes
-    assert len(nodes) == 3
+    assert len(nodes) == 2
 
 
 @pytest.mark.slow
-def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(three_nodes, project, tmp_path, monkeypatch):
+def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(
+    own_connection, two_nodes, project, tmp_path, monkeypatch
+):
     """Slow: Triton compiles, three processes stand in for GPUs, and a kernel hangs for four seconds."""
     monkeypatch.setattr(inregisters, "time_in_registers", None)  # restored here, because the conftest replaces it
     (project(add=ADD, hangs=HANGS) / "conftest.py").write_text(CONFTEST)
     records = tmp_path / "records.jsonl"
     words = ["--ptx-backend=gpu", "--ptx-target=sm_80", "--ptx-target=sm_90a", "--ptx-timing", "--ptx-limit=4"]
-    code, said = run(*words, f"--ptx-records={records}", f"--ptx-cluster={three_nodes.address}")
+    code, said = run(*words, f"--ptx-records={records}", f"--ptx-cluster={two_nodes.address}")
     assert code == 1
     assert "no node has sm_80: the emulator runs what was asked of those GPUs" in said
     found = read(records)
@@ -125,7 +139,7 @@ def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(three_nodes
     third = next(n["node"][:8] for n in found.run.environment["nodes"] if n.get("targets") == ["sm_90a"])
     assert {r.node.rpartition("/")[2] for r in [*on_gpu, *found.timings]} == {third}
     assert {t.key.case for t in found.timings} == {"add", "hangs"}
-    uses = [line.split() for line in three_nodes.stand_in_log.read_text().splitlines()]
+    uses = [line.split() for line in two_nodes.stand_in_log.read_text().splitlines()]
     timings = [u for u in uses if u[1] == "timing"]
     assert len(timings) == 2
     for device, _, began, ended in timings:
@@ -134,13 +148,15 @@ def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(three_nodes
 
 
 @pytest.mark.slow
-def test_an_item_is_repeated_once_after_its_process_died_and_then_an_error(three_nodes, project, tmp_path, monkeypatch):
+def test_an_item_is_repeated_once_after_its_process_died_and_then_an_error(
+    own_connection, two_nodes, project, tmp_path, monkeypatch
+):
     """Slow: five processes import torch one after another."""
     monkeypatch.setattr(driver, "RETRIES", 1)
     project(dies=DIES, once=DIES_ONCE.replace("MARKER", str(tmp_path / "died")), flip=RIGHT)
     records = tmp_path / "records.jsonl"
     words = ["--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={records}"]
-    code, said = run(*words, f"--ptx-cluster={three_nodes.address}")
+    code, said = run(*words, f"--ptx-cluster={two_nodes.address}")
     assert code == 1
     assert (tmp_path / "died").exists()
     assert verdicts(records) == {
@@ -152,27 +168,6 @@ def test_an_item_is_repeated_once_after_its_process_died_and_then_an_error(three
     assert len(keys) == len(set(keys)), "a result counts twice"
     assert "the process that ran it died" in said
     assert read(records).end is not None
-
-
-LIES = """
-from harness.running.oncluster.messages import ItemReport
-
-
-def run(order, file, nodeids):
-    yield ItemReport("cases/flip.py::another[sm_90a-emulator]")
-"""
-
-
-def test_a_report_on_an_item_that_was_not_given_is_an_error(three_nodes, project, tmp_path, monkeypatch):
-    folder = project(flip=RIGHT)
-    (folder / "lies.py").write_text(LIES)
-    monkeypatch.setattr(driver, "WORK", "lies:run")
-    records = tmp_path / "records.jsonl"
-    code, said = run(*HERE, f"--ptx-records={records}", f"--ptx-cluster={three_nodes.address}")
-    assert code == 1
-    assert set(verdicts(records).values()) == {"error"}
-    assert "it reported on cases/flip.py::another[sm_90a-emulator], which it was not given" in said
-    assert "gets no work: it reported on" in said
 
 
 MANY = """
@@ -203,19 +198,17 @@ def lines_of(path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's, of a node that was killed
-def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, project, tmp_path):
+def test_a_killed_node_and_a_killed_driver_leave_the_same_report(two_nodes, project, tmp_path):
     """Slow: three runs of 24 long items."""
     project(many=MANY)
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     assert run("--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={here}")[0] == 0
-    doomed = three_nodes.add_node(
-        num_cpus=1, object_store_memory=100 << 20, include_dashboard=False, env_vars={"PYTHONPATH": str(ROOT)}
-    )
-    first = start_driver(there, three_nodes.address)
+    doomed = two_nodes.add_node(**node(ROOT))
+    first = start_driver(there, two_nodes.address)
     deadline = time.monotonic() + 120
     while lines_of(there) < 4 and time.monotonic() < deadline:
         time.sleep(0.1)
-    three_nodes.remove_node(doomed, allow_graceful=False)
+    two_nodes.remove_node(doomed, allow_graceful=False)
     before = lines_of(there)
     while lines_of(there) < before + 4 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -223,18 +216,18 @@ def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, pr
     first.wait()
     assert read(there).end is None
     assert 0 < len(read(there).results) < len(read(here).results)
-    second = start_driver(there, three_nodes.address, "--ptx-resume")
+    second = start_driver(there, two_nodes.address, "--ptx-resume")
     said = second.communicate(timeout=180)[0]
     assert second.returncode == 0, said
     assert differences(here, there) == []
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_path):
+def test_ctrl_c_ends_the_run_and_leaves_the_cluster(own_connection, two_nodes, project, tmp_path):
     """Slow: a separate driver process, and long items."""
     project(many=MANY)
     records = tmp_path / "records.jsonl"
-    process = start_driver(records, three_nodes.address)
+    process = start_driver(records, two_nodes.address)
     deadline = time.monotonic() + 120
     while lines_of(records) < 1 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -244,14 +237,14 @@ def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_pa
     assert read(records).end is None
     import ray
 
-    ray.init(address=three_nodes.address, log_to_driver=False)
+    ray.init(address=two_nodes.address, log_to_driver=False)
     try:
-        assert len([n for n in ray.nodes() if n["Alive"]]) >= 3
+        assert len([n for n in ray.nodes() if n["Alive"]]) >= 2
         free = ray.available_resources()["CPU"]
         deadline = time.monotonic() + 20
-        while free < 4 and time.monotonic() < deadline:
+        while free < 3 and time.monotonic() < deadline:
             time.sleep(0.2)
             free = ray.available_resources()["CPU"]
-        assert free == 4, "tasks of the run still run"
+        assert free == 3, "tasks of the run still run"
     finally:
         ray.shutdown()

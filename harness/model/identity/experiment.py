@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.identity.encoding import digest
+from harness.model.identity.folders import files_below
 from harness.ours import ROOT
 
 DIGITS = 32
@@ -56,7 +57,7 @@ def harness() -> str:
 
 def _text_digest(folder: Path) -> str:
     """A digest of all modules in a folder. Raises FileNotFoundError for a folder without modules."""
-    files = sorted(folder.rglob("*.py"))
+    files = files_below(folder, ".py")
     if not files:
         raise FileNotFoundError(f"{folder} holds no Python file; identities of results are made from its text")
     found = hashlib.sha256()
