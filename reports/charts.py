@@ -9,6 +9,7 @@ because the page forbids `eval`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from functools import cache
@@ -133,11 +134,13 @@ def specifications() -> dict[str, dict[str, Any]]:
 def library(folder: Path | None = None) -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that loads nothing, about 0.9 MB.
 
-    folder: where it is cached between processes, because building it takes more than a second.
+    folder: where it is cached between processes, because building it takes two seconds. It is stored under the version
+    of its source and under this module's text.
     """
     if folder is None:
         return _bundle()
-    kept = folder / f"vega-{version('vl-convert-python')}.js"
+    code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    kept = folder / f"vega-{version('vl-convert-python')}-{code}.js"
     with contextlib.suppress(OSError, ValueError):
         return kept.read_text(encoding="utf-8")
     script = _bundle()

@@ -1,7 +1,8 @@
-"""Workers of pytest-xdist that start as forks of a process which has imported torch, numba and the harness.
+"""Processes that start as forks of one which has imported torch, Triton, numba and the harness.
 
-A worker in a new process spends three seconds of processor time on these imports. A fork of a process that has done
-nothing else has the same modules and no other state, so tests of runs with several workers take such forks.
+A new process spends three seconds of processor time on these imports. A fork of a process that has done nothing else
+has the same modules and no other state. Tests of runs with several workers of pytest-xdist take such forks, and
+`tests/readyprocess.py` starts other commands of Python as such forks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import gc
 import importlib
 import os
 import pickle
+import random
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,27 +31,47 @@ from execnet import gateway_base, gateway_io
 
 ROOT = Path(__file__).parents[1]
 IMPORTED = (
-    "torch", "numba", "pytest", "execnet", "harness.running.collection", "harness.running.run",
-    "harness.backends.emulator", "harness.ptx.isa", "harness.ptx.numeric.translation.loops", "references.formats",
+    "torch", "triton", "numba", "pytest", "execnet", "harness.running.collection", "harness.running.run",
+    "harness.backends.emulator", "harness.backends.gpu", "harness.ptx.isa", "harness.ptx.numeric.translation.loops",
+    "references.formats",
 )  # fmt: skip
 """No plugin of pytest: it warns of plugins that were imported before it could rewrite their assertions."""
 
 
 class Origin:
-    """The process that workers are forked from. It is started by the first worker."""
+    """The process that others are forked from. It is started by the first of them."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def fork(self, stdin: int, stdout: int) -> int:
-        """Fork a worker with this process's folder and environment, and these files; its process id."""
+    def fork(
+        self,
+        files: Sequence[int],
+        words: Sequence[str] = (),
+        *,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Fork a process that has these files as its descriptors 0, 1, 2 and so on; its process id.
+
+        words: the command after `python`; if empty, the process is a worker of pytest-xdist. folder, environment: by
+        default those of this process.
+        """
+        request = tuple(words), folder or os.getcwd(), dict(os.environ if environment is None else environment)
+        return int(self._asked(request, files))
+
+    def status(self, pid: int) -> int:
+        """Wait for the end of a process; its status as in `subprocess.Popen.returncode`."""
+        return int(self._asked(pid))
+
+    def _asked(self, request: object, files: Sequence[int] = ()) -> bytes:
         if self._socket is None:
             self._start()
         assert self._socket
-        files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (stdin, stdout, 2)))]
-        self._socket.sendmsg([pickle.dumps((os.getcwd(), dict(os.environ)))], files)
-        return int(self._socket.recv(64))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+        self._socket.sendmsg([pickle.dumps(request)], rights)
+        return self._socket.recv(64)
 
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -69,7 +95,7 @@ class ForkedIO(gateway_io.Popen2IOMaster):
     def __init__(self, args: list[str], execmodel: Any) -> None:
         read, requests = os.pipe()
         replies, write = os.pipe()
-        self._process = os.pidfd_open(self.origin.fork(read, write))  # names this process even after it has ended
+        self._process = os.pidfd_open(self.origin.fork((read, write, 2)))  # names this process even after it has ended
         os.close(read)
         os.close(write)
         streams = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
@@ -87,50 +113,113 @@ class ForkedIO(gateway_io.Popen2IOMaster):
 
 
 def serve(file: int) -> None:
-    """Import what workers need, then fork one for each message until the other end is closed."""
+    """Import what the processes need, then fork one for each request until the other end is closed."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = [entry for entry in sys.path if entry and entry not in given]
     for name in IMPORTED:
-        importlib.import_module(name)
+        with contextlib.suppress(ImportError):  # Triton may be missing
+            importlib.import_module(name)
     sys.modules["harness.ptx.isa"].load()
     gc.collect()
-    gc.freeze()  # a collection in a worker would copy all pages
+    gc.freeze()  # a collection in a fork would copy all pages
     requests = socket.socket(fileno=file)
     running: set[int] = set()
+    ended: dict[int, int] = {}
     while True:
-        message, files, _, _ = socket.recv_fds(requests, 1 << 20, 3)
+        message, files, _, _ = socket.recv_fds(requests, 1 << 20, 8)
         if not message:
             break
+        request = pickle.loads(message)
+        if isinstance(request, int):
+            while request not in ended:
+                _reap(running, ended, request)
+            requests.send(str(ended.pop(request)).encode())
+            continue
+        while _reap(running, ended):
+            pass
         pid = os.fork()
         if pid == 0:
             requests.close()
-            _work(*pickle.loads(message), files)
+            _become(*request, files, own)
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(pid, pid)  # here too, so that the group exists when its number is known
         for each in files:
             os.close(each)
         requests.send(str(pid).encode())
         running.add(pid)
-        while ended := _ended(running):
-            running.discard(ended)
     for pid in running:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
-def _ended(running: set[int]) -> int:
-    """The process id of a worker that has ended, which is then gone; 0 if all are running."""
-    return os.waitpid(-1, os.WNOHANG)[0] if running else 0
+def _reap(running: set[int], ended: dict[int, int], pid: int = -1) -> bool:
+    """Note how one process ended. pid: the one to wait for; -1 for any that has ended already."""
+    if not running:
+        return False
+    found, status = os.waitpid(pid, os.WNOHANG if pid == -1 else 0)
+    if found:
+        running.discard(found)
+        ended[found] = os.waitstatus_to_exitcode(status)
+    return bool(found)
 
 
-def _work(folder: str, environment: dict[str, str], files: list[int]) -> NoReturn:
-    """Do what execnet makes a new process do, then exit."""
+def _become(
+    words: Sequence[str], folder: str, environment: Mapping[str, str], files: Sequence[int], own: Sequence[str]
+) -> NoReturn:
+    """Do what a new process does, then exit. own: the entries of Python's path that are no user's."""
+    os.setpgid(0, 0)
     for target, each in enumerate(files):
         os.dup2(each, target)
         os.close(each)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv[:] = ["-c"]
+    random.seed()
     for name in [n for n in sys.modules if n.partition(".")[0] == "tests"]:
         del sys.modules[name]
+    if words:
+        os._exit(_commanded(words, folder, own))
+    sys.argv[:] = ["-c"]
     try:
         exec(gateway_io.popen_bootstrapline, {"__name__": "__main__"})
     finally:
         os._exit(0)
+
+
+def _commanded(words: Sequence[str], folder: str, own: Sequence[str]) -> int:
+    """Run what `python *words` runs (a script, -c or -m, with -P before it or not); the exit status."""
+    safe, words = words[0] == "-P", list(words[words[0] == "-P" :])
+    first = {"-m": folder, "-c": ""}.get(words[0], str(Path(words[0]).parent))
+    theirs = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = [*([] if safe else [first]), *theirs, *own]
+    importlib.invalidate_caches()
+    status = 0
+    try:
+        if words[0] == "-m":
+            sys.argv[:] = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.argv[:] = ["-c", *words[2:]]
+            exec(compile(words[1], "<string>", "exec"), vars(sys.modules["__main__"]))
+        else:
+            sys.argv[:] = words
+            _script(words[0])
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if status and not isinstance(ended.code, int):
+            print(ended.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # wait for threads, as the interpreter does
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def _script(path: str) -> None:
+    """Run a script in the module `__main__`, where the functions that it makes look themselves up."""
+    main = vars(sys.modules["__main__"])
+    main.update(__file__=path, __spec__=None, __cached__=None)
+    exec(compile(Path(path).read_bytes(), path, "exec"), main)

@@ -127,21 +127,9 @@ def interpreted(*words: str) -> str:
     return done.stdout
 
 
-def test_tritons_interpreter_runs_inline_asm():
-    program = (
-        "import torch, launch_kernels\n"
-        "from harness.triton.interpreter import install\n"
-        "install(shuffle=1, padding=2)\n"
-        "x, y = torch.randn(50), torch.zeros(50)\n"
-        "launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
-        "assert torch.equal(y, x * 2)\n"
-    )
-    interpreted("-c", program)
-
-
-def test_shuffled_packs_and_poisoned_padding_show_in_the_interpreter():
+def test_the_interpreter_runs_asm_and_shows_shuffled_packs_and_poisoned_padding():
     """Unshuffled, neighbours are exchanged; shuffled, other elements, equal for equal seeds. A single element gets
-    padding."""
+    padding. Asm without exchanges gives the same with all of it."""
     program = (
         "import torch, launch_kernels\n"
         "from harness.triton.interpreter import install\n"
@@ -157,6 +145,10 @@ def test_shuffled_packs_and_poisoned_padding_show_in_the_interpreter():
         "assert not torch.equal(results(shuffle=1), results(shuffle=2))\n"
         "assert torch.equal(results(n=1, padding=1), results(n=1, padding=1))\n"
         "assert not torch.equal(results(n=1, padding=1), results(n=1, padding=2))\n"
+        "install(shuffle=1, padding=2)\n"
+        "x, y = torch.randn(50), torch.zeros(50)\n"
+        "launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
+        "assert torch.equal(y, x * 2)\n"
     )
     interpreted("-c", program)
 

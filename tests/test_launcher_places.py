@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -13,6 +12,7 @@ import triton.language as tl
 from harness import emulated
 from harness.launcher import LaunchError
 from harness.ptx.errors import MemoryFault
+from tests import readyprocess
 from tests.tritons import since
 
 SCRIPT = '''"""A script without a guard."""
@@ -44,7 +44,7 @@ def run_script(path, text):
     path.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, str(path)]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return readyprocess.run(words, env=environment)
 
 
 def test_a_script_without_a_guard_runs_once(tmp_path):

@@ -17,6 +17,7 @@ from harness.backends.emulator import EmulatorBackend
 from harness.comparing import lockstep
 from harness.comparing.lockstep import ShownDifference
 from harness.jobs import Job, Outcome
+from harness.judging.answers import references_digested_once
 from harness.judging.judge import held_exactly, judge_same
 from harness.model.arguments import format_of
 from harness.model.constants import constants_of
@@ -31,6 +32,7 @@ from harness.ptx.kernel.following import Launched, executed_steps
 from harness.records import EVIDENCE, Evidence, Key, Offender
 from harness.running.item import Item
 from harness.running.run import jobs, judge_job
+from harness.triton.spec import digested_once
 
 MOST_LINES = 12
 """The most lines that are listed of instructions that were never executed."""
@@ -105,6 +107,8 @@ class FileComparison:
         return self.verdict == "equal" and all(f.judged and not f.wrong and not f.fault for f in self.files)
 
 
+@digested_once()
+@references_digested_once()
 def compare_files(
     loaded: LoadedCase, variants: Mapping[str, PtxVariant], target: str, effort: str = "quick"
 ) -> FileComparison:

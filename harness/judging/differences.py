@@ -360,7 +360,11 @@ def step_bin(steps: int) -> str:
     return f"{'-' if steps < 0 else ''}{low + 1}..{2 * low}"
 
 
+@functools.lru_cache(1 << 14)
 def bits(fmt: Format, code: int) -> Bits:
-    """A code as records hold it."""
+    """A code as records hold it.
+
+    Writing a number in as few digits as distinguish it takes half a millisecond, and results share many inputs.
+    """
     hexadecimal, _, value = render(fmt.single, code).partition(" ")
     return Bits(hexadecimal, value.strip("()"))

@@ -17,7 +17,7 @@ def begin():
 
 
 def begin_late():
-    time.sleep(1.5)
+    time.sleep(1.1)
 
 
 def start(job, launch, pointers):

@@ -17,12 +17,26 @@ from harness.backends.watched import WatchedGpu
 from harness.jobs import Job, Setup
 from harness.processes.child import Device, DeviceFault
 from harness.processes.gpus import Gpu, names_of, share
+from tests.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", "sm_90a", 1 << 30)
 HERE = "device_stand_in"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _devices_are_forks():
+    """Processes of devices start with torch and Triton; those without a device, and of a killed parent, are new."""
+    with pytest.MonkeyPatch.context() as patch:
+        workers_are_forks(patch)
+        yield
+
+
+@pytest.fixture
+def new_processes(monkeypatch):
+    monkeypatch.setattr("harness.processes.pool.subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +61,7 @@ def test_calls_are_answered_by_one_process_that_sees_one_gpu(device):
     assert device.call(f"{HERE}:process", limit=60)[0] == first
 
 
-def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
+def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch, new_processes):
     """Otherwise Triton would assemble at another level than the records state."""
     for name in ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS"):
         monkeypatch.setenv(name, "1")
@@ -69,13 +83,13 @@ def test_an_exception_of_the_devices_process_is_raised_here(device):
     [
         ("killed", r"the process on the GPU was killed \(SIGKILL\); the system does that when its memory runs out"),
         ("exits", "the process on the GPU exited with status 7: the last words"),
-        ("hangs", "no end after 0.5 s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"),
+        ("hangs", "no end after 0.2 s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"),
     ],
 )
 def test_a_process_that_dies_or_hangs_is_reported_and_replaced(device, action, words):
     before = device.call(f"{HERE}:process", limit=60)[0]
     with pytest.raises(DeviceFault, match=f"^{words}$"):
-        device.call(f"{HERE}:{action}", limit=0.5 if action == "hangs" else 60)
+        device.call(f"{HERE}:{action}", limit=0.2 if action == "hangs" else 60)
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
     assert device.call(f"{HERE}:later", 0, 5, limit=60) == 5
@@ -87,7 +101,7 @@ def test_starting_a_process_does_not_count_as_time_of_a_call():
         assert late.started > 1.0
 
 
-def test_without_a_gpu_there_is_a_reason():
+def test_without_a_gpu_there_is_a_reason(new_processes):
     made = Device(GPU)
     with pytest.raises(DeviceFault, match="a GPU: no CUDA context: torch finds no CUDA device"):
         made.call(f"{HERE}:process", limit=60)
@@ -155,10 +169,10 @@ def test_a_job_that_goes_wrong_is_an_error_and_the_next_one_runs(backend, action
 
 
 def test_a_job_that_hangs_is_given_up(backend):
-    hanging = WatchedGpu(limit=1)
+    hanging = WatchedGpu(limit=0.2)
     outcome = hanging.run(job(2))
     assert outcome.status == "error"
-    assert outcome.words.startswith("no end after 1 s: the kernel hangs")
+    assert outcome.words.startswith("no end after 0.2 s: the kernel hangs")
 
 
 def test_a_case_that_no_file_binds_is_refused_with_a_message(backend):

@@ -12,6 +12,7 @@ import pytest
 
 from harness.cli import VERBS, main
 from harness.records import read
+from tests import readyprocess
 from tests.case_sources import FLIP, RIGHT
 
 
@@ -210,7 +211,7 @@ def test_run_writes_records_and_a_report(here):
     (here / "cases" / "flip.py").write_text(RIGHT)
     command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=120)
+    done = readyprocess.run(command, cwd=here)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r.verdict for r in read(Path("run.jsonl")).results} == {"pass"}
     assert "<html" in (here / "report.html").read_text()

@@ -26,6 +26,7 @@ from harness.running.item import Item
 from harness.running.run import run_item
 from harness.triton.ptxas import assembler_at
 from references.formats import U32
+from tests.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -64,9 +65,11 @@ def finding(kind="wrong", instruction="xor.b32 %r4, %r0, %r1;", text=TEXT, **oth
 @pytest.fixture(scope="module")
 def device():
     sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))
-    made = Device(GPU, begin="device_stand_in:begin_as_emulator")
-    yield made
-    made.close()
+    with pytest.MonkeyPatch.context() as patch:
+        workers_are_forks(patch)
+        made = Device(GPU, begin="device_stand_in:begin_as_emulator")
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from harness.cli import main
 from harness.model.files import below, uses_harness
 from harness.model.load import cases_in, load
+from tests import readyprocess
 from tests.caches import share_caches
 from tests.case_sources import FLIP, RIGHT
 
@@ -162,7 +162,7 @@ def test_run_accepts_a_folder_of_another_name_as_list_does(pytester, capsys):
     assert main(["list", "kernels"]) == 0
     listed = re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M)
     command = [sys.executable, "-m", "harness.cli", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
-    done = subprocess.run([*command, "--", "--collect-only"], capture_output=True, text=True, timeout=120, check=False)
+    done = readyprocess.run([*command, "--", "--collect-only"])
     assert listed == ["flip", "test_flop"]
     for item in ("flip.py::right", "flip.py::wrong", "test_flop.py::right"):
         assert f"kernels/{item}[sm_90a-emulator]" in done.stdout, done.stdout
@@ -225,9 +225,7 @@ def test_a_case_file_imports_modules_beside_it(tmp_path):
     for amount in (1, 2):
         project(tmp_path, amount)
         os.utime(tmp_path / "cases" / "_kernels" / "_more.py", (1_700_000_000, 1_700_000_000))
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
-        )
+        done = readyprocess.run(words, cwd=tmp_path, env=environment, timeout=200)
         ended.append((done.returncode, done.stdout))
     assert [code for code, _ in ended] == [0, 1], ended
     assert "using::moved" in ended[1][1]

@@ -52,7 +52,7 @@ def release(process):
 
 def waits(process):
     """Check that the process has asked for the lock and does not get it for some time."""
-    return not select.select([process.stdout], [], [], 0.5)[0]
+    return not select.select([process.stdout], [], [], 0.3)[0]
 
 
 def test_computing_processes_share_and_a_timing_process_waits_for_all_of_them(start):

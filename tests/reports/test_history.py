@@ -11,7 +11,7 @@ from tests.reports import synthetic
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(8, per_cell=9)
+    return synthetic.catalogue(8, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=9)
 
 
 def test_each_planted_change_is_found_on_its_night_and_nothing_else(base):

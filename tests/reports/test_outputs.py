@@ -21,7 +21,7 @@ from tests.reports import hostile, synthetic
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(8, per_cell=9)
+    return synthetic.catalogue(8, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=9)
 
 
 @pytest.fixture(scope="module")

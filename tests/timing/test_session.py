@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 
+from harness.diskcache import cache_folder
 from harness.gating.gate import Policy, gate
 from harness.model.assemblers import PtxasChoice
 from harness.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
@@ -16,6 +17,7 @@ from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from harness.timing.session import Common, timings
 from harness.timing.sizes import Size
 from reports import html, tabular
+from reports.history import history
 from reports.timing import measured
 from tests.case_sources import FLIP
 from tests.reports import synthetic
@@ -96,7 +98,8 @@ def run():
 
 def test_the_page_shows_intervals_noise_and_notes(run, tmp_path):
     found = run(spread=0.2, budget=0.0)
-    text = html.write([found], tmp_path / "r.html").read_text()
+    page = html.write_history(*history([found]), tmp_path / "r.html", cache=cache_folder())
+    text = page.read_text()
     t = found.timings[0]
     assert f"{t.low * 1e6:.3g} µs – {t.high * 1e6:.3g} µs" in text
     assert "samples, when the budget of 0 s was used up" in text
