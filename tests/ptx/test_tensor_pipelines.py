@@ -13,7 +13,7 @@ from harness.ptx.errors import MemoryFault
 from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
 
 MATRIX = MatrixDescriptor(tm.BASE + tm.DATA, 128, 256, SWIZZLES[0]).code
-WHOLE, HALF = PRODUCTS[0], replace(PRODUCTS[0], n=8)
+WHOLE, SMALL = PRODUCTS[0], replace(PRODUCTS[0], m=64, n=8)
 D, A, ELSEWHERE = 0, 16, 32
 """First columns of d, of an a in tensor memory, and of cells that no other operation accesses."""
 
@@ -53,8 +53,8 @@ earlier:
 MASK = ", {%r280, %r281, %r281, %r281}"
 ORDERED = {
     "mma, mma of one accumulator": (mma(), mma(enable=True), mma(enable=True, mask=MASK), mma(enable=True)),
-    "mma, mma elsewhere": (mma(), mma(ELSEWHERE, product=HALF)),
-    "mma reads a, mma writes": (mma(ELSEWHERE, A), mma(A, product=HALF)),
+    "mma, mma elsewhere": (mma(), mma(ELSEWHERE, product=SMALL)),
+    "mma reads a, mma writes": (mma(ELSEWHERE, A), mma(A, product=SMALL)),
     "mma reads a, cp writes": (mma(D, A), cp(A)),
     "mma reads a, shift writes": (mma(D, A), shift(A)),
     "cp, mma reads a": (cp(A), mma(D, A)),
@@ -64,7 +64,7 @@ ORDERED = {
     "cp, mma reads a, cp writes": (cp(A), mma(D, A), cp(A), mma(D, A, enable=True)),
 }
 UNORDERED = {
-    "mma, mma of another shape": (mma(), mma(product=HALF)),
+    "mma, mma of another shape": (mma(), mma(product=SMALL)),
     "mma, mma of another address": (mma(), mma(8)),
     "mma, mma reads it as a": (mma(A), mma(D, A)),
     "mma, cp": (mma(), cp(D)),
@@ -94,4 +94,4 @@ def test_other_pairs_need_one(lines: tuple[str, ...]) -> None:
 def test_a_commit_without_a_wait_orders_nothing() -> None:
     commit = WAITED.partition("earlier:")[0]
     with pytest.raises(MemoryFault, match="a wait for the mbarrier at offset 24, to which it is committed, must come"):
-        ran(mma(), commit, mma(product=HALF))
+        ran(mma(), commit, mma(product=SMALL))
