@@ -8,8 +8,10 @@ import re
 import pytest
 
 from harness.conformance import ledger
+from harness.diskcache import cache_folder
 from harness.records import read
 from reports import html
+from reports.history import history
 from tests.running.test_reuse import runs  # noqa: F401
 
 CASE = """
@@ -114,8 +116,8 @@ def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, mon
     case = PLAIN.replace("relative(2.0**-20)", "relative(2.0**-8)")
     options = ("--ptx-target=sm_90a", "--ptx-target=sm_100a", "--ptx-records=run.jsonl")
     found = run_cases(*options, f"--ptx-approximate={choice}", case=case)
-    html.write([read(pytester.path / "run.jsonl")], pytester.path / "report.html")
-    page = (pytester.path / "report.html").read_text()
+    run = history([read(pytester.path / "run.jsonl")])
+    page = html.write_history(*run, pytester.path / "report.html", cache=cache_folder()).read_text()
     cells = dict(re.findall(r'<td id="[^"]*(sm_\d+a)[^"]*" class="[^"]*" data-evidence="([^"]*)"', page))
     if choice == "hopper":
         found.stdout.re_match_lines([r"results: (\d+) pass \((\d+) confirmed, (\d+) model\)"])

@@ -128,7 +128,7 @@ in_a_loop = case_of("loop", loop)
 """
 
 
-@pytest.mark.parametrize("body", ["branch", "loop"])
+@pytest.mark.parametrize("body", ["branch", pytest.param("loop", marks=pytest.mark.slow)])
 def test_a_fault_within_a_branch_or_a_loop_is_reduced_to_a_few_instructions(backend, tmp_path, monkeypatch, body):
     monkeypatch.setattr(ptxasfault, "REDUCING", 600.0)  # enough on a busy machine
     path = tmp_path / "kernels.py"

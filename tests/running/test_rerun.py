@@ -19,6 +19,7 @@ from harness.running.item import Item
 from harness.running.rerun import Agreement, ptx_lines
 from harness.running.run import run_item
 from reports import html
+from reports.history import history
 from reports.summary import terminal
 from tests.reports import synthetic
 
@@ -209,7 +210,8 @@ def test_the_page_and_the_terminal_name_them(tmp_path):
     run = replace(base, results=[seen, *base.results[1:], other], disagreements=[fact])
     (split,) = [s for s in splits(run.results, [fact]) if "sm_10x" in str(s)]
     assert split.groups == ((f"sm_10x {seen.key.backend}",), (f"{seen.key.target} {seen.key.backend}",))
-    text = html.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = html.write_history(*history([run]), tmp_path / "report.html", cache=diskcache.cache_folder())
+    text = page.read_text(encoding="utf-8")
     assert "Targets and variants that give different bits" in text
     assert "-add.f32 &lt;b&gt;, c;" in text
     console = Console(width=300, file=io.StringIO(), record=True)
