@@ -32,6 +32,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the interpreter's end free what is excluded: Triton prints lists of what nothing has freed."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay() -> Iterator[None]:
     """Keep the modules that a run has imported. pytester would remove them; torch and numba cannot be imported
