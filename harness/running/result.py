@@ -69,8 +69,10 @@ class Recording:
 
     def _remark_on_domain(self) -> None:
         """Add to the first result a remark on a domain that leaves few inputs."""
+        if not self.case.elementwise:  # a whole kernel has other input sets
+            return
         parts = (part for s in self._sets() for part in s.chunks(FEW_INPUTS))
-        if self.case.elementwise and (few := left_by_domain(self.case, parts)):
+        if few := left_by_domain(self.case, parts):
             first = self.found.results[0]
             self.found.results[0] = replace(first, notes=(*first.notes, few))
 

@@ -116,6 +116,22 @@ def test_a_whole_kernel_in_ptx_runs_at_each_alignment_at_full_effort():
     assert {i.setup.alignment for i in items} == {16, 8, 4}
 
 
+def test_the_reference_of_a_whole_kernel_gets_its_sizes_alone(tmp_path):
+    """Sets of inputs of elementwise cases, of any length, can take a product of matrices gigabytes."""
+    lengths = set()
+
+    def reference(x):
+        lengths.add(len(x))
+        return bits.popc(x)
+
+    case = Case(
+        inputs={"x": U32["n"]}, outputs={"y": U32["n"]}, reference=reference, sizes=[{"n": 100}],
+        variants=case_of("").variants, source="a test",
+    )  # fmt: skip
+    assert failing(case, tmp_path / "c.py") == set()
+    assert lengths == {100}
+
+
 def test_a_size_that_is_larger_than_the_largest_is_not_run():
     sizes = sizes_beside(case_of(f"setp.eq.u32 p, %r3, {LARGEST + 2};").variants["v"])
     assert max(sizes) <= LARGEST
