@@ -62,11 +62,15 @@ def kernel(fault):
     return launch
 
 
-def sweep(case, launch, compiled=False, generator=GENERATOR):
+VIEWS = {E2M1: torch.uint8, E4M3: torch.uint8, F16: torch.float16, E2M3X2: torch.int16}
+
+
+def sweep(case, launch, compiled=False, generator=GENERATOR, pack=PACK):
     variant = case.variants["v"]
-    job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=PACK))
-    arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*FORMATS.items(), ("c", F16)))
-    views = {"a": torch.uint8, "b": torch.float16, "c": torch.float16}
+    job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=pack))
+    tensors = {**case.inputs, **case.outputs}
+    arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in tensors.items())
+    views = {n: VIEWS[f] for n, f in tensors.items()}
     return DeviceSweep(
         job, policies(case, variant), generator, COUNT, launch, arguments, views, device="cpu", compiled=compiled
     ).run()
@@ -228,9 +232,8 @@ def test_random_inputs_are_judged_alike():
 
 
 def test_bits_above_codes_are_judged_in_every_chunk():
-    formats = {"a": E4M3, "b": F16}
     case = Case(
-        inputs=formats,
+        inputs={"a": E4M3, "b": F16},
         outputs={"c": E2M3X2},
         reference=lambda a, b: torch.stack([b & 0x3F, b >> 8 & 0x3F], -1).reshape(-1),
         variants={"v": asm("x", constraints="=r,r,r", pack=PACK)},
@@ -242,37 +245,23 @@ def test_bits_above_codes_are_judged_in_every_chunk():
 
         return launch
 
-    def swept(launch):
-        variant = case.variants["v"]
-        job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=PACK))
-        arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*formats.items(), ("c", E2M3X2)))
-        views = {"a": torch.uint8, "b": torch.float16, "c": torch.int16}
-        return DeviceSweep(
-            job, policies(case, variant), GENERATOR, COUNT, launch, arguments, views, device="cpu", compiled=False
-        ).run()  # fmt: skip
-
-    assert not swept(launched(lambda a: 0x3F3F)).faults
+    assert not sweep(case, launched(lambda a: 0x3F3F)).faults
     later = launched(lambda a: torch.where(a == 1, 0x7F3F, 0x3F3F).to(torch.int16))
-    assert swept(later).faults == ["c: bits above its codes, which must be zero, are set"]
+    assert sweep(case, later).faults == ["c: bits above its codes, which must be zero, are set"]
 
 
 def test_results_of_the_chunk_before_are_no_results_of_this_one():
     """The kernel leaves out the inputs with a > 0. All of b is in each chunk, so c holds the right bits already."""
-    formats = {"a": E4M3, "b": F16}
     variant = ptx("\n", grid="ceil(n/256)", block=256, parameters=["a", "b", "c"])
-    case = Case(inputs=formats, outputs={"c": F16}, reference=lambda a, b: b, variants={"v": variant})
-    job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,)))
-    arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*formats.items(), ("c", F16)))
-    views = {"a": torch.uint8, "b": torch.float16, "c": torch.float16}
+    inputs = {"a": E4M3, "b": F16}
+    case = Case(inputs=inputs, outputs={"c": F16}, reference=lambda a, b: b, variants={"v": variant})
 
     def swept(most):
         def launch(pointers):
             b, c = (pointers[n].view(torch.int16) for n in "bc")
             c.copy_(torch.where(pointers["a"] <= most, b, c))
 
-        return DeviceSweep(
-            job, policies(case, variant), GENERATOR, COUNT, launch, arguments, views, device="cpu", compiled=False
-        ).run()  # fmt: skip
+        return sweep(case, launch, pack=1)
 
     assert swept(1).judgement.passed
     assert swept(0).judgement.different > COUNT // 2 - 3
