@@ -236,12 +236,14 @@ def _alignments(case: Case, variant: Variant) -> tuple[int, ...]:
 
 
 def _misaligned(case: Case, variant: Variant, setup: Setup) -> Iterator[Setup]:
-    """For given PTX, the setup with each pointer misaligned alone: code may test one address and not another."""
+    """For given PTX, the setups with each pointer misaligned alone: code may test one address and not another."""
     if isinstance(variant, PtxVariant):
         for name, argument in {**case.inputs, **case.outputs}.items():
-            unit = format_of(argument).unit_bits // 8
-            if unit < 16 and not isinstance(argument, Scalar):
-                yield replace(setup, alignment=unit, misaligned=name)
+            if not isinstance(argument, Scalar):
+                unit = format_of(argument).unit_bits // 8
+                for alignment in _alignments(case, variant):
+                    if unit <= alignment < 16:
+                        yield replace(setup, alignment=alignment, misaligned=name)
 
 
 def _unit_bytes(case: Case) -> int:

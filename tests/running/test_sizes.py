@@ -88,11 +88,16 @@ def test_what_is_wrong_at_one_alignment_fails_there(tmp_path):
     assert {alignment for _, alignment in failing(case_of(wrong), tmp_path / "c.py")} == {8}
 
 
-def test_what_is_wrong_where_one_pointer_is_misaligned_alone_fails_there(tmp_path):
-    """Wrong where the input's address is a multiple of 16 and the output's is not."""
-    wrong = "and.b64 %d5, %d0, 15; and.b64 %d6, %d1, 15; setp.lt.u64 p, %d5, %d6;"
-    found = failing(case_of(wrong), tmp_path / "c.py")
-    assert {alignment for _, alignment in found} == {4}
+@pytest.mark.parametrize(
+    ("wrong", "alignments"),
+    [
+        ("and.b64 %d5, %d0, 15; and.b64 %d6, %d1, 15; setp.lt.u64 p, %d5, %d6;", {4, 8}),
+        ("sub.s64 %d5, %d0, %d1; and.b64 %d5, %d5, 15; setp.eq.u64 p, %d5, 8;", {8}),
+    ],
+    ids=["the output", "eight bytes apart"],
+)
+def test_what_is_wrong_where_one_pointer_is_misaligned_alone_fails_there(wrong, alignments, tmp_path):
+    assert {found for _, found in failing(case_of(wrong), tmp_path / "c.py")} == alignments
 
 
 def test_a_replay_has_the_tensor_that_is_misaligned():
