@@ -79,27 +79,6 @@ def test_no_two_classes_of_the_harness_share_a_name():
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
-def too_long(root, limit):
-    """The Python files in our folders with more lines than `limit`."""
-    files = (p for folder in FOLDERS for p in (root / folder).rglob("*.py"))
-    return [str(p.relative_to(root)) for p in files if p.read_text().count("\n") > limit]
-
-
-LONGER = {"harness/lint/extract/expressions.py", "tests/ptx/random_campaign.py", "tests/ptx/test_limits.py"}
-"""Files that are to be split. Add none."""
-
-
-def test_no_other_file_is_longer_than_450_lines():
-    assert set(too_long(ROOT, 450)) <= LONGER
-
-
-def test_a_file_that_is_too_long_is_detected(tmp_path):
-    (tmp_path / "harness" / "lint").mkdir(parents=True)
-    (tmp_path / "harness" / "lint" / "long.py").write_text("x = 1\n" * 11)
-    (tmp_path / "harness" / "short.py").write_text("x = 1\n" * 10)
-    assert too_long(tmp_path, 10) == ["harness/lint/long.py"]
-
-
 def test_at_most_eight_modules_are_beside_the_rooms_of_the_harness():
     assert len(list((ROOT / "harness").glob("*.py"))) <= 8
 

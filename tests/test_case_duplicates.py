@@ -1,6 +1,6 @@
-"""A case file is at most a screen long, and no two case files share a paragraph of code.
+"""No two case files share a paragraph of code.
 
-Code that several case files need, or that makes one too long, is in `references`, `cases/_device` or `cases/_host`.
+Code that several case files need is in `references`, `cases/_device` or `cases/_host`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SCREEN = 60
-"""The most lines of a case file, with blank lines and its docstring."""
-
 PARAGRAPH = 6
 """The least lines of a paragraph; blank lines, comments, docstrings, imports and lone brackets do not count."""
 
@@ -47,25 +44,10 @@ def shared(files: dict[str, str]) -> list[str]:
     return paragraphs
 
 
-def too_long(files: dict[str, str]) -> list[str]:
-    """Files with more lines than a screen, each with its number of lines."""
-    return [f"{name}: {n} lines" for name, text in files.items() if (n := len(text.splitlines())) > SCREEN]
-
-
 def files_in(*patterns: str) -> dict[str, str]:
     """The texts of the files that match, by name."""
     folder = ROOT / "cases"
     return {str(p.relative_to(folder)): p.read_text() for pattern in patterns for p in sorted(folder.glob(pattern))}
-
-
-def test_every_case_file_is_a_screen_long():
-    files = files_in("*.py")
-    assert len(files) > 100
-    assert not too_long(files)
-
-
-def test_a_file_with_a_line_too_many_is_detected():
-    assert too_long({"one.py": "x\n" * SCREEN, "other.py": "x\n" * (SCREEN + 1)}) == ["other.py: 61 lines"]
 
 
 def test_no_two_case_files_share_a_paragraph():
