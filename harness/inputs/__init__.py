@@ -5,10 +5,11 @@ sample of the edges leaves out), `ties` (every midpoint of neighbouring outputs,
 and the input format's neighbouring values), `outputs` (every binade of the reference's results and both sides of every
 threshold), `rounding` (operands whose product, sum or quotient ties, cancels or lies near an end of the range),
 `patterns` (integers of few bits, every edge code in every slot of a packed format, three floats in one binade), `hard`
-(the inputs that the case lists), `random` (bit patterns stratified by class) and `exhaustive` (all of them). Seeds
-depend on the case and the set, not on the order of running, so the same set of the same case is equal everywhere.
+(the inputs that the case lists), `random` (bit patterns stratified by class) and `exhaustive` (all of them). `words-4`,
+`constants-4` and `all-words-4` have tuples of inputs that one invocation at pack 4 reads. Seeds depend on the case and
+the set, not on the order of running, so the same set of the same case is equal everywhere.
 """
 
-from harness.inputs.sets import InputSet, constant_set, input_sets, named_set, stratified
+from harness.inputs.sets import InputSet, constant_set, input_sets, named_set, stratified, word_sets
 
-__all__ = ["InputSet", "constant_set", "input_sets", "named_set", "stratified"]
+__all__ = ["InputSet", "constant_set", "input_sets", "named_set", "stratified", "word_sets"]

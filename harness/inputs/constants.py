@@ -43,7 +43,7 @@ def constant_inputs(formats: Mapping[str, Format], numbers: Sequence[Number], rn
     for name, units in beside.items():
         for other, fmt in formats.items() if len(units) else ():
             rows[other].append(units if other == name else rng.choice(edge_units(fmt), len(units)))
-    first = {n: _units(f, _plain(f, numbers))[:_TOGETHER] for n, f in formats.items()}
+    first = {n: _units(f, numbers_as_bits(f, numbers))[:_TOGETHER] for n, f in formats.items()}
     for one, two in itertools.combinations(formats, 2):
         pair = [g.reshape(-1) for g in np.meshgrid(first[one], first[two], indexing="ij")]
         for other, fmt in formats.items():
@@ -61,28 +61,28 @@ def _together(
 ) -> Iterator[dict[str, Codes]]:
     """Units of two inputs: each of a few numbers beside each special value, and numbers that both make together."""
     for left, right in ((one, two), (two, one)):
-        units = _units(formats[left], _plain(formats[left], numbers))[:_WITH_SPECIALS]
+        units = _units(formats[left], numbers_as_bits(formats[left], numbers))[:_WITH_SPECIALS]
         if formats[left].unit_bits > 8 and len(units):
             pair = np.meshgrid(units, special_units(formats[right]), indexing="ij")
             yield {left: pair[0].reshape(-1), right: pair[1].reshape(-1)}
     if formats[one] == formats[two] and formats[one].unit_bits > 8:
-        made = relations(formats[one], _plain(formats[one], numbers), numbers, rng)
+        made = relations(formats[one], numbers_as_bits(formats[one], numbers), numbers, rng)
         if len(made[0]):
             yield {one: made[0], two: made[1]}
 
 
-def units_beside(fmt: Format, numbers: Sequence[Number]) -> Codes:
+def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) -> Codes:
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
     Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
     of arithmetic turns into a number (`harness.inputs.solved`). Beside them every byte
     repeated over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose
-    edges are all of their codes.
+    edges are all of their codes. repeated: whether to add those that do not depend on the numbers.
     """
     if fmt.unit_bits <= 8:
         return np.zeros(0, dtype=np.int64)
-    plain = _plain(fmt, numbers)
-    found = [v for n in plain for v in _near(n, fmt.unit_bits)]
+    plain = numbers_as_bits(fmt, numbers)
+    found = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
     shifts = sorted({n for n in numbers if isinstance(n, int) and 1 < n < fmt.unit_bits})
     found += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
     for a, b in itertools.combinations(plain[:_PAIRED], 2):
@@ -90,10 +90,10 @@ def units_beside(fmt: Format, numbers: Sequence[Number]) -> Codes:
     found += integers_solved(plain, shifts, fmt.unit_bits)
     if fmt.is_float and fmt.codes_per_unit == 1:
         found += floats_solved(fmt, numbers)
-    return _units(fmt, [*found, *_repeated(fmt.unit_bits)])
+    return _units(fmt, [*found, *(repeated_words(fmt.unit_bits) if repeated else ())])
 
 
-def _plain(fmt: Format, numbers: Sequence[Number]) -> list[int]:
+def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
     """The numbers as bits of a unit: as they are, in parts of its width, and as the values of a float format."""
     width = fmt.unit_bits
     whole = sorted({n for n in numbers if isinstance(n, int)}, key=lambda n: (-n.bit_length(), n))[:_NUMBERS]
@@ -111,13 +111,14 @@ def _plain(fmt: Format, numbers: Sequence[Number]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _near(n: int, width: int) -> list[int]:
+def near_numbers(n: int, width: int) -> list[int]:
+    """A number of `width` bits, the next ones, its negation and complement, doubled, halved, and its halves moved."""
     half = width // 2
     low = n & (1 << half) - 1
     return [n, n + 1, n - 1, -n, ~n, n ^ 1 << width - 1, 2 * n, n >> 1, n << half, n >> half, low << half | low]
 
 
-def _repeated(width: int) -> list[int]:
+def repeated_words(width: int) -> list[int]:
     """Every byte repeated, every byte alone in each place, and edges of 16 bits repeated."""
     size = width // 8
     found = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]

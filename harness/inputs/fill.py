@@ -23,15 +23,28 @@ Units = dict[str, NDArray[np.generic]]
 def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None) -> Units:
     """A set's inputs in a shape: all of them if the sizes are equal; otherwise evenly spaced ones, or with repeats.
 
-    shuffled: a seed for a permutation of them.
+    shuffled: a seed for a permutation of them. Inputs that one invocation reads together stay together.
     """
     size = int(np.prod(shape))
+    if inputs.group > 1:
+        return {n: u.reshape(shape) for n, u in inputs.pick(_chosen_groups(inputs, size, shuffled)).items()}
     chosen = np.arange(size) % inputs.count
     if size < inputs.count:
         chosen = np.linspace(0, inputs.count - 1, size).astype(np.int64)
     if shuffled is not None:
         chosen = np.random.default_rng(shuffled).permutation(chosen)
     return {n: u.reshape(shape) for n, u in inputs.pick(chosen).items()}
+
+
+def _chosen_groups(inputs: InputSet, size: int, shuffled: int | None) -> NDArray[np.int64]:
+    """The numbers of `size` inputs in whole groups; only the last group may be cut."""
+    wanted, groups = -(-size // inputs.group), inputs.count // inputs.group
+    chosen = np.arange(wanted) % groups
+    if wanted < groups:
+        chosen = np.linspace(0, groups - 1, wanted).astype(np.int64)
+    if shuffled is not None:
+        chosen = np.random.default_rng(shuffled).permutation(chosen)
+    return (chosen[:, None] * inputs.group + np.arange(inputs.group)).reshape(-1)[:size]
 
 
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:

@@ -50,6 +50,25 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class CountedTuples:
+    """Every tuple that one invocation reads, `pack` inputs in a row: its bits are those of the number of the tuple.
+
+    The last input's elements vary fastest, and of one input the first element, which has the lowest bits of a register.
+    """
+
+    formats: Mapping[str, Format]
+    pack: int
+
+    def units(self, name: str, index: Index) -> Index:
+        """See `Generator`."""
+        names = list(self.formats)
+        behind = sum(self.formats[n].unit_bits for n in names[names.index(name) + 1 :])
+        bits = self.formats[name].unit_bits
+        number, element = index // self.pack, index % self.pack
+        return (number >> (element * bits + behind * self.pack)) & ((1 << bits) - 1)
+
+
+@dataclass(frozen=True)
 class Stratified:
     """Random units from a hash of the input's number and a seed.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 
 from harness.inputs.constants import constant_inputs
 from harness.inputs.edges import edge_units, product
-from harness.inputs.generated import Counted, Generator, Stratified
+from harness.inputs.generated import Counted, CountedTuples, Generator, Stratified
 from harness.inputs.neighbours import neighbour_inputs
 from harness.inputs.outputs import output_inputs
 from harness.inputs.patterns import pattern_inputs
 from harness.inputs.rounding import rounding_inputs, sticky_inputs
 from harness.inputs.specials import combinations, special_units
 from harness.inputs.ties import tie_codes
+from harness.inputs.words import constant_words, word_inputs
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.codes import units_of_codes, values_of
@@ -42,6 +44,11 @@ _ALL_BITS = {"quick": 16, "full": 24, "exhaustive": 32}
 
 CHUNK = 1 << 20
 
+_WORDS_SEED = 0
+"""The seed of the sets of tuples: a name does not change them, so that it changes no verdict on what a pack reads."""
+_THRESHOLD_ROWS = 768
+"""Inputs beside the reference's thresholds that fill whole tuples."""
+
 
 @dataclass(frozen=True)
 class InputSet:
@@ -49,7 +56,8 @@ class InputSet:
 
     name: as keys write it, `edges/1`; `edges-full/1` at full and exhaustive effort. count: how many inputs there are.
     seed: the seed of the random choices. generator: makes any input from its number, for sets made that way, so that a
-    GPU can make its own. first: the generator's number of the first input.
+    GPU can make its own. first: the generator's number of the first input. group: how many inputs in a row belong
+    together, because one invocation of the asm reads them; `count` is a multiple.
     """
 
     name: str
@@ -58,6 +66,7 @@ class InputSet:
     _slice: Callable[[int, int], dict[str, NDArray[np.generic]]]
     generator: Generator | None = None
     first: int = 0
+    group: int = 1
 
     def take(self, first: int, count: int) -> dict[str, NDArray[np.generic]]:
         """Inputs `first` to `first + count`, as far as the set has them: one-dimensional storage arrays by input
@@ -115,6 +124,82 @@ def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everyth
     columns = constant_inputs(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
     made = _listed(name, seed, formats, columns, case.domain)
     return made if made.count else None
+
+
+def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[InputSet]:
+    """The sets whose inputs are what one invocation reads at a pack: tuples of `pack` inputs.
+
+    `all-words-4/1` has all tuples, if they have at most as many bits as run exhaustively. Else there are `words-4/1`,
+    made from the formats and the reference's thresholds, and `constants-4/1`, made from the numbers in the variant's
+    code. None where an invocation reads a single code.
+    """
+    if runs_all_words(case, effort, pack):
+        return [all_words(case, pack)]
+    made = [_words(_Ref(case), effort, pack), _constant_words(_Ref(case), _Ref(variant), pack)]
+    return [s for s in made if s.count]
+
+
+def has_tuples(name: str) -> bool:
+    """Whether a set of this name is one of `word_sets`."""
+    return bool(_TUPLES.match(name))
+
+
+_TUPLES = re.compile(r"(all-words|words|constants)-\d+(-full)?/")
+
+
+def tuple_bits(case: Case, pack: int) -> int:
+    """How many bits an invocation reads at a pack."""
+    return pack * sum(format_of(a).unit_bits for a in case.inputs.values())
+
+
+def runs_all_words(case: Case, effort: str, pack: int) -> bool:
+    """Whether all tuples of a pack run at an effort. At quick effort never: all that matter are in a smaller set."""
+    most = {"quick": 0, "full": 16, "exhaustive": 32}[effort]
+    return pack > 1 and 0 < tuple_bits(case, pack) <= most and case.domain is None
+
+
+def all_words(case: Case, pack: int) -> InputSet:
+    """Every tuple of a pack, counted up: the first element's bits vary fastest, as those of a register."""
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    generator = CountedTuples(formats, pack)
+    made = generated_set(f"all-words-{pack}/1", pack << tuple_bits(case, pack), 0, generator)
+    return replace(made, group=pack)
+
+
+@functools.lru_cache(maxsize=64)
+def _words(case_ref: _Ref, effort: str, pack: int) -> InputSet:
+    case: Case = case_ref.of
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    inside = functools.partial(within, case.domain, formats)
+    columns = word_inputs(formats, pack, effort, _thresholds(case_ref), None if case.domain is None else inside)
+    return _tuples(f"words-{pack}{'' if effort == 'quick' else '-full'}/1", formats, columns, pack)
+
+
+@functools.lru_cache(maxsize=64)
+def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int) -> InputSet:
+    case: Case = case_ref.of
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    inside = functools.partial(within, case.domain, formats)
+    numbers = constants_of(variant_ref.of)
+    columns = constant_words(formats, pack, numbers, None if case.domain is None else inside)
+    return _tuples(f"constants-{pack}/1", formats, columns, pack)
+
+
+@functools.lru_cache(maxsize=32)
+def _thresholds(case_ref: _Ref) -> list[Codes]:
+    """Some inputs at both sides of the reference's thresholds, the same for every name of the case."""
+    case: Case = case_ref.of
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    if sum(f.unit_bits for f in formats.values()) <= 8:  # all codes are edges
+        return [np.zeros(0, dtype=np.int64) for _ in formats]
+    inside = functools.partial(within, case.domain, formats)
+    columns = output_inputs(case, formats, "quick", np.random.default_rng(_WORDS_SEED), inside)
+    chosen = np.unique(np.linspace(0, max(0, len(columns[0]) - 1), _THRESHOLD_ROWS).astype(np.int64))
+    return [c[chosen] if len(c) else c for c in columns]
+
+
+def _tuples(name: str, formats: Mapping[str, Format], columns: Sequence[Codes], pack: int) -> InputSet:
+    return replace(_listed(name, _WORDS_SEED, formats, columns, None), group=pack)
 
 
 def _runs_all(case: Case, effort: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from harness.model.ptxvariant import ComparedPtx, PtxVariant
@@ -46,6 +46,59 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
         if n and (isinstance(n, float) or abs(n) < 1 << _WIDEST):
             distinct.setdefault((type(n), n), n)
     return tuple(distinct.values())
+
+
+def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
+    """How many elements code that is no `asm()` variant may read at once, in ascending order; none if only one.
+
+    Of Triton functions that name `inline_asm_elementwise`, the numbers of the code that can be its `pack=`; of given
+    PTX the elements in one load. unit_bits: of each input.
+    """
+    if isinstance(variant, PtxVariant):
+        widths = {int(m["vector"] or 1) * int(m["bits"]) for m in _LOAD.finditer(variant.text)}
+        return tuple(sorted({w // bits for w in widths for bits in unit_bits} & set(_PACKS)))
+    if isinstance(variant, PlainVariant | KernelVariant) and _names_inline_asm(variant.function):
+        return tuple(sorted({n for n in constants_of(variant) if isinstance(n, int)} & set(_PACKS)))
+    return ()
+
+
+_PACKS = (2, 4, 8, 16)
+_INLINE_ASM = "inline_asm_elementwise"
+_LOAD = re.compile(r"\bld(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b")
+
+
+def _names_inline_asm(function: Any) -> bool:
+    """Whether a Triton function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
+    left, met = [function], set()
+    while left:
+        value = left.pop()
+        plain = getattr(value, "fn", value)
+        if getattr(plain, "__name__", "") == _INLINE_ASM:
+            return True
+        if not isinstance(plain, types.FunctionType) or id(plain) in met or _library(plain):
+            continue
+        met.add(id(plain))
+        for code in _codes_of(plain.__code__):
+            if _INLINE_ASM in code.co_names:
+                return True
+            left += [plain.__globals__[n] for n in code.co_names if n in plain.__globals__]
+        left += [c.cell_contents for c in plain.__closure__ or () if _is_filled(c)]
+    return False
+
+
+def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes_of(constant)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
 
 
 def _of_text(text: str) -> Iterator[int | float]:

@@ -32,13 +32,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.sharing import may_share
-from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified
+from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
 from harness.inputs.few import few_sets
 from harness.inputs.fill import has_blocks
 from harness.inputs.near import near_sets
 from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
+from harness.model.constants import packs_in_code
 from harness.model.derive import asm_form, packs_of
 from harness.model.policies import policies
 from harness.model.ptxvariant import PtxVariant
@@ -91,10 +92,11 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
     if backend == "assembler":
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
-    sets = [s.name for s in sets_of(case, case_name, backend, effort, variant)]
+    sets = [s.name for s in _element_sets(case, case_name, backend, effort, variant)]
     alone = effort == "quick" and _emulated_alone(variant, backend)
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
+    items += _word_items(case, variant, backend, effort, plain)
     if backend == "emulator" and isinstance(variant, AsmVariant):
         items += _shared_items(case, case_name, variant, packs, effort)
     crossed = _edge_like(sets)
@@ -143,7 +145,8 @@ def _shared_items(
     """
     for pack in packs:
         if may_share(case, variant, pack):
-            for inputs in input_sets(case, case_name, effort):
+            tuples = word_sets(case, effort, variant, pack)
+            for inputs in (*input_sets(case, case_name, effort), *tuples):
                 if inputs.count <= LARGE:
                     setup = Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), context="shared")
                     yield WorkItem(setup, inputs.name)
@@ -153,7 +156,35 @@ SAMPLED = 1 << 30  # random inputs of a sweep on a GPU if there are too many inp
 
 
 def sets_of(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None = None) -> list[InputSet]:
-    """The input sets of an elementwise case, with the one from a variant's constants.
+    """The input sets of an elementwise case, with those of a variant: from its constants, and for each of its packs."""
+    sets = _element_sets(case, case_name, backend, effort, variant)
+    if variant is not None:
+        sets += [s for p in packs_read(case, variant) for s in word_sets(case, effort, variant, p)]
+    return sets
+
+
+def packs_read(case: Case, variant: Variant) -> tuple[int, ...]:
+    """How many elements one invocation of a variant's asm may read, for each of its packs."""
+    if isinstance(variant, AsmVariant):
+        return packs_of(case, variant)
+    return packs_in_code(variant, [format_of(a).unit_bits for a in case.inputs.values()])
+
+
+def _word_items(case: Case, variant: Variant, backend: str, effort: str, plain: Setup) -> Iterator[WorkItem]:
+    """Runs on tuples, each at the pack that reads them.
+
+    The emulator runs the asm by itself there: Triton's kernel may give an invocation other elements than neighbours, if
+    a pack has more than 16 bytes. A Triton function runs with one warp, so that a thread has whole packs.
+    """
+    for pack in packs_read(case, variant):
+        setup = replace(plain, pack=pack, block=block_of(pack), alone=_emulated_alone(variant, backend))
+        if not isinstance(variant, AsmVariant):
+            setup = replace(plain, num_warps=min(_num_warps(variant)))
+        yield from (WorkItem(setup, s.name) for s in word_sets(case, effort, variant, pack))
+
+
+def _element_sets(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None) -> list[InputSet]:
+    """The sets whose inputs stand for themselves, whichever of them share an invocation.
 
     On a GPU, exhaustive effort samples what it cannot exhaust.
     """

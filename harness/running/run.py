@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from harness.backends import builds
 from harness.inputs.fill import kernel_inputs, shaped
+from harness.inputs.sets import has_tuples
 from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
 from harness.judging.answers import references_digested_once
 from harness.judging.expectation import settle, settle_declared
@@ -400,8 +401,10 @@ class _ItemRun(PtxasTrial):
         against = self._against(item)
         outcome = replace(outcome, findings=outcome.findings + held_exactly(self.policy, outcome.approximate))
         if (outcome.outputs or swept) and job.setup.context == "straight":
-            # The first run of a set has all its inputs; further runs of the edges in other shapes do not count.
-            self.judged.setdefault(item.input_set, judgement.judged)
+            # The first run of a set has all its inputs; further runs of the edges in other shapes do not count, and
+            # tuples have the same edges over and over.
+            if not has_tuples(item.input_set):
+                self.judged.setdefault(item.input_set, judgement.judged)
             self.needed.setdefault(job.setup.shape_text, {}).setdefault(item.input_set, judgement.needed)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:

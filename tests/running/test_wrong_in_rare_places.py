@@ -84,7 +84,7 @@ def test_neighbours_that_are_equal(name, fmt, tmp_path):
     variant = asm(ONE.replace("WRONG", PAIRS[name]), constraints="=&r,=&r,r,r", pack=2)
     sets = failing(found(variant, {"x": fmt}, lambda x: x, tmp_path / "c.py"))
     # The edges show it only in a partial pack, which runs on some of a case's targets.
-    assert sets - {"edges/1"} == ({"neighbours/1"} if name == "equal" else set())
+    assert sets - {"edges/1"} == ({"neighbours/1", "words-2/1", "constants-2/1"} if name == "equal" else set())
 
 
 def test_two_pairs_of_equal_neighbours(tmp_path):
@@ -92,7 +92,7 @@ def test_two_pairs_of_equal_neighbours(tmp_path):
     text = """{ .reg .pred p; setp.eq.u32 p, $4, $7; setp.eq.and.u32 p, $5, $6, p; setp.ne.and.u32 p, $4, $5, p;
         mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7; @p xor.b32 $2, $2, 1; }"""
     variant = asm(text, constraints="=&r,=&r,=&r,=&r,r,r,r,r", pack=4)
-    assert failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py")) == {"neighbours/1"}
+    assert failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py")) == {"neighbours/1", "words-4/1"}
 
 
 def test_equal_neighbours_where_all_inputs_run(tmp_path):
@@ -100,4 +100,5 @@ def test_equal_neighbours_where_all_inputs_run(tmp_path):
     text = """{ .reg .pred p; .reg .b32 a, b; bfe.u32 a, $2, 0, 8; bfe.u32 b, $2, 8, 8; setp.eq.u32 p, a, b;
         mov.b32 $0, a; mov.b32 $1, b; @p add.u32 $1, $1, 1; }"""
     variant = asm(text, constraints="=&r,=&r,r", pack=2)
-    assert {"neighbours/1"} == failing(found(variant, {"x": U8}, lambda x: x, tmp_path / "c.py"))
+    results = found(variant, {"x": U8}, lambda x: x, tmp_path / "c.py")
+    assert failing(results) == {"neighbours/1", "words-2/1", "constants-2/1"}

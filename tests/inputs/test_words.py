@@ -1,0 +1,156 @@
+"""Tuples: what stands in the lanes of a pack together, and which sets have whole tuples."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from harness import Case, asm, plain
+from harness.inputs import word_sets
+from harness.inputs.edges import edge_codes
+from harness.inputs.fill import shaped
+from harness.inputs.sets import all_words, has_tuples
+from harness.inputs.words import constant_words, word_inputs
+from harness.model.constants import packs_in_code
+from harness.model.match import Domain
+from references.formats import E2M1X2, F16, F32, U8, U16, U32
+
+
+def tuples(*formats, pack, effort="quick", thresholds=None):
+    names = {f"x{k}": f for k, f in enumerate(formats)}
+    rows = thresholds or [np.zeros(0, dtype=np.int64) for _ in formats]
+    return [c.reshape(-1, pack) for c in word_inputs(names, pack, effort, rows, None)]
+
+
+def rows_of(array):
+    return {tuple(row) for row in array.tolist()}
+
+
+@pytest.mark.parametrize(("fmt", "pack"), [(U8, 4), (U8, 2), (F16, 2), (U16, 4), (F32, 4)], ids=lambda v: str(v))
+def test_every_edge_is_in_all_lanes_and_in_each_lane_alone(fmt, pack):
+    (x,) = tuples(fmt, pack=pack)
+    one = 1 if not fmt.is_float else {16: 0x3C00, 32: 0x3F800000}[fmt.code_bits]
+    found = rows_of(x)
+    for edge in edge_codes(fmt):
+        assert (edge,) * pack in found
+        for lane, others in itertools.product(range(pack), (0, one)):
+            assert tuple(edge if k == lane else others for k in range(pack)) in found
+    for lane in range(pack):
+        rest = np.delete(x, lane, axis=1)
+        ordinary = x[~np.isin(rest, (0, one)).any(axis=1), lane]
+        assert set(edge_codes(fmt)) <= set(ordinary.tolist())
+
+
+def test_every_pair_of_edges_is_in_every_two_lanes():
+    (x,) = tuples(U8, pack=4)
+    few = {0, 1, 0x7F, 0x80, 0xFF}
+    for i, j in itertools.combinations(range(4), 2):
+        pairs = rows_of(x[:, [i, j]])
+        assert set(itertools.product(few, few)) <= pairs
+        assert len(pairs) > 31**2
+
+
+def test_nibbles_are_lanes():
+    (x,) = tuples(E2M1X2, pack=4)
+    words = {int.from_bytes(bytes(row), "little") for row in x.tolist()}
+    assert {0x88888888, 0x00000007, 0x70000000, 0x0F0F0F0F} <= words
+
+
+def test_two_inputs_are_one_tuple():
+    a, b = tuples(U8, U8, pack=4)
+    zero_a, zero_b = (a == 0).all(axis=1), (b == 0).all(axis=1)
+    assert (zero_a & zero_b).any()
+    assert (zero_a & (b != 0).all(axis=1)).any()
+    assert ((a == b).all(axis=1) & ~(a == a[:, :1]).all(axis=1)).any()
+
+
+def test_thresholds_stand_in_all_lanes():
+    (x,) = tuples(U16, pack=2, thresholds=[np.array([0x1234, 0x1235])])
+    assert {(0x1234, 0x1234), (0x1235, 0x1235)} <= rows_of(x)
+
+
+def test_numbers_of_the_asm_stand_in_words_under_masks_and_in_lanes():
+    names = {"x": U8}
+    (x,) = constant_words(names, 4, [0x37C5E21B, 0x00FFFF00], None)
+    words = {int.from_bytes(bytes(row), "little") for row in x.astype(np.uint8).reshape(-1, 4).tolist()}
+    assert {0x37C5E21B, 0x37C5E21A, 0xC83A1DE4, 0x00C5E200, 0x1B1B1B1B, 0x001B0000} <= words
+    assert any(w & 0x00FFFF00 == 0 and w & 0xFF0000FF not in (0, 0xFF0000FF) for w in words)
+
+
+def test_one_element_of_one_code_is_no_tuple():
+    assert not tuples(U32, pack=1)[0].size
+    assert tuples(E2M1X2, pack=1)[0].size
+
+
+def case_of(*formats, where=None):
+    return Case(
+        inputs={f"x{k}": f for k, f in enumerate(formats)}, outputs={"y": formats[0]}, variants={"v": asm("")}, source="a test",
+        reference=lambda x0, *others: x0, where=where,
+    )  # fmt: skip
+
+
+def test_a_domain_keeps_tuples_whole_and_inside():
+    case = case_of(F32, where=Domain("positive", lambda v: v["x0"] > 0))
+    for made in word_sets(case, "quick", asm("and.b32 $0, $2, 0xffff;", pack=2), 2):
+        values = made.all()["x0"].view(np.float32)
+        assert made.count % 2 == 0
+        assert (values > 0).all()
+        assert (values[::2] == values[1::2]).any()
+        assert (values[::2] != values[1::2]).any()
+
+
+def test_sets_keep_tuples_together_in_every_shape_and_order():
+    (made, *_) = word_sets(case_of(U8), "quick", asm("mov.b32 $0, $1;", pack=4), 4)
+    whole = rows_of(made.all()["x0"].reshape(-1, 4))
+    for size, seed in itertools.product((4, 1009, 4096, 4 * made.count), (None, 7)):
+        x = shaped(made, (size,), seed)["x0"]
+        assert len(x) == size
+        assert rows_of(x[: size - size % 4].reshape(-1, 4)) <= whole
+    assert (shaped(made, (4096,), 7)["x0"] != shaped(made, (4096,))["x0"]).any()
+
+
+def test_all_words_are_every_tuple_once():
+    made = all_words(case_of(U8), 2)
+    assert made.count == 2 << 16
+    words = made.all()["x0"].view(np.uint16)
+    assert (np.sort(words) == np.arange(1 << 16)).all()
+    two = all_words(case_of(E2M1X2, U8), 1)
+    assert len(rows_of(np.stack(list(two.all().values()), axis=1))) == 1 << 16
+
+
+@pytest.mark.parametrize(
+    ("effort", "pack", "name"),
+    [
+        ("quick", 2, "words-2/1"),
+        ("full", 2, "all-words-2/1"),
+        ("full", 4, "words-4-full/1"),
+        ("exhaustive", 4, "all-words-4/1"),
+        ("exhaustive", 8, "words-8-full/1"),
+    ],
+)
+def test_what_runs_of_a_pack_of_bytes(effort, pack, name):
+    (made, *_) = word_sets(case_of(U8), effort, asm("mov.b32 $0, $1;", pack=pack), pack)
+    assert made.name == name
+    assert made.group == pack
+    assert has_tuples(name)
+
+
+def test_names_of_sets_of_elements():
+    assert not any(map(has_tuples, ("exhaustive/1", "constants/2", "edges-full/1", "none", "generated/1")))
+
+
+def _asm_of(tl, x):
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint8, is_pure=True, pack=4)
+
+
+def _caller(tl, x):
+    return _asm_of(tl, x)
+
+
+def _other(tl, x):
+    return x * 4
+
+
+@pytest.mark.parametrize(("function", "packs"), [(_asm_of, (4,)), (_caller, (4,)), (_other, ())])
+def test_the_packs_of_asm_in_triton_functions(function, packs):
+    assert packs_in_code(plain(function), [8]) == packs
