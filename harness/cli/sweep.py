@@ -190,6 +190,12 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
         whole = each * task.shards
         terms = f"{each:.2f} s a shard, {each * 2.0 ** (40 - task.shard_bits):.1f} s for 2^40 inputs"
         console.print(f"{terms}, {whole / 60:.1f} minutes for all on one device", highlight=False)
+    if task.pack > 1:
+        console.print(
+            f"all elements, not all words: an invocation at pack {task.pack} reads {task.pack * task.bits} bits, and "
+            "--ptx-effort=exhaustive runs all words of up to 32 bits",
+            highlight=False,
+        )
     for result in sorted((r for r in done if r.verdict != "pass"), key=lambda r: r.shard)[:8]:
         words = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
         again = f"; --ptx-replay={result.replay}" if result.replay else ""

@@ -64,7 +64,10 @@ class CountedTuples:
         names = list(self.formats)
         behind = sum(self.formats[n].unit_bits for n in names[names.index(name) + 1 :])
         bits = self.formats[name].unit_bits
-        number, element = index // self.pack, index % self.pack
+        if self.pack & (self.pack - 1):
+            number, element = index // self.pack, index % self.pack
+        else:  # kernels of sweeps have shifts, but no division
+            number, element = index >> (self.pack.bit_length() - 1), index & (self.pack - 1)
         return (number >> (element * bits + behind * self.pack)) & ((1 << bits) - 1)
 
 

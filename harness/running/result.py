@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.inputs import InputSet
+from harness.inputs.sets import tuple_bits
 from harness.jobs import Backend, Job, Outcome
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement
@@ -19,7 +20,7 @@ from harness.model.describe import reference_name
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError
 from harness.ptx.binding.approximate import HOPPER
-from harness.records import Key, Result, Share, Verdict
+from harness.records import UNPROVED, Key, Result, Share, Verdict
 from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
 from harness.running.assemblers import Chosen, label_of, option_words
@@ -75,6 +76,23 @@ class Recording:
         if few := left_by_domain(self.case, parts):
             first = self.found.results[0]
             self.found.results[0] = replace(first, notes=(*first.notes, few))
+
+    def _remark_on_words(self) -> None:
+        """Add to the first result what of the packs was not run, at the effort that runs all inputs that it can."""
+        if (
+            self.effort != "exhaustive"
+            or not self.case.elementwise
+            or not any(r.key.input_set.startswith("exhaustive/") for r in self.found.results)
+        ):
+            return
+        ran = {r.key.input_set for r in self.found.results}
+        left = [p for p in planning.packs_read(self.case, self.variant)
+                if p > 1 and f"all-words-{p}/1" not in ran]  # fmt: skip
+        if left and self.case.inputs:
+            first = self.found.results[0]
+            read = ", ".join(f"pack {p} reads {tuple_bits(self.case, p)} bits" for p in left)
+            words = f"{UNPROVED}all elements ran, and words were sampled: {read}; words of up to 32 bits run completely"
+            self.found.results[0] = replace(first, notes=(*first.notes, words))
 
     def _against(self, item: WorkItem) -> str:
         if item.setup.context == "loop":

@@ -434,6 +434,7 @@ class _ItemRun(PtxasTrial):
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
         elif self.judged:
             self._remark_on_domain()
+            self._remark_on_words()
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

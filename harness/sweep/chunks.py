@@ -42,10 +42,11 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
         if last.outputs:
             found = judge_one(part, last)
             if witness is None and found.offenders:
-                place = found.offenders[0].index // _codes_per_unit(job, found.offenders[0])
-                witness, place = _pack_around(units, place, job.setup.pack)
-            total = total.merged(_renumbered(job, found, inputs.first + first))
-            _add_sums(job, last.outputs, first, sums, inputs.first)
+                place = found.offenders[0].index // codes_per_unit(job, found.offenders[0].output.partition(" ")[0])
+                witness, place = pack_around(units, place, job.setup.pack)
+            numbers = np.arange(inputs.first + first, inputs.first + first + size)
+            total = total.merged(renumbered(job, found, numbers))
+            add_sums(job, last.outputs, first, sums, inputs.first)
             digested += size
         if len(findings) >= 8:
             break
@@ -58,13 +59,14 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
     )
 
 
-def _pack_around(units: Mapping[str, NDArray[Any]], place: int, pack: int) -> tuple[dict[str, NDArray[Any]], int]:
+def pack_around(units: Mapping[str, NDArray[Any]], place: int, pack: int) -> tuple[dict[str, NDArray[Any]], int]:
+    """The units of the pack that holds a place, and the place in it."""
     first = place - place % pack
     return {n: u[first : first + pack] for n, u in units.items()}, place - first
 
 
-def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int], offset: int) -> None:
-    """Add a chunk's hashes to the sums of its rows."""
+def add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int], offset: int) -> None:
+    """Add a chunk's hashes to the sums of its rows. offset: the number of the set's first input."""
     total: NDArray[np.int64] | None = None
     for k, (name, argument) in enumerate(job.case.outputs.items()):
         units = as_codes(np.ascontiguousarray(outputs[name]).reshape(-1))
@@ -76,12 +78,16 @@ def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int],
         sums[row] += int(total[max(0, row * ROW - first) : (row + 1) * ROW - first].sum())
 
 
-def _codes_per_unit(job: Job, offender: Offender) -> int:
-    return format_of(job.case.outputs[offender.output.partition(" ")[0]]).codes_per_unit
+def codes_per_unit(job: Job, output: str) -> int:
+    """How many codes a storage unit of an output holds."""
+    return format_of(job.case.outputs[output]).codes_per_unit
 
 
-def _renumbered(job: Job, found: Judgement, first: int) -> Judgement:
+def renumbered(job: Job, found: Judgement, numbers: NDArray[np.int64]) -> Judgement:
+    """A judgement on a piece, with the numbers that its inputs have in the whole set."""
+
     def moved(offender: Offender) -> Offender:
-        return replace(offender, index=offender.index + first * _codes_per_unit(job, offender))
+        element, code = divmod(offender.index, per := codes_per_unit(job, offender.output.partition(" ")[0]))
+        return replace(offender, index=int(numbers[element]) * per + code)
 
     return found.renumbered(moved)

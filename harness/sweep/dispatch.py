@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.inputs import InputSet
+from harness.inputs.generated import CountedTuples
 from harness.inputs.sets import generated_set
 from harness.jobs import Backend, DeviceBackend, Job, Outcome
 from harness.judging.judge import Judgement
@@ -18,6 +19,7 @@ from harness.model.reference import runs_on_host
 from harness.sweep.chunks import sweep_in_chunks
 from harness.sweep.kernels import built_ahead
 from harness.sweep.result import Swept
+from harness.sweep.tuples import sweep_tuples
 from harness.triton.build import Built
 
 
@@ -44,6 +46,8 @@ def sweep(
     Raises OracleFault if the fast judge on a device and the plain one disagree.
     """
     swept = _on_device(backend, job, policy, inputs) if isinstance(backend, DeviceBackend) else None
+    if swept is None and isinstance(inputs.generator, CountedTuples) and inputs.group == job.setup.pack:
+        return sweep_tuples(backend, job, inputs, judge)
     return swept if swept is not None else sweep_in_chunks(backend, job, inputs, judge)
 
 

@@ -54,9 +54,14 @@ def hashed(units: Any, number: Any, *, bits: int, output: int) -> Any:
     A sum does not depend on the order of threads, chunks and machines. The arithmetic has 32 bits, because a GPU has
     twice the throughput for it.
     """
-    place = _int32(number) * _signed(0x9E3779B1) + _signed((output + 1) * 0xA7EBD4F5)
-    low = _mixed(_int32(units) ^ place)
-    return _mixed(_int32(units >> 32) ^ low) if bits == 64 else low
+    place = _int32(number) * PLACES + output_salt(output)
+    low = mixed(_int32(units) ^ place)
+    return mixed(_int32(units >> 32) ^ low) if bits == 64 else low
+
+
+def output_salt(output: int) -> Any:
+    """What distinguishes the hashes of one output from another's, as a signed integer of 32 bits."""
+    return _signed((output + 1) * 0xA7EBD4F5)
 
 
 def _int32(array: Any) -> Any:
@@ -67,7 +72,7 @@ def _int32(array: Any) -> Any:
     return array.astype("int32")
 
 
-def _mixed(x: Any) -> Any:
+def mixed(x: Any) -> Any:
     """The finalizer of MurmurHash3."""
     x = (x ^ ((x >> 16) & 0xFFFF)) * _signed(0x85EBCA6B)
     x = (x ^ ((x >> 13) & 0x7FFFF)) * _signed(0xC2B2AE35)
@@ -77,6 +82,10 @@ def _mixed(x: Any) -> Any:
 def _signed(pattern: int) -> int:
     pattern &= (1 << 32) - 1
     return pattern - (1 << 32) if pattern >> 31 else pattern
+
+
+PLACES = _signed(0x9E3779B1)
+"""The factor of an input's number in its hash."""
 
 
 def blocks_of(sums: Sequence[int], count: int) -> tuple[Block, ...]:

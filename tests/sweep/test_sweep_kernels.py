@@ -9,7 +9,7 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from harness.inputs.generated import Counted, Stratified  # noqa: E402
+from harness.inputs.generated import Counted, CountedTuples, Stratified  # noqa: E402
 from harness.judging import differences  # noqa: E402
 from harness.judging.differences import Difference  # noqa: E402
 from harness.model.case import Case  # noqa: E402
@@ -260,7 +260,15 @@ def test_the_mask_follows_a_change_of_the_definition(monkeypatch):
     assert (was & ~wrong).sum() > 500
 
 
-@pytest.mark.parametrize("generator", [Counted({"a": F16, "b": U8, "c": F32}), Stratified({"a": F16, "c": F32}, 9)])
+@pytest.mark.parametrize(
+    "generator",
+    [
+        Counted({"a": F16, "b": U8, "c": F32}),
+        Stratified({"a": F16, "c": F32}, 9),
+        CountedTuples({"a": U8, "b": U8}, 2),
+        CountedTuples({"a": U8}, 4),
+    ],
+)
 def test_inputs_are_the_generators(generator):
     case = Case(
         inputs=generator.formats, outputs={"y": F16}, reference=lambda *codes: codes[0],
