@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from harness.backends.compiled import compile_job
 from harness.jobs import Outcome
 from harness.judging.judge import Judgement
+from harness.model.arguments import format_of
+from harness.model.constants import packs_in_code
 from harness.model.variants import KernelVariant, PlainVariant
 from harness.mutation.asm import AsmMutant, mutants
 from harness.mutation.machinecode import Code, job_of, machine_code, setups_of
-from harness.mutation.settle import Candidate, Inputs, Search, Settlement, judged_of, ran_as, settled
+from harness.mutation.settle import Candidate, Inputs, Search, Settlement, Words, judged_of, ran_as, settled
 from harness.mutation.trial import Subject, Trial, trial_of
 from harness.triton.compile import swapping
 from harness.triton.installation import NoTriton
@@ -124,4 +126,7 @@ def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant]
         return Candidate(ran, judged, code if same_constraints else None)
 
     right = Candidate(lambda inputs: ran_as(subject, name, 1, inputs), code=lambda: machine_code(subject, name))
-    return settled(subject, search, right, [candidate(m) for m in survivors])
+    variant = subject.case.variants[name]
+    packs = packs_in_code(variant, [format_of(a).unit_bits for a in subject.case.inputs.values()])
+    words = Words(max(packs), (variant,)) if packs and subject.case.elementwise else None
+    return settled(subject, search, right, [candidate(m) for m in survivors], words=words)

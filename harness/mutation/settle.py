@@ -1,11 +1,14 @@
 """Settle survivors: search for an input on which a mutant that passed is wrong, or gives other bits.
 
-The search covers all inputs if they are few, else a number of inputs spread over every binade, within a time limit. The
-mutant and the original both run. If their bits differ, the judge decides whether the mutant is wrong.
+The search covers all inputs if they are few, else a number of inputs spread over every binade, within a time limit. Of
+asm that takes several elements at once, an input is what one invocation reads: all tuples if they are few, else those
+of `harness.inputs.words`, all elements, and random tuples. The mutant and the original both run. If their bits differ,
+the judge decides whether the mutant is wrong.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.backends.sharing import may_share
-from harness.inputs import InputSet, stratified
+from harness.inputs import InputSet, stratified, word_sets
 from harness.inputs.fill import kernel_inputs
-from harness.inputs.sets import exhaustive, within
+from harness.inputs.sets import all_words, exhaustive, tuple_bits, within
 from harness.jobs import Job, Outcome, Setup, block_of
 from harness.judging.judge import Judgement
 from harness.model.arguments import format_of
@@ -24,7 +27,7 @@ from harness.model.codes import codes_of
 from harness.model.derive import packs_of
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault, apply_reference, flushes_itself
-from harness.model.variants import AsmVariant, Reference
+from harness.model.variants import AsmVariant, PlainVariant, Reference, Variant
 from harness.mutation.machinecode import Code, machine_code
 from harness.mutation.source import SourceMutant, swapped
 from harness.mutation.trial import Subject
@@ -35,6 +38,8 @@ from harness.triton.spec import digests_from
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
 LARGEST_PACK = 16
+WORDS_OF = 8
+"""Survivors whose numbers make further tuples."""
 OUTSIDE = 16
 """Inputs made for one that is wanted, where a domain leaves some out."""
 KERNEL_SETS = 8
@@ -63,6 +68,14 @@ Inputs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Words:
+    """What one invocation reads. pack: its elements. variants: the code whose numbers lead to further tuples."""
+
+    pack: int = 1
+    variants: tuple[Variant, ...] = ()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A survivor, or the original.
 
@@ -80,6 +93,8 @@ def settle_asm(
 ) -> list[Settlement]:
     """Settle the surviving mutants of one text of a variant. The subject's variant `name` is replaced by each."""
     pack = max(packs_of(subject.case, given))
+
+    words = Words(pack, (given, *survivors[:WORDS_OF]))
 
     def candidate(variant: AsmVariant) -> Candidate:
         def code() -> Code | None:
@@ -102,7 +117,7 @@ def settle_asm(
             subject.put(name, mutant)
             found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
     others = [m for place, m in enumerate(survivors) if place not in found]
-    rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others]))
+    rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others], words=words))
     return [found[place] if place in found else next(rest) for place in range(len(survivors))]
 
 
@@ -153,27 +168,31 @@ def settled(
     right: Candidate,
     candidates: Sequence[Candidate],
     sizes: Mapping[str, int] | None = None,
+    words: Words | None = None,
 ) -> list[Settlement]:
     """Settle survivors by their machine code, else by a search over inputs, on which the original runs only once.
 
-    right: the original. sizes: for a whole kernel, the sizes of the inputs; None for all sizes of the case.
+    right: the original. sizes: for a whole kernel, the sizes of the inputs; None for all sizes of the case. words: of
+    code that takes several elements at once.
     """
+    words = words or Words()
     found: dict[int, Settlement] = {}
     asked = [c for c in candidates if c.code is not None]
     before = right.code() if right.code is not None and asked else None
     for place, candidate in enumerate(candidates):
         if before is not None and candidate.code is not None and candidate.code() == before:
             found[place] = Settlement("equivalent", f"the same machine code for {subject.target}")
-    rest = {place: _Searched(subject, c) for place, c in enumerate(candidates) if place not in found}
-    found |= _search(subject, search, right, rest, sizes)
+    rest = {place: _Searched(subject, c, words.pack) for place, c in enumerate(candidates) if place not in found}
+    found |= _search(subject, search, right, rest, sizes, words)
     return [found[place] for place in range(len(candidates))]
 
 
 class _Searched:
-    """The search's state for one survivor. tried: inputs tried. unlike: inputs with other bits."""
+    """The search's state for one survivor. tried: inputs tried. unlike: inputs with other bits. pack: inputs that stay
+    together."""
 
-    def __init__(self, subject: Subject, candidate: Candidate) -> None:
-        self.subject, self.candidate = subject, candidate
+    def __init__(self, subject: Subject, candidate: Candidate, pack: int = 1) -> None:
+        self.subject, self.candidate, self.pack = subject, candidate, pack
         self.tried = self.unlike = 0
 
     def settlement(self, inputs: Inputs, before: Outcome) -> Settlement | None:
@@ -190,14 +209,41 @@ class _Searched:
         if not mask.any():
             return None
         self.unlike += int(mask.sum())
-        found = self.candidate.judged({n: u[mask] for n, u in inputs.items()} if elementwise else inputs)
+        chosen = {n: u[self._whole(mask)] for n, u in inputs.items()} if elementwise else inputs
+        found = self.candidate.judged(chosen)
         if isinstance(found, str):
             return Settlement("undecided", found)
-        return None if found.passed else _missed(found, self.tried)
+        if found.passed:
+            return None
+        missed = _missed(found, self.tried)
+        return self._in_its_pack(missed, found.offenders[0].index, chosen) if self.pack > 1 and missed.edge else missed
+
+    def _whole(self, mask: Any) -> Any:
+        """The mask of all inputs that share an invocation with one of the mask."""
+        if self.pack == 1:
+            return mask
+        padded = np.resize(mask, -(-mask.size // self.pack) * self.pack)
+        padded[mask.size :] = False
+        return np.repeat(padded.reshape(-1, self.pack).any(axis=1), self.pack)[: mask.size]
+
+    def _in_its_pack(self, missed: Settlement, code: int, inputs: Inputs) -> Settlement:
+        """The settlement with the inputs of the whole pack; without an element that is wrong only beside others.
+
+        A hard case is one element, in whatever pack it comes to lie.
+        """
+        output = missed.words.partition(":")[0].partition(" ")[0]
+        element = code // format_of(self.subject.case.outputs[output]).codes_per_unit
+        first = element - element % self.pack
+        beside = {n: u[first : first + self.pack] for n, u in inputs.items()}
+        alone = self.candidate.judged({n: np.repeat(u[element], self.pack) for n, u in inputs.items()})
+        text = "; ".join(f"{n} = {', '.join(_hexadecimal(u))}" for n, u in beside.items())
+        words = f"{missed.words}, in a pack of {text}"
+        return replace(missed, words=words, edge=() if not isinstance(alone, str) and alone.passed else missed.edge)
 
     def end(self, whole: bool) -> Settlement:
         """The settlement if no input was found on which it is wrong. whole: whether all inputs were tried."""
         kind = "inputs" if self.subject.case.elementwise else "sets of inputs"
+        kind += f" in packs of {self.pack}" * (self.pack > 1)
         extent = f"all {self.tried} {kind}" if whole else f"{self.tried} {kind} that were tried"
         if self.unlike:
             return Settlement("allowed", f"other bits on {self.unlike} of {extent}, all within the policies")
@@ -210,13 +256,14 @@ def _search(
     right: Candidate,
     rest: dict[int, _Searched],
     sizes: Mapping[str, int] | None,
+    words: Words,
 ) -> dict[int, Settlement]:
     """Search inputs for ones on which the judge fails a survivor, for all survivors at once."""
     found: dict[int, Settlement] = {}
     if not rest:
         return found
     until = time.monotonic() + search.seconds * len(rest)
-    whole, pieces = _pieces(subject, search, sizes)
+    whole, pieces = _pieces(subject, search, sizes, words)
     for inputs in pieces:
         before = right.ran(inputs)
         for place in list(rest):
@@ -231,6 +278,12 @@ def _search(
     return found | {place: one.end(whole == "all") for place, one in rest.items()}
 
 
+def _hexadecimal(units: Any) -> list[str]:
+    """Storage units as text."""
+    array = np.ascontiguousarray(units)
+    return [f"0x{u:0{2 * array.itemsize}x}" for u in array.view(f"u{array.itemsize}").tolist()]
+
+
 def _missed(found: Judgement, tried: int) -> Settlement:
     if not found.offenders:
         return Settlement("missed", f"fails, among {tried} inputs")
@@ -239,7 +292,9 @@ def _missed(found: Judgement, tried: int) -> Settlement:
     return Settlement("missed", words, tuple((n, b.bits) for n, b in first.inputs.items()))
 
 
-def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) -> tuple[str, Iterator[dict[str, Any]]]:
+def _pieces(
+    subject: Subject, search: Search, only: Mapping[str, int] | None, words: Words
+) -> tuple[str, Iterator[dict[str, Any]]]:
     """ "all" if the pieces cover every input, else "some"; and the pieces."""
     case, name = subject.case, subject.loaded.name
     if not case.elementwise:
@@ -249,10 +304,32 @@ def _pieces(subject: Subject, search: Search, only: Mapping[str, int] | None) ->
         return "some", (kernel_inputs(case, name, set_name, size) for set_name in names for size in sizes)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
+    if words.pack > 1:
+        return _tuples(subject, search, words)
     if bits <= search.bits:
         return "all", _inside(subject, exhaustive(formats, bits), 1 << bits)
     spare = 1 if case.domain is None else OUTSIDE
     return "some", _inside(subject, stratified(case, name, spare * search.count), search.count)
+
+
+def _tuples(subject: Subject, search: Search, words: Words) -> tuple[str, Iterator[dict[str, Any]]]:
+    """The pieces for packs of several elements."""
+    case, pack = subject.case, words.pack
+    if case.domain is None and tuple_bits(case, pack) <= search.bits:
+        made = all_words(case, pack)
+        return "all", made.chunks(CHUNK - CHUNK % pack)
+    sets = {s.name: [s] for v in words.variants for s in word_sets(case, "full", v, pack)}
+    for variant in words.variants[1:]:
+        for made in word_sets(case, "full", variant, pack):
+            if made.name.startswith("constants"):
+                sets[made.name].append(made)
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    bits = sum(f.unit_bits for f in formats.values())
+    elements = [_inside(subject, exhaustive(formats, bits), 1 << bits)] if bits <= search.bits else []
+    spare = 1 if case.domain is None else OUTSIDE
+    random = _inside(subject, stratified(case, subject.loaded.name, spare * search.count), search.count)
+    tuples = (piece for made in sets.values() for one in made for piece in one.chunks(CHUNK - CHUNK % pack))
+    return "some", itertools.chain(tuples, *elements, random)
 
 
 def _inside(subject: Subject, made: InputSet, most: int) -> Iterator[dict[str, Any]]:
@@ -312,7 +389,9 @@ def _job(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], cont
     size = len(next(iter(inputs.values()))) if inputs else 1
     alone = isinstance(variant, AsmVariant)
     fusion = variant.fusion is not False  # with fusion the emulator runs both readings
-    setup = Setup(pack=pack, block=block_of(pack), shape=(size,), fusion=fusion, alone=alone)
+    # With one warp a thread of a Triton function has whole packs.
+    warps = 1 if isinstance(variant, PlainVariant) else 4
+    setup = Setup(pack=pack, block=block_of(pack), shape=(size,), num_warps=warps, fusion=fusion, alone=alone)
     if not subject.case.elementwise:
         sizes = next(s for s in subject.case.sizes if _fits(subject, s, inputs))
         setup = Setup(sizes=dict(sizes), num_warps=getattr(variant, "num_warps", 4), fusion=fusion)
@@ -355,7 +434,7 @@ def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
     if not may_share(subject.case, mutant, pack):
         return Settlement("equivalent", "no sharing of registers between an output and an input changes a bit")
     tried, until = 0, time.monotonic() + search.seconds
-    _, pieces = _pieces(subject, search, None)
+    _, pieces = _pieces(subject, search, None, Words(pack, (mutant,)))
     for inputs in pieces:
         outcome = ran_as(subject, name, pack, inputs, "shared")
         if outcome.findings:

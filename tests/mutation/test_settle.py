@@ -24,7 +24,7 @@ CASE = '''
 import torch
 
 from harness import Case, asm
-from references.formats import F32, U32
+from references.formats import F32, U8, U32
 
 
 def largest(x, y, *, ftz=""):
@@ -45,6 +45,13 @@ flushed = Case(
 fused = Case(
     inputs={"x": F32, "y": F32}, outputs={"z": F32}, reference=largest,
     variants={"asm": asm("{ .reg .f32 t; mul.f32 t, $1, $1; add.rn.f32 $0, t, $2; }", "=f,f,f", pack=1)},
+    source="made for this test",
+)
+bytes_ = Case(
+    inputs={"x": U8}, outputs={"z": U8}, reference=lambda x: x,
+    variants={
+        "two": asm("mov.b32 $0, $1;", "=&r,r", pack=2), "four": asm("mov.b32 $0, $1;", "=&r,r", pack=4),
+    },
     source="made for this test",
 )
 '''
@@ -180,3 +187,47 @@ def test_outputs_may_have_another_shape_and_not_another_number_of_codes(subjects
     found = settled(subjects["plain"], FEW, right, survivors)
     assert [f.fate for f in found] == ["sampled", "undecided", "undecided"]
     assert counts == [1 << 16] * 2
+
+
+WORD = (
+    "{{ .reg .pred p; .reg .b32 t; and.b32 t, $1, {}; setp.eq.u32 p, t, {}; mov.b32 $0, $1; @p xor.b32 $0, $0, {}; }}"
+)
+UNREAD = "{ .reg .b32 t; not.b32 t, $1; not.b32 $0, t; }"
+
+
+def settled_as(subject, name, text, search=FEW):
+    given = subject.case.variants[name]
+    (pack,) = given.texts
+    survivor = replace(given, texts={pack: AsmText(text, "=&r,r")})
+    (found,) = settle_asm(subject, name, given, [survivor], search)
+    return found
+
+
+@pytest.fixture
+def in_bytes(subjects, monkeypatch):
+    monkeypatch.setattr("harness.mutation.settle.machine_code", lambda *given: None)
+    return subjects["bytes_"]
+
+
+@pytest.mark.parametrize(("name", "mask"), [("two", "0xffff"), ("four", "0xffffffff")])
+@pytest.mark.parametrize("word", ["0", "0x37c5"])
+def test_a_survivor_that_is_wrong_for_one_word_is_missed(name, mask, word, in_bytes):
+    """On all 256 elements it has the right bits, if these stand in other packs."""
+    found = settled_as(in_bytes, name, WORD.format(mask, word, "0x100"))
+    assert found.fate == "missed"
+    assert "in a pack of x = 0x" in found.words
+    assert bool(found.edge) == (word == "0")  # a hard case is an element, and may fill a pack
+
+
+def test_equivalent_means_the_same_bits_on_all_words(in_bytes):
+    found = settled_as(in_bytes, "two", UNREAD)
+    assert (found.fate, found.words) == ("equivalent", f"the same bits on all {2 << 16} inputs in packs of 2")
+    found = settled_as(in_bytes, "four", UNREAD)
+    assert found.fate == "sampled"
+    assert "in packs of 4 that were tried" in found.words
+
+
+def test_other_bits_that_a_policy_allows_in_some_words_are_no_miss(in_bytes):
+    """Only the upper half of the register, which holds no element of a pack of two, differs."""
+    found = settled_as(in_bytes, "two", WORD.format("0xffff", "0x37c5", "0x10000"))
+    assert found.fate == "equivalent"
