@@ -197,6 +197,7 @@ def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
         yield f"{subject} [{m.target}]: nothing mutated: {m.words}"
         return
     counts = {fate: m.count(fate) for fate in ("killed", *FATES)} | {"refused": m.refused, "left out": m.left_out}
+    counts["fail by padding alone"] = m.by_padding
     summary = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
     yield f"{subject} [{m.target}]: {summary or 'no mutants'} ({m.seconds:.0f} s)"
     for survivor in m.survivors:
@@ -216,11 +217,12 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 
 def _summary(found: Sequence[Mutation]) -> str:
     """One line on all mutations. The kill rate counts only mutants that are known to give wrong bits somewhere."""
-    from harness.records.killrate import kill_rate, totals
+    from harness.records.killrate import BY_PADDING, kill_rate, totals
 
     total = totals(found)
+    padded = f"{total[BY_PADDING]} {BY_PADDING}, " if total[BY_PADDING] else ""
     return (
-        f"{kill_rate(found)}; {total['equivalent']} are equivalent on all inputs, "
+        f"{kill_rate(found)}; {padded}{total['equivalent']} are equivalent on all inputs, "
         f"{total['sampled']} on the inputs tried, {total['allowed']} within the policies, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )

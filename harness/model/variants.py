@@ -183,11 +183,15 @@ class AsmVariant(Variant):
     """Inline PTX: one text for each pack factor, or a single instruction from which they are derived.
 
     convention: how texts and constraints are written: "triton", "llvm" or "cuda", as `harness.emulate` takes them.
+    reads_padding: whether the result of an element may be computed by way of the others in its pack, as where a word of
+    zeros takes a shorter way. The last pack may be partial, and the bits that fill it are undefined. So the asm must
+    give the same results whatever they are: the emulator then fills them at random instead of refusing such results.
     """
 
     texts: Mapping[int, AsmText]
     derived_packs: tuple[int, ...] = ()
     convention: str = "triton"
+    reads_padding: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +246,7 @@ def asm(
     From one instruction without constraints or pack, forms for several pack factors are derived (`packs`, by default 1,
     2 and 4). Longer asm belongs to one `pack` (1 if not given); a mapping gives a text, or a text with constraints, for
     each. Missing constraints are derived from the formats, with outputs as early clobbers. Further keywords are the
-    fields of `Variant`.
+    fields of `Variant`, and `reads_padding` of `AsmVariant`.
     """
     if convention not in CONVENTIONS:
         raise CaseError(f"convention={convention!r} is none of {', '.join(CONVENTIONS)}")

@@ -267,7 +267,7 @@ class _Tally:
     def __init__(self, subject: Subject, kind: str, variant: str) -> None:
         self.subject, self.kind, self.variant = subject, kind, variant
         self.killed: Counter[str] = Counter()
-        self.refused = self.left_out = 0
+        self.refused = self.left_out = self.by_padding = 0
         self.survivors: list[Survivor] = []
 
     def some(self, every: Sequence[T], budget: Budget) -> Sequence[T]:
@@ -284,6 +284,8 @@ class _Tally:
         """Count a mutant that the run at quick effort decided, or could not run."""
         if trial.fate == "killed":
             self.killed[operator] += 1
+        elif trial.fate == "padding":
+            self.by_padding += 1
         elif trial.fate == "refused":
             self.refused += 1
         else:
@@ -298,6 +300,7 @@ class _Tally:
         return Mutation(
             self.subject.loaded.name, self.kind, self.variant, self.subject.target, dict(sorted(self.killed.items())),
             self.refused, self.left_out, tuple(self.survivors), words, round(time.monotonic() - started, 2),
+            self.by_padding,
         )  # fmt: skip
 
 

@@ -16,12 +16,12 @@ from harness.running.item import Item, ItemResults
 from harness.running.run import run_item
 from harness.triton.spec import Digests, digests_from
 
-Fate = Literal["killed", "survived", "refused", "undecided"]
+Fate = Literal["killed", "padding", "survived", "refused", "undecided"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The fate of a mutant at quick effort, and the reason."""
+    """The fate of a mutant at quick effort, and the reason. "padding": it fails only as `Result.padding_alone`."""
 
     fate: Fate
     words: str = ""
@@ -116,9 +116,12 @@ def refusal(subject: Subject, variant: AsmVariant) -> str:
 
 def trial_of(found: ItemResults) -> Trial:
     """The result for one mutant. Only a verdict "fail" kills it; an error does not."""
-    failed = next((r for r in found.results if r.verdict == "fail"), None)
-    if failed is not None:
-        return Trial("killed", failed.words)
+    failed = [r for r in found.results if r.verdict == "fail"]
+    for result in failed:
+        if not result.padding_alone:
+            return Trial("killed", result.words)
+    if failed:
+        return Trial("padding", failed[0].words)
     if found.results and all(r.verdict == "pass" for r in found.results):
         return Trial("survived")
     other = next((r for r in found.results if r.verdict != "pass"), None)

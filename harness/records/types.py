@@ -213,6 +213,8 @@ class Result:
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
     node: str = ""
     """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
+    padding_alone: bool = False
+    """A failure only because undefined bits fill a partial pack and reach a result: with any bits there it is right."""
 
     @property
     def outcome(self) -> str:
@@ -328,7 +330,8 @@ class Mutation:
     detects.
 
     subject: "asm", "reference", or "ptx" for a kernel that Triton compiled. variant: the variant, or those that are
-    compared with the reference. killed: mutants that fail, by operator. refused: those that the binder, or the
+    compared with the reference. killed: mutants that fail, by operator. by_padding: those that fail only as
+    `Result.padding_alone`, which are not among the killed. refused: those that the binder, or the
     reference itself, refuses. left_out: those beyond the number asked for. survivors: the others. words: why nothing
     was tried, or "".
     """
@@ -343,6 +346,7 @@ class Mutation:
     survivors: tuple[Survivor, ...] = ()
     words: str = ""
     seconds: Amount = 0.0
+    by_padding: Count = 0
 
     def count(self, fate: str) -> int:
         """How many mutants were killed, or survived with a fate."""

@@ -27,6 +27,7 @@ every input set. It runs Triton's kernel around the asm on the edges, in the row
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,6 +88,28 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     if not case.elementwise:
         assert isinstance(variant, LaunchedVariant)
         return list(_kernel_items(case, variant, backend, effort))
+    items = _elementwise_items(case, case_name, variant, backend, effort, target)
+    if backend != "emulator" or not isinstance(variant, AsmVariant) or not variant.reads_padding:
+        return items
+    counts = {s.name: s.count for s in sets_of(case, case_name, backend, effort, variant)}
+    return _unique([_filled(case, variant, item, counts[item.input_set]) for item in items])
+
+
+def _filled(case: Case, variant: Variant, item: WorkItem, count: int) -> WorkItem:
+    """The item; with chosen padding, by asm alone, if any register holds padding. count: of inputs in its set."""
+    setup = item.setup
+    shape = setup.shape or (count,)
+    whole_registers = all(setup.pack * format_of(a).unit_bits % 32 == 0 for a in case.inputs.values())
+    whole_packs = math.prod(shape) % (setup.pack if setup.alone else setup.block) == 0
+    if setup.padding is not None or (whole_registers and whole_packs and (setup.alone or len(shape) == 1)):
+        return item
+    plain = replace(setup, padding=_PADDING_SEED, alone=True, alignment=16, num_warps=_num_warps(variant)[0])
+    return replace(item, setup=plain)
+
+
+def _elementwise_items(
+    case: Case, case_name: str, variant: Variant, backend: str, effort: str, target: str
+) -> list[WorkItem]:
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     shared_out = effort == "quick" and not (isinstance(variant, LaunchedVariant) or _unread(case, variant, packs))
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)

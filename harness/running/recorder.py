@@ -134,6 +134,8 @@ class Recorder:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             opened = (n for n in r.notes if n.startswith(UNPROVED))
             self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
+            if r.padding_alone:
+                self.remarks[f"{r.key.case}::{r.key.variant}: fails by undefined padding alone: see its message"] = None
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:

@@ -85,7 +85,7 @@ class Recording:
             or not any(r.key.input_set.startswith("exhaustive/") for r in self.found.results)
         ):
             return
-        ran = {r.key.input_set for r in self.found.results}
+        ran = {r.key.input_set.partition("+")[0] for r in self.found.results}
         left = [p for p in planning.packs_read(self.case, self.variant)
                 if p > 1 and f"all-words-{p}/1" not in ran]  # fmt: skip
         if left and self.case.inputs:

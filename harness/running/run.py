@@ -24,7 +24,7 @@ from harness.judging.promise import pooled, too_little, unwritten_error
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError
+from harness.model.variants import AsmVariant, CaseError
 from harness.processes.pool import default_size
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
@@ -46,6 +46,15 @@ from harness.sweep.dispatch import sweep
 from harness.triton.spec import digested_once
 
 Units = dict[str, NDArray[np.generic]]
+
+PADDINGS = (11, 12, 13)
+"""Seeds of the bits with which undefined padding is filled, to find out whether a failure is due to it alone."""
+PADDING_NOTE = (
+    "undefined padding alone: where a pack is not full, the rest of its registers is undefined, and a result depends "
+    "on it; filled with random bits, all results are right. If the asm may look at the whole pack, and is right whatever "
+    "fills it, say so: asm(..., reads_padding=True)"
+)
+"""The note of a `Result.padding_alone`."""
 
 
 def run_item(
@@ -172,7 +181,23 @@ class _ItemRun(PtxasTrial):
         return self.found
 
     def _failed(self) -> bool:
-        return bool(self.found.results) and self.found.results[-1].verdict in ("fail", "error")
+        """Whether the newest result ends a run that stops at the first failure. One by padding alone does not."""
+        last = self.found.results[-1] if self.found.results else None
+        return last is not None and last.verdict in ("fail", "error") and not last.padding_alone
+
+    def _right_with_padding(self, job: Job, outcome: Outcome) -> bool:
+        """Whether a straight run of asm fails only because padding is undefined: it is right with several fillings."""
+        variant, setup = job.variant, job.setup
+        if not isinstance(variant, AsmVariant) or self.backend.name != "emulator" or setup.context != "straight":
+            return False
+        if not outcome.findings or setup.padding is not None or not job.inputs:
+            return False
+        for seed in PADDINGS:
+            filled = replace(job, setup=replace(setup, padding=seed, alone=True, alignment=16))
+            other = self.backend.run(filled)
+            if other.status != "ran" or other.findings or not self._judgement(filled, other).passed:
+                return False
+        return True
 
     def jobs(self) -> Iterator[tuple[Key, Job | None]]:
         """See the function `jobs`."""
@@ -412,7 +437,9 @@ class _ItemRun(PtxasTrial):
             return
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
-            result = replace(result, diagnosis=diagnose(job, outcome))
+            alone = self._right_with_padding(job, outcome)
+            judgement.notes += [PADDING_NOTE] * alone
+            result = replace(result, diagnosis=diagnose(job, outcome), padding_alone=alone)
             result, story = self._on_trial(result, job, outcome)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
             head = headline(result.key, judgement, outcome.findings)

@@ -84,8 +84,8 @@ def test_one_element_of_one_code_is_no_tuple():
 
 def case_of(*formats, where=None):
     return Case(
-        inputs={f"x{k}": f for k, f in enumerate(formats)}, outputs={"y": formats[0]}, variants={"v": asm("")}, source="a test",
-        reference=lambda x0, *others: x0, where=where,
+        inputs={f"x{k}": f for k, f in enumerate(formats)}, outputs={"y": formats[0]}, variants={"v": asm("")},
+        reference=lambda x0, *others: x0, where=where, source="a test",
     )  # fmt: skip
 
 

@@ -123,6 +123,8 @@ def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
         parts["constraints"] = [(pack, constraints) for pack, _, constraints in forms]
         if variant.convention != "triton":
             parts["convention"] = variant.convention
+        if variant.reads_padding:
+            parts["padding"] = "filled at random"
     elif isinstance(variant, PlainVariant):
         parts["function"] = (variant.function, variant.constants)
     elif isinstance(variant, LaunchedVariant):
