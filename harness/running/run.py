@@ -51,8 +51,8 @@ PADDINGS = (11, 12, 13)
 """Seeds of the bits with which undefined padding is filled, to find out whether a failure is due to it alone."""
 PADDING_NOTE = (
     "undefined padding alone: where a pack is not full, the rest of its registers is undefined, and a result depends "
-    "on it; filled with random bits, all results are right. If the asm may look at the whole pack, and is right whatever "
-    "fills it, say so: asm(..., reads_padding=True)"
+    "on it; filled with random bits, all results are right. If the asm may look at the whole pack, and is right "
+    "whatever fills it, say so: asm(..., reads_padding=True)"
 )
 """The note of a `Result.padding_alone`."""
 

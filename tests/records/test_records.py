@@ -66,6 +66,7 @@ RESULT = Result(
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
     judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",
     ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z", node="one/1a2b",
+    padding_alone=True,
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -110,6 +111,7 @@ SAMPLES: list[Record] = [
         (Survivor("opcode", "add -> sub", "missed", "y: wrong", {"x": "0x1"}),),
         "words",
         1.5,
+        4,
     ),
     InRegisters(
         replace(KEY, shape="latency"),
@@ -231,8 +233,8 @@ def test_a_run_records_everything(run_cases, pytester):
     assert found.cases["flip"].variants["wrong"].constraints == {"4": "=r,r"}
     assert found.cases["flip"].variants["wrong"].line == 17
     assert found.end is not None
-    assert found.end.verdicts == {"pass": 6, "fail": 6}
-    assert len({r.key for r in found.results}) == len(found.results) == 12
+    assert found.end.verdicts == {"pass": 8, "fail": 8}
+    assert len({r.key for r in found.results}) == len(found.results) == 16
     failed = next(r for r in found.results if r.verdict == "fail")
     assert failed.total == 256
     assert failed.different == 64
@@ -274,8 +276,8 @@ def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
     found = records_of(pytester)
     assert found.run == replace(first.run, planned=("flip::right[sm_100a-emulator]", "flip::wrong[sm_100a-emulator]"))
     assert found.results[: len(first.results)] == first.results
-    assert len({r.key for r in found.results}) == len(found.results) == 12
-    assert found.end.verdicts == {"pass": 6, "fail": 6}
+    assert len({r.key for r in found.results}) == len(found.results) == 16
+    assert found.end.verdicts == {"pass": 8, "fail": 8}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
     again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 6 pass (6 confirmed), 6 fail"])
