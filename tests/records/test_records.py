@@ -280,7 +280,7 @@ def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
     assert found.end.verdicts == {"pass": 8, "fail": 8}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
-    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 6 pass (6 confirmed), 6 fail"])
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 8 pass (8 confirmed), 8 fail"])
     assert records_of(pytester).results == found.results
 
 
