@@ -1,8 +1,8 @@
 """The plan: the setups and input sets with which a variant is run on one target, at a given effort.
 
-Every input set is run in the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
-fusion, placement) are varied on the edge set only. Full effort runs every combination. Exhaustive effort, which is
-about inputs, runs pairwise combinations, and so does a GPU.
+Every input set is run in the plain setup of every pack, and sets of tuples at the pack that reads them. The other
+axes (shape, alignment, num_warps, pack, context, fusion, placement) are varied on the edge set only. Full effort runs
+every combination. Exhaustive effort, which is about inputs, runs pairwise combinations, and so does a GPU.
 
 At quick effort the emulator and the assembler divide the rows among the case's targets: every pair of values is run on
 one of them, and each target runs at least one row. Compiling takes most of a quick run, and a pair (such as pack 4 with

@@ -26,3 +26,16 @@ def _odd(x):
 def counted_but_for_one_of_its_own(x):
     """A population count with a special case in a global that another function names."""
     return tl.where(_odd(x), 3, _popc(x))
+
+
+@triton.jit
+def copied_but_for_words_of_ones(x):
+    """A copy of bytes, four at once, with a special case that has no number in the asm."""
+    return tl.inline_asm_elementwise(
+        "{ .reg .pred p; .reg .b32 t; not.b32 t, $1; setp.lt.u32 p, t, 1; mov.b32 $0, $1; @p xor.b32 $0, $0, 1; }",
+        "=&r,r",
+        [x],
+        dtype=tl.uint8,
+        is_pure=True,
+        pack=4,
+    )

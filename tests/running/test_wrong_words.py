@@ -11,7 +11,7 @@ import functools
 import numpy as np
 import pytest
 
-from harness import Case, asm, emulate
+from harness import Case, asm, emulate, plain
 from harness.backends import create
 from harness.inputs import word_sets
 from harness.model.load import LoadedCase
@@ -223,3 +223,16 @@ def test_tuples_of_two_inputs(plant):
     found = emulate(text, "=&r,r,r", [a, b], a.dtype, pack=4)
     assert (found != a + b).any()
     assert (emulate(ADD.format("setp.ne.u32 p, $1, $1;"), "=&r,r,r", [a, b], a.dtype, pack=4) == a + b).all()
+
+
+def test_asm_in_a_triton_function_gets_words(tmp_path, backend):
+    pytest.importorskip("triton")
+    from tests.running.rare_kernels import copied_but_for_words_of_ones
+
+    case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, source="a test",
+                variants={"v": plain(copied_but_for_words_of_ones)})  # fmt: skip
+    item = Item(LoadedCase(case, "copy", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator")
+    found = run_item(item, backend, "quick", stop=True).results
+    assert [r.verdict for r in found][-1] == "fail"
+    assert found[-1].key.input_set == "words-4/1"
+    assert found[-1].different == 1
