@@ -64,7 +64,9 @@ def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]
 
 _PACKS = (2, 4, 8, 16)
 _INLINE_ASM = "inline_asm_elementwise"
-_LOAD = re.compile(r"\bld(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b")
+_LOAD = re.compile(
+    r"\bld(?!\.(?:param|const|shared|local))(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b"
+)
 
 
 def _names_inline_asm(function: Any) -> bool:

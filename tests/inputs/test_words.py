@@ -13,6 +13,7 @@ from harness.inputs.sets import all_words, has_tuples
 from harness.inputs.words import constant_words, word_inputs
 from harness.model.constants import packs_in_code
 from harness.model.match import Domain
+from harness.model.ptxvariant import PtxVariant
 from references.formats import E2M1X2, F16, F32, U8, U16, U32
 
 
@@ -154,3 +155,17 @@ def _other(tl, x):
 @pytest.mark.parametrize(("function", "packs"), [(_asm_of, (4,)), (_caller, (4,)), (_other, ())])
 def test_the_packs_of_asm_in_triton_functions(function, packs):
     assert packs_in_code(plain(function), [8]) == packs
+
+
+@pytest.mark.parametrize(
+    ("load", "packs"),
+    [
+        ("ld.global.u32 %r1, [%rd1];", (4,)),
+        ("ld.global.nc.L1::no_allocate.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1];", (16,)),
+        ("ld.global.u8 %r1, [%rd1];", ()),
+        ("ld.param.u64 %rd1, [x];", ()),
+    ],
+)
+def test_the_packs_of_given_ptx_are_its_loads(load, packs):
+    variant = PtxVariant(text=load, grid=1, block=128, parameters=[])
+    assert packs_in_code(variant, [8]) == packs
