@@ -414,7 +414,11 @@ class KernelFrame(Reaching):
 
     def _synchronise(self, step: Step, lanes: Array, place: Place, what: str) -> None:
         """Let strong accesses release and acquire at their locations (see `HappensBefore`)."""
-        order, sem = self.order, step.bound.modifiers.get("sem")
+        order, sem, acquiring = self.order, step.bound.modifiers.get("sem"), self.grid.acquiring
+        if not acquiring:
+            return  # whatever is released, nobody takes it
+        if what == "update" and step.node.offset not in acquiring:
+            sem = {"acq_rel": "release", "acquire": "relaxed"}.get(sem or "", sem)
         if what == "update":
             sem = sem or "relaxed"
         elif sem == "volatile":
@@ -423,8 +427,11 @@ class KernelFrame(Reaching):
         if sem in ("weak", "relaxed") and not order.synchronised:
             return
         scope = step.bound.modifiers.get("scope") or ("sys" if what != "update" else "gpu")
-        access = {"load": order.load, "store": order.store, "update": order.update}[what]
         region = id(place.region)
+        if what == "update":
+            order.updates(lanes, [(region, offset) for offset in place.offsets.tolist()], sem, scope)
+            return
+        access = {"load": order.load, "store": order.store}[what]
         for lane, offset in zip(lanes.tolist(), place.offsets.tolist(), strict=True):
             if sem != "weak" or order.publishes((region, offset)):
                 access(lane, (region, offset), sem, scope)

@@ -37,8 +37,8 @@ class ThreadFrame(Frame):
         self.block = lane // threads
         self.number = first * threads + lane
         team = threads * grid.cluster_size
-        self.order = HappensBefore(self.lanes, threads, team, team)
-        self.member = self.order.members(lane)
+        self.order = HappensBefore(self.lanes, threads, team, team, grid.orders_parts)
+        self.member = self.order.member
         self.gone = np.zeros(self.lanes, np.bool_)
 
     # messages --------------------------------------------------------------------------------------------
