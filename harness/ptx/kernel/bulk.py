@@ -17,6 +17,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
 from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
+from harness.ptx.kernel.races import check_bulk_read
 from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -137,7 +138,7 @@ class Bulk:
         """
         frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
         offsets, size = coming.offsets, coming.size
-        frame.refuse_unmade(step, coming.barrier, lane)
+        frame.refuse_unmade(step, [coming.barrier], np.array([lane]))
         units = shared.units(offsets, size)
         if (shared.under_way[units] > 0).any() and coming.update is None:
             self.refuse(step, lane, offsets, units, "copies to")
@@ -146,7 +147,7 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            bad = shared.note_write(offsets, size, frame.member[lanes], frame.clock, frame.times(lanes), changes)
+            bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
@@ -168,6 +169,8 @@ class Bulk:
             buffer, where = self._where(step, found, lane, address[inside], low, high)
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
+            if self.frame.grid.races:
+                check_bulk_read(self.frame, step, lane, buffer, where.reshape(-1))
             data[chosen, part] = buffer.bytes[where]
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
@@ -203,9 +206,10 @@ class Bulk:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
             if frame.grid.races:
-                # The threads that wait at the mbarrier hear of the bytes first, in whichever block the bytes lie.
-                hears = frame.receiver(one.lane, np.full(len(one.offsets), one.barrier))
-                shared.note_landing(one.offsets, one.size, hears, frame.clock)
+                # Only threads that see the phase of the mbarrier complete are ordered after the bytes.
+                barrier = frame.barriers.get(one.barrier)
+                agent = -1 if barrier is None else barrier.agent
+                shared.note_landing(one.offsets, one.size, np.full(len(one.offsets), agent))
             frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
         return bool(coming)
 
@@ -305,7 +309,7 @@ class Bulk:
             at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
             text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
             raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-        bad = shared.note_read(offsets, 16, frame.member[lanes], frame.clock, frame.times(lanes))
+        bad = shared.note_read(offsets, 16, lanes)
         if bad.any():
             at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
             text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
@@ -321,7 +325,11 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                tally(self.frame.shared.source_reads, self.frame.shared.units(one.offsets, 16), -1)
+                shared, frame = self.frame.shared, self.frame
+                tally(shared.source_reads, shared.units(one.offsets, 16), -1)
+                if frame.grid.races:
+                    member = int(frame.member[one.lane])
+                    shared.note_finished_read(one.offsets, 16, np.full(len(one.offsets), one.lane), member)
             else:
                 staying.append(one)
         self.leaving = staying

@@ -24,9 +24,8 @@ from harness.ptx.kernel.memory import (
     rows,
     scatter,
 )
-from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.promises import Promises
-from harness.ptx.kernel.races import note_read, note_update, note_write
+from harness.ptx.kernel.races import is_strong, note_read, note_update, note_write
 from harness.ptx.kernel.tensorwaits import TensorWaits
 from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -36,11 +35,14 @@ class KernelFrame(Reaching):
     """Threads of consecutive blocks and the memory that they access.
 
     `refused`: the blocks that know from a response that a request to cancel a launch has failed (`launches`).
+    `owed`: the lanes for which others of their warps wait in an exchange, with the error if they wait at a barrier
+    instead. `tested`: of each mbarrier.test_wait, by its place in the text, the lanes that got a no although the phase
+    was complete. `at_barriers`: which lanes wait at a barrier now.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
-        self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
+        self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races, self.order)
         self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None
         self.copies = Copies(self)
         self.promises = Promises(self)
@@ -49,18 +51,16 @@ class KernelFrame(Reaching):
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
         self.refused: set[int] = set()
+        self.tested: dict[int, Array] = {}
+        self.owed: dict[int, ExecutionError] = {}
+        self.at_barriers: Callable[[], Array] = lambda: np.zeros(self.lanes, np.bool_)
+
+    @property
+    def team_bytes(self) -> int:
+        """The bytes of shared memory of a block, or of all blocks of a cluster."""
+        return self.shared.size * self.grid.cluster_size
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
-
-    def note_arrival(self, barrier: Barrier, lane: int) -> None:
-        """Record in an mbarrier what the arriving lane has heard of other blocks."""
-
-    def landed(self, barrier: Barrier, block: int) -> None:
-        """Record in an mbarrier that a copy to a block has landed."""
-
-    def has_heard(self, lanes: Array) -> Array:
-        """By rank, the time up to which any of the lanes has heard of each block of the cluster."""
-        return np.asarray(self.block_time[lanes].max(keepdims=True))
 
     def reach(self, step: Step, lanes: Array, rank: Array, *, waits: bool = True) -> None:
         """Record that lanes access memory of other blocks.
@@ -68,15 +68,24 @@ class KernelFrame(Reaching):
         Raises MemoryFault if those may not have begun, or may have ended.
         """
 
-    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+        """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
+        if not self.grid.races:
+            return
+        at = [i for i, offset in enumerate(offsets) if offset in self.barriers]
+        barriers = [self.barriers[offsets[i]] for i in at]
+        makers = self.order.members(np.array([barrier.maker for barrier in barriers], np.int64))
+        unordered = self.order.heard(lanes[at], makers[:, None])[:, 0] <= [barrier.made for barrier in barriers]
+        for i in np.flatnonzero(unordered).tolist():
+            self.refuse_unordered_init(step, offsets[at[i]], int(lanes[at[i]]))
 
-    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
-        """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
-        since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
-        self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
-        self.warp_time[lanes] = np.maximum(self.warp_time[lanes], since)
+    def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
+        """Raise ExecutionError for a use of an mbarrier whose mbarrier.init may come later."""
+        maker = int(self.thread[self.barriers[offset].maker])
+        text = f"race: {self.who(lane)} uses the mbarrier at offset {offset % self.shared.size}, and no barrier lies "
+        text += f"between this and the mbarrier.init of thread {maker}, which may come later"
+        raise self.fault(ExecutionError, step, text)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
@@ -89,10 +98,6 @@ class KernelFrame(Reaching):
             text = f"{self.who(lane)} copies to the blocks of mask 0x{ranks:x}, and its cluster has {size}"
             raise self.fault(ExecutionError, step, text)
         return [block // size * size + rank for rank in range(size) if ranks >> rank & 1]
-
-    def receiver(self, lane: int, offsets: Array) -> Array:
-        """The threads that count as writers of the bytes that a lane's bulk copies bring to shared memory."""
-        return np.asarray(self.member[np.full(len(offsets), lane)])
 
     # addresses -------------------------------------------------------------------------------------------
 
@@ -213,6 +218,8 @@ class KernelFrame(Reaching):
                 m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
             ]
         if self.grid.races:
+            if step.kind == "ld":
+                self._synchronise(step, lanes, place, "load")
             self._check_read(step, access, lanes, place)
         return values, masks
 
@@ -248,6 +255,7 @@ class KernelFrame(Reaching):
         self.refuse_write(step, access, lanes, place)
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
+            self._synchronise(step, lanes, place, "store")
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
             zero = UNSIGNED[access.width](0)
@@ -259,13 +267,15 @@ class KernelFrame(Reaching):
         """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
         shared = self.shared
         if self.grid.races:
-            shared.note_landing(place.offsets, access.size, self.member[lanes], self.clock)
+            shared.note_landing(place.offsets, access.size, self.order.members(lanes))
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
+        """Raise MemoryFault for a write to bytes that an asynchronous product or copy still reads."""
+        if self.copies.flying and isinstance(place.region, Buffer) and self.grid.races:
+            self.copies.refuse_source(step, access, lanes, place)
         reads = self.promises.given or self.bulk.leaving or self.bulk.flying or self.tensor.flying
         if reads and isinstance(place.region, Shared):
             self.promises.refuse_write(step, access, lanes, place)
@@ -298,8 +308,8 @@ class KernelFrame(Reaching):
             text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
             raise self.fault(ExecutionError, step, f"{text}where none is")
         found.bytes -= size
-        self.landed(found, barrier // self.shared.size)
-        self.clock += found.settle(self.clock + 1)
+        found.copies = True
+        found.settle(self.order)
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
@@ -343,6 +353,7 @@ class KernelFrame(Reaching):
             self.refuse_write(step, access, some, place)
             if self.grid.races:
                 self._check_update(step, access, some, place)
+                self._synchronise(step, some, place, "update")
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -379,8 +390,7 @@ class KernelFrame(Reaching):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            times = self.times(lanes)
-            bad = region.note_read(place.offsets, access.size, self.member[lanes], self.clock, times)
+            bad = region.note_read(place.offsets, access.size, lanes, is_strong(step))
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
@@ -394,24 +404,49 @@ class KernelFrame(Reaching):
         region = place.region
         if isinstance(region, Buffer):
             note_update(self, step, access, lanes, place, region)
-        elif type(region) is Shared:  # not that of a cluster, whose blocks hear of each other otherwise
-            times = self.times(lanes)
-            bad = region.note_update(place.offsets, access.size, self.member[lanes], self.clock, times)
+        elif isinstance(region, Shared):
+            bad = region.note_update(place.offsets, access.size, lanes)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
                 text = f"race: {self.who(int(lanes[at]))} updates shared memory at offset {offset}, which another"
-                raise self.fault(MemoryFault, step, f"{text} thread wrote, and no barrier lies between")
+                raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
+
+    def _synchronise(self, step: Step, lanes: Array, place: Place, what: str) -> None:
+        """Let strong accesses release and acquire at their locations (see `HappensBefore`)."""
+        order, sem, acquiring = self.order, step.bound.modifiers.get("sem"), self.grid.acquiring
+        if not acquiring:
+            return  # whatever is released, nobody takes it
+        if what == "update" and step.node.offset not in acquiring:
+            sem = {"acq_rel": "release", "acquire": "relaxed"}.get(sem or "", sem)
+        if what == "update":
+            sem = sem or "relaxed"
+        elif sem == "volatile":
+            sem = "relaxed"
+        sem = sem or "weak"
+        if sem in ("weak", "relaxed") and not order.synchronised:
+            return
+        scope = step.bound.modifiers.get("scope") or ("sys" if what != "update" else "gpu")
+        region = id(place.region)
+        if what == "update":
+            order.updates(lanes, [(region, offset) for offset in place.offsets.tolist()], sem, scope)
+            return
+        access = {"load": order.load, "store": order.store}[what]
+        for lane, offset in zip(lanes.tolist(), place.offsets.tolist(), strict=True):
+            if sem != "weak" or order.publishes((region, offset)):
+                access(lane, (region, offset), sem, scope)
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
+        if step.kind == "st" and is_strong(step):
+            self._check_update(step, access, lanes, place)
+            return
         changes = np.zeros(len(lanes), np.bool_)
         for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
             changes |= before != value
         if isinstance(region, Shared):
-            times = self.times(lanes)
-            bad = region.note_write(place.offsets, access.size, self.member[lanes], self.clock, times, changes)
+            bad = region.note_write(place.offsets, access.size, lanes, changes)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size

@@ -10,7 +10,6 @@ from harness.ptx.binding.builder import Builder, binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
@@ -39,6 +38,9 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     given = _whole(frame, value)
     named = (given >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
     here = np.ones((len(named), 32), np.bool_) if active is None else active.reshape(-1, 32)
+    if isinstance(frame, KernelFrame) and frame.owed:
+        for lane in frame.owed.keys() & set(np.flatnonzero(here).tolist()):
+            del frame.owed[lane]
     if (outside := here & ~named).any():
         raise _mistaken(frame, step, given, outside, "which leaves this thread out: the ISA defines no behaviour there")
     if len(np.unique(given)) > 1 and (other := _other_mask(given, here)).any():
@@ -46,7 +48,30 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     if gathers and active is not None and (waits := here & _absent(frame, given, here)).any():
         words = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
         raise _mistaken(frame, step, given, waits, words)
+    if not gathers and active is not None and isinstance(frame, KernelFrame):
+        _expect_absent(frame, step, given, here)
     return here
+
+
+def _expect_absent(frame: KernelFrame, step: Step, given: Array, here: Array) -> None:
+    """Note the lanes that have to execute an exchange, too: since sm_70 they may do so at another place, and later.
+
+    Raises ExecutionError if one of them waits at a barrier, so that neither can go on.
+    """
+    waits = here & _absent(frame, given, here)
+    if not waits.any():
+        return
+    words = "and a thread of that mask waits at a barrier instead: neither can go on"
+    held = frame.at_barriers().reshape(-1, 32)
+    for warp in np.flatnonzero(waits.any(axis=1)).tolist():
+        named = np.bitwise_or.reduce(given[warp][waits[warp]]) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+        absent = (named != 0) & ~here[warp] & ~frame.gone.reshape(-1, 32)[warp]
+        only = np.zeros_like(waits)
+        only[warp] = waits[warp]
+        error = _mistaken(frame, step, given, only, words)
+        if (absent & held[warp]).any():
+            raise error
+        frame.owed.update(dict.fromkeys((warp * 32 + np.flatnonzero(absent)).tolist(), error))
 
 
 def _other_mask(given: Array, here: Array) -> Array:
@@ -324,16 +349,35 @@ def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Ste
 
 @runs("warp_barrier")
 def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    members = _members(frame, step, step.sources[0], active).reshape(-1)
-    frame.clock += 1
-    frame.warp_time = np.where(members, frame.clock, frame.warp_time).astype(np.int32)
-    if isinstance(frame, ClusterFrame):
-        frame.share(members, 32)
+    members = _members(frame, step, step.sources[0], active)
+    whole: Array = np.asarray((members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1))
+    given = _whole(frame, frame.read(step.sources[0])[0])
+    everyone = (members * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
+    whole &= np.asarray((~members | (given & everyone == everyone)).all(axis=1))
+    if whole.any():
+        frame.order.meet_warps((members & whole[:, None]).reshape(-1))
+    for warp in np.flatnonzero(members.any(axis=1) & ~whole).tolist():
+        for mask in np.unique(given[warp][members[warp]]).tolist():
+            frame.order.meet(warp * 32 + np.flatnonzero(members[warp] & (given[warp] == mask)))
 
 
 @binds("fence")
 def _bind_fence(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    return Step("nothing", node, bound)
+    orders = node.opcode == "membar" or (node.opcode == "fence" and "proxy" not in node.spelling)
+    return Step("fence" if orders else "nothing", node, bound)
+
+
+_LEVELS = {"cta": "cta", "gl": "gpu", "sys": "sys"}
+"""The scopes of membar (ISA 9.7.13.4)."""
+
+
+@runs("fence")
+def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    if not isinstance(frame, KernelFrame):
+        return  # a block of asm alone
+    words = step.bound.modifiers
+    scope = words.get("scope") or _LEVELS[words.get("level") or "sys"]
+    frame.order.fence(frame.every if active is None else np.flatnonzero(active), scope, words.get("sem") or "acq_rel")
 
 
 @binds("trap")
