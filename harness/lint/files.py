@@ -6,9 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.lint.extract import SUFFIXES, Extracted, Note, extract, may_hold_asm
-from harness.lint.snippet import Finding, Severity, Snippet
+from harness.lint.extract import SUFFIXES, Extracted, Note, extract, extract_text, may_hold_asm
+from harness.lint.snippet import Finding, Snippet
+
+if TYPE_CHECKING:
+    from harness.lint.settings import Configuration, Selection
+    from harness.lint.suppressions import Suppression
 
 SKIPPED = frozenset((
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".mypy_cache", ".ruff_cache",
@@ -21,103 +26,189 @@ SKIPPED = frozenset((
 class Report:
     """The outcome for all files. `files`: files with asm that were examined; `searched`: files that were opened.
 
-    snippets: calls and statements. `texts`: the texts for the compiler; one call may have several.
+    notes: places that could not be examined. skipped: asm that is no PTX, and for what it is. excluded: files and
+    folders that settings exclude. silenced: findings that comments silence; ignored: those of `per-file-ignores`.
+    snippets: calls and statements. texts: the texts for the compiler; one call may have several. settings: the files
+    whose settings were used. linted: the files that were opened, and the rules that ran on each (None: all that run by
+    default).
     """
 
     findings: list[Finding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    skipped: list[Note] = field(default_factory=list)
+    excluded: list[Note] = field(default_factory=list)
     silenced: int = 0
+    ignored: int = 0
     snippets: int = 0
     files: int = 0
     searched: int = 0
     texts: list[Snippet] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
+    linted: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
-def sources(paths: Iterable[Path]) -> Iterator[Path]:
-    """The given files, and the files in given folders that may hold asm, sorted by name."""
+def sources(paths: Iterable[Path], configuration: Configuration, report: Report) -> Iterator[Path]:
+    """The given files, and the files in given folders that may hold asm, sorted by name.
+
+    What settings exclude is left out of folders, and recorded in `report.excluded`; paths that the user gives are
+    never left out, unless the options exclude them too (`force_exclude`). Folders that cannot be listed are findings.
+    """
     for path in paths:
+        if configuration.options.force_exclude and (words := _exclusion(path, configuration, above=True)):
+            report.excluded.append(Note(str(path), 0, f"the given path is excluded: {words}"))
+            continue
         if not path.is_dir():
             yield path
             continue
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(n for n in folders if n not in SKIPPED)
-            yield from (Path(folder, n) for n in sorted(names) if os.path.splitext(n)[1].lower() in SUFFIXES)
+        unlisted: list[OSError] = []
+        for folder, folders, names in os.walk(path, onerror=unlisted.append):
+            kept = []
+            for name in sorted(n for n in folders if n not in SKIPPED):
+                if words := _exclusion(Path(folder, name), configuration):
+                    report.excluded.append(Note(os.path.join(folder, name), 0, words))
+                else:
+                    kept.append(name)
+            folders[:] = kept
+            for name in sorted(names):
+                if os.path.splitext(name)[1].lower() not in SUFFIXES:
+                    continue
+                if words := _exclusion(Path(folder, name), configuration):
+                    report.excluded.append(Note(os.path.join(folder, name), 0, words))
+                elif os.path.exists(os.path.join(folder, name)):  # editors lock files by links to nothing
+                    yield Path(folder, name)
+        for error in unlisted:
+            report.findings.append(unreadable(str(error.filename), 0, f"the folder cannot be listed: {error.strerror}"))
 
 
-def lint_paths(paths: Iterable[Path], chosen: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Report:
-    """Lint files and folders. Rules and the emulator are loaded when the first asm is found."""
+def _exclusion(path: Path, configuration: Configuration, above: bool = False) -> str:
+    """Which setting excludes a path, in words; "" for none. A folder is excluded by the settings above it."""
+    settings = configuration.settings(path.parent)
+    pattern = settings.excluding_above(path) if above else settings.excluding(path)
+    return f"excluded by {pattern!r} in {settings.file}" if pattern else ""
+
+
+def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None) -> Report:
+    """Lint files and folders, each file under its own settings. Raises SettingsError.
+
+    Rules and the emulator are loaded when the first asm is found.
+    """
+    from harness.lint.settings import Configuration
+
+    configuration = configuration or Configuration()
     report = Report()
-    for path in sources(paths):
+    for path in sources(paths, configuration, report):
         report.searched += 1
+        configuration.settings(path)  # wrong settings are an error also where no file has asm
         try:
             content = path.read_bytes()
         except OSError as error:
-            report.notes.append(Note(str(path), 0, f"the file cannot be read: {error.strerror}"))
+            if configuration.selection(path).reports("unreadable-file"):
+                report.findings.append(unreadable(str(path), 0, f"the file cannot be read: {error.strerror}"))
             continue
         if may_hold_asm(content, path.suffix):
-            lint_text(str(path), content, report, chosen, targets)
+            selection, targets = configuration.selection(path), configuration.targets(path)
+            lint_text(str(path), content, report, selection, targets)
+        else:
+            report.linted[str(path)] = None
+    report.settings = configuration.files
     return report
 
 
 def lint_text(
     path: str,
-    content: bytes,
+    content: bytes | str,
     report: Report | None = None,
-    chosen: Sequence[str] | None = None,
+    chosen: Selection | Sequence[str] | None = None,
     targets: Sequence[str] = (),
 ) -> Report:
-    """Lint the content of one file; its suffix determines the language."""
+    """Lint the content of one file; its suffix determines the language. chosen: the rules; by default all.
+
+    content: the file's bytes, or its text as `extract.decoded` gives it.
+    """
+    from harness.lint.settings import Selection
+
+    selection = chosen if isinstance(chosen, Selection) else Selection.of(chosen)
     report = report if report is not None else Report()
-    extracted = extract(path, content)
+    report.linted[path] = selection.rules
+    extracted = extract(path, content) if isinstance(content, bytes) else extract_text(path, content)
     if extracted is None:
         return report
+    if extracted.unreadable is not None and selection.reports("unreadable-file"):
+        _add(report, [unreadable(path, extracted.unreadable.line, extracted.unreadable.words)], selection)
     report.notes += extracted.notes
+    report.skipped += extracted.skipped
     if not extracted.snippets:
         return report
     report.files += 1
     report.snippets += len({(s.origin.line, s.origin.column) for s in extracted.snippets})
     snippets = [replace(s, targets=tuple(targets)) if targets else s for s in extracted.snippets]
     report.texts += snippets
-    _lint_file(extracted, snippets, report, chosen)
+    _lint_file(extracted, snippets, report, selection)
     return report
 
 
-def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report, chosen: Sequence[str] | None) -> None:
+def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report, selection: Selection) -> None:
     from harness.lint.engine import lint_together
-    from harness.lint.rules import rules
-    from harness.lint.silence import silenced, silences
+    from harness.lint.suppressions import suppressed, suppressions
 
-    found = silences(extracted.file, extracted.snippets)
+    comments = suppressions(extracted.file, extracted.snippets)
     kept = []
-    for finding in lint_together(snippets, chosen):
-        if silenced(finding, found):
+    for finding in lint_together(snippets, selection.rules):
+        if finding.rule == "internal" and not selection.reports("internal"):
+            continue
+        if suppressed(finding, comments):
             report.silenced += 1
         else:
             kept.append(finding)
-    report.findings += unique(kept)
+    _add(report, unique(kept), selection)
+    _add(report, list(_about_comments(extracted, comments, selection)), selection)
+
+
+def _about_comments(extracted: Extracted, comments: Sequence[Suppression], selection: Selection) -> Iterator[Finding]:
+    """Findings about comments that silence nothing."""
+    from harness.lint.rules import rules
+    from harness.lint.suppressions import ALL
+
     known = rules()
-    ran = set(chosen) if chosen is not None else {n for n, r in known.items() if r.default}
-    for silence in found:
-        if silence.rule not in known:
-            words = (
-                f"no rule is called {silence.rule!r}" if silence.rule else "a comment must name its rules: ignore[rule]"
-            )
-            report.findings.append(_about(extracted, "unknown-ignore", "error", words, silence.line, silence.column))
-        elif not silence.used and silence.rule in ran:
-            words = f"nothing is found here that ignore[{silence.rule}] would silence; remove it"
-            report.findings.append(_about(extracted, "unused-ignore", "warning", words, silence.line, silence.column))
+    ran = set(selection.rules) if selection.rules is not None else {n for n, r in known.items() if r.default}
+    path = extracted.file.path
+    for comment in comments:
+        words = ""
+        name = "unknown-ignore"
+        if comment.problem:
+            words = comment.problem
+        elif comment.rule != ALL and comment.rule not in known:
+            words = f"no rule is called {comment.rule!r}"
+        elif not comment.used and not comment.foreign:
+            name = "unused-ignore"
+            if selection.complete if comment.rule == ALL else comment.rule in ran:
+                words = f"nothing is found here that {comment.words} would silence; remove it"
+        if words and selection.reports(name):
+            yield _about_file(name, words, path, comment.line, comment.column)
+
+
+def _add(report: Report, findings: Sequence[Finding], selection: Selection) -> None:
+    """Add findings to a report, except those that `per-file-ignores` names, which it counts."""
+    kept = [f for f in findings if f.rule not in selection.hidden]
+    report.ignored += len(findings) - len(kept)
+    report.findings += kept
 
 
 def unique(findings: Sequence[Finding]) -> list[Finding]:
     """Findings without duplicates (equal rule, place and words) from several paths to one call."""
-    found: dict[tuple[object, ...], Finding] = {}
+    kept: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
-        found.setdefault((finding.key, finding.asm_line, finding.asm_column), finding)
-    return list(found.values())
+        kept.setdefault((finding.key, finding.asm_line, finding.asm_column), finding)
+    return list(kept.values())
 
 
-def _about(extracted: Extracted, name: str, severity: Severity, words: str, line: int, column: int) -> Finding:
+def unreadable(path: str, line: int, words: str) -> Finding:
+    """The finding about a file or folder of which nothing was examined."""
+    return _about_file("unreadable-file", words, path, line, 1 if line else 0)
+
+
+def _about_file(name: str, words: str, path: str, line: int, column: int) -> Finding:
     from harness.lint.rules import rules
 
-    why = rules()[name].why
-    return Finding(name, severity, words, why, "", extracted.file.path, line, column, 0, 0, Snippet("", ""), None)
+    rule = rules()[name]
+    return Finding(name, rule.severity, words, rule.why, "", path, line, column, 0, 0, Snippet("", ""), None)

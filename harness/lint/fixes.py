@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.lint.block import LintedBlock
 from harness.lint.files import Report, lint_text
+from harness.lint.settings import Selection
 from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
@@ -46,7 +47,9 @@ def fixed_snippet(snippet: Snippet, fix: Fix) -> Snippet:
     return replace(snippet, asm=texts["asm"], constraints=texts["constraints"])
 
 
-def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Repaired:
+def repaired(
+    path: str, text: str, chosen: Selection | Sequence[str] | None = None, targets: Sequence[str] = ()
+) -> Repaired:
     """Make every repair that the findings of a file suggest."""
     result = Repaired(path, text, text)
     refused: set[tuple[object, ...]] = set()
@@ -65,8 +68,8 @@ def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets:
     return result
 
 
-def _linted(path: str, text: str, chosen: Sequence[str] | None, targets: Sequence[str]) -> Report:
-    return lint_text(path, text.encode("utf-8", "surrogatepass"), chosen=chosen, targets=targets)
+def _linted(path: str, text: str, chosen: Selection | Sequence[str] | None, targets: Sequence[str]) -> Report:
+    return lint_text(path, text, chosen=chosen, targets=targets)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
@@ -74,7 +77,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def _attempted(
-    result: Repaired, finding: Finding, before: Report, chosen: Sequence[str] | None, targets: Sequence[str]
+    result: Repaired, finding: Finding, before: Report, chosen: Selection | Sequence[str] | None, targets: Sequence[str]
 ) -> tuple[str, Report] | None:
     """The file with one more repair, and its findings; None if the repair cannot be made."""
     assert finding.fix is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from harness.lint.extract import Note
 from harness.lint.files import Report
 from harness.lint.snippet import Finding
 from harness.records.shown import line, sarif_text, terminal, workflow_data, workflow_property
@@ -29,21 +30,34 @@ def text(report: Report, verbose: bool = False) -> str:
     """The terminal output: each finding with its place, its line of asm, why it matters and what to write instead."""
     parts = [_text(f) for f in report.findings]
     notes = report.notes if verbose else report.notes[:NOTES]
-    parts += [f"{n.path}:{n.line}: note: {n.words}" if n.line else f"{n.path}: note: {n.words}" for n in notes]
+    parts += [_note(n, "note") for n in notes]
     if len(notes) < len(report.notes):
         parts.append(f"... and {len(report.notes) - len(notes)} more notes of this kind (--verbose lists them)")
+    # A path that the user gave and that was left out is never only counted.
+    parts += [_note(n, "note") for n in report.excluded if verbose or n.words.startswith("the given path")]
+    if verbose:
+        parts += [_note(n, "skipped") for n in report.skipped]
+        parts += [f"settings: {file}" for file in report.settings]
     return terminal("\n".join([*parts, summary(report)]))
+
+
+def _note(note: Note, kind: str) -> str:
+    return f"{note.path}:{note.line}: {kind}: {note.words}" if note.line else f"{note.path}: {kind}: {note.words}"
 
 
 def summary(report: Report) -> str:
     """One line: the number of findings, and how much was examined."""
     counts = Counter(f.severity for f in report.findings)
     found = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
-    if not report.searched:
+    if not report.searched and not report.excluded:
         return found
     looked = f"{_count(report.snippets, 'block')} of asm in {_count(report.files, 'file')}"
     extra = f"; {report.silenced} silenced" if report.silenced else ""
+    extra += f"; {report.ignored} ignored by per-file-ignores" if report.ignored else ""
     extra += f"; {_count(len(report.notes), 'place')} not looked at" if report.notes else ""
+    skipped = Counter(n.words for n in report.skipped)
+    extra += "".join(f"; {number} skipped: {words}" for words, number in sorted(skipped.items()))
+    extra += f"; {_count(len(report.excluded), 'path')} excluded by settings" if report.excluded else ""
     return f"{found} in {looked} ({report.searched} searched{extra})"
 
 
@@ -70,11 +84,16 @@ def as_json(report: Report) -> str:
     """All findings and notes as one JSON object."""
     value = {
         "findings": [_value(f) for f in report.findings],
-        "notes": [{"path": n.path, "line": n.line, "words": n.words} for n in report.notes],
+        **{
+            name: [{"path": n.path, "line": n.line, "words": n.words} for n in notes]
+            for name, notes in (("notes", report.notes), ("skipped", report.skipped), ("excluded", report.excluded))
+        },
         "blocks": report.snippets,
         "files": report.files,
         "searched": report.searched,
         "silenced": report.silenced,
+        "ignored": report.ignored,
+        "settings": report.settings,
     }
     return json.dumps(value, indent=1)
 
@@ -111,7 +130,11 @@ def sarif(report: Report) -> str:
             for name in used
         ],
     }
-    notes = [{"level": "note", "message": {"text": sarif_text(f"{n.path}:{n.line}: {n.words}")}} for n in report.notes]
+    notes = [
+        {"level": "note", "message": {"text": sarif_text(_note(n, kind))}}
+        for kind, those in (("note", report.notes), ("skipped", report.skipped), ("note", report.excluded))
+        for n in those
+    ]
     seen: Counter[str] = Counter()
     run = {
         "tool": {"driver": driver},
