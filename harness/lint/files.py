@@ -83,7 +83,7 @@ def lint_text(
 
 
 def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report, chosen: Sequence[str] | None) -> None:
-    from harness.lint.engine import lint_together
+    from harness.lint.engine import grouped, lint_together
     from harness.lint.rules import rules
     from harness.lint.silence import silenced, silences
 
@@ -94,7 +94,7 @@ def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report
             report.silenced += 1
         else:
             kept.append(finding)
-    report.findings += unique(kept)
+    report.findings += grouped(unique(kept))
     known = rules()
     ran = set(chosen) if chosen is not None else {n for n, r in known.items() if r.default}
     for silence in found:
