@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from harness.lint.block import LintedBlock
 from harness.lint.rules import Rule, rules
@@ -24,6 +25,29 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
         blocks.append(LintedBlock(snippet, blocks))
     found = [finding for block in blocks for each in checks for finding in _checked(each, block)]
     return sorted(dict.fromkeys(found), key=lambda f: f.key)
+
+
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """Equal findings of a file as one, with the other places in `places`: generated code repeats a block.
+
+    Equal are rule, severity, file and all words. The finding with the first place stays, with its snippet and repair.
+    """
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for each in findings:
+        words = (each.rule, each.severity, each.path, each.message, each.why, each.instead)
+        groups.setdefault(words, []).append(each)
+    ordered = [sorted(group, key=lambda f: f.key) for group in groups.values()]
+    kept = [
+        replace(first, places=tuple((f.line, f.column) for f in rest), others=tuple(rest)) for first, *rest in ordered
+    ]
+    return sorted(kept, key=lambda f: f.key)
+
+
+def ungrouped(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of each place, as they were before `grouped`."""
+    for each in findings:
+        yield replace(each, places=(), others=()) if each.others else each
+        yield from each.others
 
 
 def _checked(each: Rule, block: LintedBlock) -> list[Finding]:

@@ -148,7 +148,7 @@ def lint_text(
 
 
 def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report, selection: Selection) -> None:
-    from harness.lint.engine import lint_together
+    from harness.lint.engine import grouped, lint_together
     from harness.lint.suppressions import suppressed, suppressions
 
     comments = suppressions(extracted.file, extracted.snippets)
@@ -160,7 +160,7 @@ def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report
             report.silenced += 1
         else:
             kept.append(finding)
-    _add(report, unique(kept), selection)
+    _add(report, grouped(unique(kept)), selection)
     _add(report, list(_about_comments(extracted, comments, selection)), selection)
 
 
@@ -190,7 +190,7 @@ def _about_comments(extracted: Extracted, comments: Sequence[Suppression], selec
 def _add(report: Report, findings: Sequence[Finding], selection: Selection) -> None:
     """Add findings to a report, except those that `per-file-ignores` names, which it counts."""
     kept = [f for f in findings if f.rule not in selection.hidden]
-    report.ignored += len(findings) - len(kept)
+    report.ignored += sum(1 + len(f.others) for f in findings) - sum(1 + len(f.others) for f in kept)
     report.findings += kept
 
 

@@ -88,12 +88,20 @@ def _attempted(
             return None
         after = _linted(result.path, text, chosen, targets)
         here = {(s.asm, s.constraints) for s in after.texts}
-        old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
+        old, new = map(_places_by_rule, (before, after))
         # A text that could not be parsed may have further mistakes that were not reported.
         worse = Counter() if LintedBlock(finding.snippet).tree is None else new - old
         if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
             return text, after
     return None
+
+
+def _places_by_rule(report: Report) -> Counter[str]:
+    """How many places have a finding, by rule."""
+    counts: Counter[str] = Counter()
+    for finding in report.findings:
+        counts[finding.rule] += 1 + len(finding.places)
+    return counts
 
 
 def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> str | None:

@@ -17,6 +17,8 @@ from harness.records.shown import line, sarif_text, terminal, workflow_data, wor
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NOTES = 5
 """How many places that were not examined the text lists."""
+PLACES = 8
+"""How many further places of a finding the text lists."""
 
 
 def place(finding: Finding) -> str:
@@ -75,6 +77,12 @@ def _text(finding: Finding) -> str:
     lines.append(f"    why: {finding.why}")
     if finding.instead:
         lines.append(f"    instead: {finding.instead}")
+    if finding.places:
+        numbers = [str(number) for number, _ in finding.places[:PLACES]]
+        more = ", ..." if len(finding.places) > PLACES else ""
+        lines.append(
+            f"    and {_count(len(finding.places), 'more place')} in this file: lines {', '.join(numbers)}{more}"
+        )
     if finding.fix:
         lines.append(f"    --fix: {finding.fix.words}")
     return "\n".join(lines)
@@ -101,6 +109,7 @@ def as_json(report: Report) -> str:
 def _value(finding: Finding) -> dict[str, Any]:
     names = ("rule", "severity", "message", "why", "instead", "path", "line", "column", "asm_line", "asm_column")
     value: dict[str, Any] = {name: getattr(finding, name) for name in names}
+    value["places"] = [{"line": number, "column": at} for number, at in finding.places]
     snippet = finding.snippet
     value |= {"asm": snippet.asm, "constraints": snippet.constraints, "function": snippet.function}
     if finding.fix:

@@ -121,7 +121,9 @@ class Finding:
     """One finding with its place.
 
     path, line, column: the place in the file, from 1 (path empty and 0 if there is no file). asm_line, asm_column: the
-    place in the asm text, from 1; 0 if the finding is about the constraints or the whole snippet.
+    place in the asm text, from 1; 0 if the finding is about the constraints or the whole snippet. places: line and
+    column of each further place in the same file with an equal finding, ascending (see `engine.grouped`). others: the
+    findings of those places.
     """
 
     rule: str
@@ -136,6 +138,8 @@ class Finding:
     asm_column: int
     snippet: Snippet = field(repr=False)
     fix: Fix | None = None
+    places: tuple[tuple[int, int], ...] = ()
+    others: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, int, int, str, str]:
