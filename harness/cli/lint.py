@@ -51,6 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force-exclude", action="store_true", help="apply the exclude setting to the paths given here, too"
     )
+    parser.add_argument("--baseline", metavar="FILE", help="report only findings that are not in this baseline")
+    parser.add_argument("--write-baseline", action="store_true", help="write all findings into the file of --baseline")
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
     parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
@@ -71,6 +73,8 @@ def main(args: argparse.Namespace) -> int:
             _fix(args, snippet, report, configuration)
             if args.write:
                 report = _report(args, configuration)
+        if args.baseline is not None:
+            _baseline(args, report)
     except SettingsError as error:
         raise UsageError(str(error)) from None
     _print(args, report)
@@ -114,7 +118,11 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--target: {e}") from None
     if args.write and not args.fix:
         raise UsageError("--write makes the repairs that --fix shows; give both")
+    if args.write_baseline and args.baseline is None:
+        raise UsageError("--write-baseline writes the file of --baseline FILE; give both")
     alone = args.asm is not None or args.paths == ["-"]
+    if alone and args.baseline is not None:
+        raise UsageError("--baseline belongs to files and folders, not to one snippet")
     if "-" in args.paths and args.paths != ["-"]:
         raise UsageError("- reads one snippet from standard input; give no other path with it")
     if args.asm is not None and args.paths:
@@ -169,6 +177,24 @@ def _report(args: argparse.Namespace, configuration: Configuration) -> Report:
     from harness.lint.files import lint_paths
 
     return lint_paths([Path(p) for p in args.paths], configuration)
+
+
+def _baseline(args: argparse.Namespace, report: Report) -> None:
+    """Take the baseline's findings out of the report; with --write-baseline, write it first."""
+    from harness.lint.baseline import LintBaseline, read_baseline
+
+    if args.write_baseline:
+        old = read_baseline(args.baseline) if Path(args.baseline).exists() else LintBaseline(args.baseline)
+        baseline = old.updated(report)
+        try:
+            baseline.write()
+        except OSError as error:
+            raise UsageError(f"--baseline {args.baseline} cannot be written: {error.strerror}") from None
+        number = sum(each.count for each in baseline.entries)
+        say(f"{args.baseline}: {number} known findings", sys.stdout if args.format == "text" else sys.stderr)
+    else:
+        baseline = read_baseline(args.baseline)
+    baseline.apply(report)
 
 
 def _print(args: argparse.Namespace, report: Report) -> None:

@@ -27,7 +27,8 @@ class Report:
     """The outcome for all files. `files`: files with asm that were examined; `searched`: files that were opened.
 
     notes: places that could not be examined. skipped: asm that is no PTX, and for what it is. excluded: files and
-    folders that settings exclude. silenced: findings that comments silence; ignored: those of `per-file-ignores`.
+    folders that settings exclude. silenced: findings that comments silence; ignored: those of `per-file-ignores`;
+    known: those of a baseline. gone: what the baseline has and was not found.
     snippets: calls and statements. texts: the texts for the compiler; one call may have several. settings: the files
     whose settings were used. linted: the files that were opened, and the rules that ran on each (None: all that run by
     default).
@@ -39,6 +40,8 @@ class Report:
     excluded: list[Note] = field(default_factory=list)
     silenced: int = 0
     ignored: int = 0
+    known: int = 0
+    gone: list[Note] = field(default_factory=list)
     snippets: int = 0
     files: int = 0
     searched: int = 0
@@ -96,7 +99,11 @@ def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None
 
     configuration = configuration or Configuration()
     report = Report()
+    seen: set[str] = set()
     for path in sources(paths, configuration, report):
+        if (absolute := os.path.abspath(path)) in seen:
+            continue
+        seen.add(absolute)
         report.searched += 1
         configuration.settings(path)  # wrong settings are an error also where no file has asm
         try:

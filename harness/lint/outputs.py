@@ -35,6 +35,12 @@ def text(report: Report, verbose: bool = False) -> str:
     parts += [_note(n, "note") for n in notes]
     if len(notes) < len(report.notes):
         parts.append(f"... and {len(report.notes) - len(notes)} more notes of this kind (--verbose lists them)")
+    gone = report.gone if verbose else report.gone[:NOTES]
+    parts += [f"{n.path}: gone from the baseline's findings: {n.words}" for n in gone]
+    if len(gone) < len(report.gone):
+        parts.append(f"... and {len(report.gone) - len(gone)} more that are gone (--verbose lists them)")
+    if report.gone:
+        parts.append("--write-baseline takes what is gone out of the baseline; until then it would hide the same again")
     # A path that the user gave and that was left out is never only counted.
     parts += [_note(n, "note") for n in report.excluded if verbose or n.words.startswith("the given path")]
     if verbose:
@@ -56,6 +62,8 @@ def summary(report: Report) -> str:
     looked = f"{_count(report.snippets, 'block')} of asm in {_count(report.files, 'file')}"
     extra = f"; {report.silenced} silenced" if report.silenced else ""
     extra += f"; {report.ignored} ignored by per-file-ignores" if report.ignored else ""
+    extra += f"; {report.known} known from the baseline" if report.known else ""
+    extra += f"; {len(report.gone)} gone" if report.gone else ""
     extra += f"; {_count(len(report.notes), 'place')} not looked at" if report.notes else ""
     skipped = Counter(n.words for n in report.skipped)
     extra += "".join(f"; {number} skipped: {words}" for words, number in sorted(skipped.items()))
@@ -94,13 +102,19 @@ def as_json(report: Report) -> str:
         "findings": [_value(f) for f in report.findings],
         **{
             name: [{"path": n.path, "line": n.line, "words": n.words} for n in notes]
-            for name, notes in (("notes", report.notes), ("skipped", report.skipped), ("excluded", report.excluded))
+            for name, notes in (
+                ("notes", report.notes),
+                ("skipped", report.skipped),
+                ("excluded", report.excluded),
+                ("gone", report.gone),
+            )
         },
         "blocks": report.snippets,
         "files": report.files,
         "searched": report.searched,
         "silenced": report.silenced,
         "ignored": report.ignored,
+        "known": report.known,
         "settings": report.settings,
     }
     return json.dumps(value, indent=1)
