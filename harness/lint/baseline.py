@@ -29,7 +29,7 @@ _LINES = re.compile(r"\blines? \d+(?:, \d+)*")
 _FIELDS = {"path": str, "rule": str, "severity": str, "message": str, "fingerprint": str, "count": int}
 
 
-class BaselineError(SettingsError):
+class LintBaselineError(SettingsError):
     """A file that is no baseline; the message names it and says what to do."""
 
 
@@ -121,33 +121,35 @@ class LintBaseline:
 
 
 def read_baseline(file: str) -> LintBaseline:
-    """The baseline in a file. Raises BaselineError."""
+    """The baseline in a file. Raises LintBaselineError."""
     try:
         value = json.loads(Path(file).read_bytes())
     except FileNotFoundError:
-        raise BaselineError(f"there is no baseline {file}; --write-baseline makes it") from None
+        raise LintBaselineError(f"there is no baseline {file}; --write-baseline makes it") from None
     except OSError as error:
-        raise BaselineError(f"the baseline {file} cannot be read: {error.strerror}") from None
+        raise LintBaselineError(f"the baseline {file} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise BaselineError(f"{file} is no baseline of ptxdiff lint: {error}") from None
+        raise LintBaselineError(f"{file} is no baseline of ptxdiff lint: {error}") from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise BaselineError(f'{file} is no baseline of ptxdiff lint: it must have "format": "{FORMAT}"')
+        raise LintBaselineError(f'{file} is no baseline of ptxdiff lint: it must have "format": "{FORMAT}"')
     findings = value.get("findings")
     if not isinstance(findings, list):
-        raise BaselineError(f"{file}: findings must be a list")
+        raise LintBaselineError(f"{file}: findings must be a list")
     entries = [_entry(file, number, each) for number, each in enumerate(findings, 1)]
     keys = Counter(each.key for each in entries)
     if doubled := next((e for e in entries if keys[e.key] > 1), None):
-        raise BaselineError(f"{file}: [{doubled.rule}] of {doubled.path} stands twice; write the baseline again")
+        raise LintBaselineError(f"{file}: [{doubled.rule}] of {doubled.path} stands twice; write the baseline again")
     return LintBaseline(file, entries)
 
 
 def _entry(file: str, number: int, value: Any) -> KnownFinding:
     if not isinstance(value, dict) or set(value) != set(_FIELDS):
-        raise BaselineError(f"{file}: finding {number} must have {', '.join(_FIELDS)} and nothing else")
+        raise LintBaselineError(f"{file}: finding {number} must have {', '.join(_FIELDS)} and nothing else")
     for name, kind in _FIELDS.items():
         if type(value[name]) is not kind:
-            raise BaselineError(f"{file}: {name} of finding {number} must be a {kind.__name__}; found {value[name]!r}")
+            raise LintBaselineError(
+                f"{file}: {name} of finding {number} must be a {kind.__name__}; found {value[name]!r}"
+            )
     return KnownFinding(**value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,9 @@ from harness.lint.block import LintedBlock
 from harness.lint.rules import Rule, rules
 from harness.lint.snippet import Finding, Found, Snippet
 from harness.ptx.errors import PtxError, unexpected
+
+_WORD = re.compile(r"[%$]?[\w.:%$]+|=?[+&]*\w+")
+"""An opcode with its modifiers, an operand, or a constraint."""
 
 
 def lint(snippet: Snippet, chosen: Iterable[str] | None = None) -> list[Finding]:
@@ -66,7 +70,16 @@ def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:
     if found.at is not None and found.part == "asm":
         before = snippet.asm[: found.at]
         asm_line, asm_column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    line, column = origin.position(found.at) if found.at is not None else (snippet.origin.line, snippet.origin.column)
+    if found.at is not None:
+        line, column = origin.position(found.at)
+        text = snippet.asm if found.part == "asm" else snippet.constraints
+        word = _WORD.match(text, min(found.at, len(text)))
+        end = origin.end(found.at, len(word[0]) if word else 1)
+    else:
+        line, column = snippet.origin.line, snippet.origin.column
+        end = (snippet.origin.last, snippet.origin.last_column)
+    if not snippet.origin.line:
+        end = (0, 0)
     return Finding(
         each.name,
         found.severity or each.severity,
@@ -80,4 +93,6 @@ def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:
         asm_column,
         snippet,
         found.fix,
+        end_line=end[0],
+        end_column=end[1],
     )

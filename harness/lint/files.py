@@ -12,6 +12,7 @@ from harness.lint.extract import SUFFIXES, Extracted, Note, extract, extract_tex
 from harness.lint.snippet import Finding, Snippet
 
 if TYPE_CHECKING:
+    from harness.lint.extract.literals import File
     from harness.lint.settings import Configuration, Selection
     from harness.lint.suppressions import Suppression
 
@@ -31,7 +32,7 @@ class Report:
     known: those of a baseline. gone: what the baseline has and was not found.
     snippets: calls and statements. texts: the texts for the compiler; one call may have several. settings: the files
     whose settings were used. linted: the files that were opened, and the rules that ran on each (None: all that run by
-    default).
+    default). sources: the files with findings that can be repaired.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Report:
     texts: list[Snippet] = field(default_factory=list)
     settings: list[str] = field(default_factory=list)
     linted: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    sources: dict[str, File] = field(default_factory=dict)
 
 
 def sources(paths: Iterable[Path], configuration: Configuration, report: Report) -> Iterator[Path]:
@@ -167,6 +169,8 @@ def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report
             report.silenced += 1
         else:
             kept.append(finding)
+    if any(f.fix for f in kept):
+        report.sources[extracted.file.path] = extracted.file
     _add(report, grouped(unique(kept)), selection)
     _add(report, list(_about_comments(extracted, comments, selection)), selection)
 

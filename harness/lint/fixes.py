@@ -12,12 +12,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.lint.block import LintedBlock
+from harness.lint.extract import extract_text
+from harness.lint.extract.literals import File
 from harness.lint.files import Report, lint_text
 from harness.lint.settings import Selection
 from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
 """The most repairs of one file."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Replace a range of a file by `new`. Lines and columns count from 1; the end is the place after the range."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    new: str
+
+
+def replacements(finding: Finding, file: File) -> list[Replacement]:
+    """The changes of a file that make the repair of a finding; none if the file's text cannot express it.
+
+    The file is parsed again with them, and must hold the repaired block.
+    """
+    if finding.fix is None:
+        return []
+    wanted = fixed_snippet(finding.snippet, finding.fix)
+    for doubled in (False, True):
+        ranges = _ranges(finding.snippet, finding.fix.edits, doubled)
+        if ranges is None:
+            return []
+        after = extract_text(file.path, _replaced(file.text, ranges))
+        if any((s.asm, s.constraints) == (wanted.asm, wanted.constraints) for s in after.snippets):
+            return [Replacement(*file.place(start), *file.place(end), new) for start, end, new in ranges]
+    return []
 
 
 @dataclass
@@ -106,6 +137,18 @@ def _places_by_rule(report: Report) -> Counter[str]:
 
 def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> str | None:
     """The file's text with the edits; None if their places do not exist in it."""
+    ranges = _ranges(snippet, edits, doubled)
+    return None if ranges is None else _replaced(text, ranges)
+
+
+def _replaced(text: str, ranges: Sequence[tuple[int, int, str]]) -> str:
+    for start, end, new in reversed(ranges):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _ranges(snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> list[tuple[int, int, str]] | None:
+    """Start, end and new text of each edit in the file, ascending; None if their places do not exist in it."""
     places: list[tuple[int, int, str]] = []
     for edit in edits:
         origin = snippet.origin if edit.part == "asm" else snippet.constraints_origin
@@ -114,9 +157,7 @@ def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -
             return None
         new = edit.new.replace("{", "{{").replace("}", "}}") if doubled else edit.new
         places.append((*span, new))
-    for start, end, new in sorted(set(places), reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
+    return sorted(set(places))
 
 
 def _span(origin: TextOrigin, edit: Edit) -> tuple[int, int] | None:

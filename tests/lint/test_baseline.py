@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.cli import main
-from harness.lint.baseline import BaselineError, read_baseline
+from harness.lint.baseline import LintBaselineError, read_baseline
 
 BLOCK = '''
 def f(x):
@@ -158,7 +158,7 @@ def test_what_is_no_baseline_is_an_error(tmp_path, content, says):
     file = tmp_path / "known.json"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(BaselineError, match=says):
+    with pytest.raises(LintBaselineError, match=says):
         read_baseline(str(file))
 
 
@@ -173,7 +173,7 @@ def test_an_edited_entry_is_an_error(lint, tmp_path):
         ([entry, entry], "twice"),
     ):
         file.write_text(json.dumps({**value, "findings": findings}))
-        with pytest.raises(BaselineError, match=says):
+        with pytest.raises(LintBaselineError, match=says):
             read_baseline(str(file))
 
 

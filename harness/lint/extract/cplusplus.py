@@ -176,7 +176,7 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     line, column = file.place(statement.at)
     words = [*outputs, *inputs, *(TextValue.plain(f"~{{{c.value}}}") for c in clobbers)]
     constraints = joined(TextValue.plain(","), words)
-    last = file.place(statement.end)[0]
+    last, last_column = file.place(statement.end + 1)
     return Snippet(
         statement.text.value,
         constraints.value,
@@ -186,8 +186,8 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
         (None,) * len(outputs),
         (None,) * len(inputs),
         function=function,
-        origin=TextOrigin(file.path, line, column, statement.text.offsets, last, file.starts),
-        constraints_origin=TextOrigin(file.path, line, column, constraints.offsets, last, file.starts),
+        origin=TextOrigin(file.path, line, column, statement.text.offsets, last, file.starts, last_column),
+        constraints_origin=TextOrigin(file.path, line, column, constraints.offsets, last, file.starts, last_column),
     )
 
 
