@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.guards import ABOUT_TARGETS, preprocessor_guards
@@ -35,7 +36,7 @@ _WORDS = frozenset(("asm", "__asm__", "__asm"))
 _QUALIFIERS = frozenset(("volatile", "__volatile__", "__volatile", "inline", "__inline__", "goto"))
 _CONTROL = frozenset(("if", "for", "while", "switch", "catch", "return", "sizeof", "alignas", "__launch_bounds__"))
 _CONSTRAINT = re.compile(r"[=+]?&?(?:[hrlfdqcbnNC]|[0-9]{1,2})\Z")
-_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt)\b")
+_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt)\b|\A\s*[{}]\s*\Z")
 _HOST = re.compile(r"%%[er]?[abcd]x|%%[er](?:sp|bp|si|di)|%%[xyz]mm|\bv\d+\.\d*[bhsd]\b|\b[sv]_[a-z]\w*\s")
 _DEVICE = (".cu", ".cuh")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
@@ -72,7 +73,9 @@ def extract_cplusplus(file: File) -> Extracted:
         if statement.unresolved or not _is_ptx(statement, file.path):
             continue
         guards = reader.guards(statement.at) + conditions
-        found.snippets.append(replace(_snippet(file, statement, function), guards=guards))
+        found.snippets.append(
+            replace(_snippet(file, statement, function), guards=guards, body=reader.body(statement.at))
+        )
     return found
 
 
@@ -85,7 +88,7 @@ def _is_ptx(statement: _Statement, path: str) -> bool:
         return False
     if _HOST.search(text) or any(c.value != "memory" for c in clobbers):
         return False
-    return bool(_PTX.search(text)) and (path.endswith(_DEVICE) or ";" in text)
+    return bool(_PTX.search(text)) and (path.endswith(_DEVICE) or ";" in text or text.strip() in ("{", "}"))
 
 
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
@@ -134,6 +137,31 @@ class _Reader:
             elif token.kind == "name" and token.text in _WORDS and (statement := self._statement(at)):
                 yield statement, name, conditions
 
+    def body(self, at: int) -> int:
+        """The offset of the body of the outermost function around an offset; 0 if there is none."""
+        start, end = self._bodies[bisect_right(self._bodies, (at, 0)) - 1]
+        return start if start < at < end else 0
+
+    @cached_property
+    def _bodies(self) -> list[tuple[int, int]]:
+        """Start and end of the body of each function that is in no other, and (0, 0) first."""
+        found = [(0, 0)]
+        depth = 0
+        inside = 0
+        """The depth of the function's brace; 0 outside functions."""
+        for at, token in enumerate(self.tokens):
+            if token.text == "{":
+                depth += 1
+                if not inside and self._before(at)[0]:
+                    inside = depth
+                    found.append((token.at, len(self.file.text)))
+            elif token.text == "}":
+                if depth == inside:
+                    found[-1] = found[-1][0], token.at
+                    inside = 0
+                depth = max(depth - 1, 0)
+        return found
+
     def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
         """The context of an opening brace: the function whose body begins there, or a condition about targets."""
         end = at
@@ -151,7 +179,12 @@ class _Reader:
             if depth == 0:
                 break
         name = self.tokens[at] if at >= 0 else None
-        if name is None or name.kind != "name":
+        if name is None:
+            return "", ()
+        for start in range(at, max(at - 3, -1), -1):
+            if self.tokens[start].text == "operator":  # `operator+=`, `operator()`
+                return "".join(t.text for t in self.tokens[start : at + 1]), ()
+        if name.kind != "name":
             return "", ()
         if name.text not in _CONTROL and name.text != "constexpr":
             return name.text, ()
@@ -208,6 +241,9 @@ class _Reader:
                     return at
             elif token.text == "(":
                 at = self._closing(at)
+                if constraint.value:  # nvcc needs no comma between operands: "r"(a) "h"(b)
+                    section.append(constraint)
+                    constraint = TextValue("", ())
             elif token.text == "[":
                 while at < len(self.tokens) and self.tokens[at].text != "]":
                     at += 1
