@@ -75,7 +75,8 @@ class Snippet:
     the user's targets, such as sm_90a; empty if none were stated. function: the name of the enclosing function, or of
     the variant of a case.
     guards: conditions on the target around the call, as text; `targets=` of a variant counts as one. group: the case of
-    a variant. exact: whether its policy is exact. ftz: its policy on flushing.
+    a variant. body: the offset in the file of the enclosing C++ function's body, 0 if there is none: statements of one
+    body share a scope in PTX. exact: whether its policy is exact. ftz: its policy on flushing.
     """
 
     asm: str
@@ -91,6 +92,7 @@ class Snippet:
     exact: bool | None = None
     ftz: str = ""
     guards: tuple[str, ...] = field(default=(), compare=False)
+    body: int = field(default=0, compare=False)
     origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
     constraints_origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
 

@@ -191,7 +191,10 @@ def test_a_comment_in_a_file_gives_no_command(file, capsys):
 FOUR = [
     ("one.py", "# \u00e9\n" + WRONG.replace("$0 $1", "$0, %1")),
     ("two.py", 'OP = "neg"\n' + WRONG.replace('"neg.f32 $0 $1;"', 'f".reg .f32 t; {OP}.f32 t, $1; mov.f32 $0, t;"')),
-    ("three.cu", '// \u00e9\nasm("neg.f32 $0, $1;"\n "neg.f32 %0, $1;" : "=f"(y) : "f"(x));\n'),
+    (
+        "three.cu",
+        '// \u00e9\nasm("neg.f32 $0,"\n " $1;" : "=f"(y) : "f"(x));\nasm("abs.f32 $0, $1;" : "=f"(y) : "f"(x));\n',
+    ),
     (
         "four.py",
         "# -*- coding: latin-1 -*-\r\n# \u00e9\r\n"

@@ -91,7 +91,6 @@ def test_asm_that_is_no_ptx_is_ignored(path, source):
         ("a.h", 'asm("vadd.f32 q0, q1, q2;" : "+w"(x));', "another CPU"),
         ("a.h", 'asm volatile("fence.i" ::: "memory");', "another CPU"),
         ("a.cu", 'asm volatile("s_waitcnt vmcnt(0)" ::: "memory");', "an AMD GPU"),
-        ("a.h", 'asm volatile("}");', "a brace alone"),
         ("a.h", 'asm("foo.bar %0, %1;" : "=Y"(x) : "r"(y));', "no constraint '=Y'"),
         ("a.h", 'asm("foo.bar %0, %1;" : "=r"(x) : "r"(y) : "r5");', "no clobber 'r5'"),
     ],

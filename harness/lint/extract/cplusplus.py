@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
@@ -130,7 +131,8 @@ def extract_cplusplus(file: File) -> Extracted:
                 notes.setdefault(f"not resolved: {statement.unresolved}", found.notes)
             else:
                 guards = reader.guards(statement.at) + conditions + chosen
-                found.snippets.append(replace(_snippet(file, statement, function), guards=guards))
+                body = reader.body(statement.at)
+                found.snippets.append(replace(_snippet(file, statement, function), guards=guards, body=body))
         for words, those in notes.items():
             those.append(Note(file.path, line, words))
         if reader.more:
@@ -150,14 +152,14 @@ def _machine(statement: _Statement, path: str) -> str | None:
     ):
         return ""
     letters = {c.lstrip("=+&%") for c in constraints}
+    if not statement.unresolved and not text.strip("{} \t\r\n;"):
+        return None  # a brace, whose pair may be in another statement
     if _SURELY_PTX.search(text) and not (_NEON.search(text) or "w" in letters):
         return None
     for machine, words, own in _MACHINES:
         if words.search(text) or letters & set(own) - set("bd" if device else ""):
             return machine
     strange = [c for c in constraints if not _CONSTRAINT.match(c) and not (len(c.lstrip("=+&")) > 1 and device)]
-    if not text.strip("{} \t\r\n;"):
-        return "a brace alone, whose pair is in another statement"
     if strange:
         return f"asm of another machine: PTX has no constraint {strange[0]!r}"
     if other := [c for c in clobbers if c != "memory"]:
@@ -294,10 +296,37 @@ class _Reader:
                 break
         return taken
 
+    def body(self, at: int) -> int:
+        """The offset of the body of the outermost function around an offset; 0 if there is none."""
+        start, end = self._bodies[bisect_right(self._bodies, (at, 0)) - 1]
+        return start if start < at < end else 0
+
+    @cached_property
+    def _bodies(self) -> list[tuple[int, int]]:
+        """Start and end of the body of each function that is in no other, and (0, 0) first."""
+        found = [(0, 0)]
+        depth = 0
+        inside = 0
+        """The depth of the function's brace; 0 outside functions."""
+        for at, token in enumerate(self.tokens):
+            if token.text == "{":
+                depth += 1
+                if not inside and self._before(at)[0]:
+                    inside = depth
+                    found.append((token.at, len(self.file.text)))
+            elif token.text == "}":
+                if depth == inside:
+                    found[-1] = found[-1][0], token.at
+                    inside = 0
+                depth = max(depth - 1, 0)
+        return found
+
     def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
         """The context of an opening brace: the function whose body begins there, or a condition about targets."""
         end = at
         at -= 1
+        while at >= 0 and self.tokens[at].kind == "directive":
+            at -= 1
         while at >= 0 and (
             self.tokens[at].kind == "name" and self.tokens[at].text in ("const", "noexcept", "override")
         ):
@@ -311,7 +340,12 @@ class _Reader:
             if depth == 0:
                 break
         name = self.tokens[at] if at >= 0 else None
-        if name is None or name.kind != "name":
+        if name is None:
+            return "", ()
+        for start in range(at, max(at - 3, -1), -1):
+            if self.tokens[start].text == "operator":  # `operator+=`, `operator()`
+                return "".join(t.text for t in self.tokens[start : at + 1]), ()
+        if name.kind != "name":
             return "", ()
         if name.text not in _CONTROL and name.text != "constexpr":
             return name.text, ()
@@ -371,6 +405,10 @@ class _Reader:
                     return at
             elif token.text == "(":
                 at = _closing(tokens, at)
+                if constraint.value:  # nvcc needs no comma between operands: "r"(a) "h"(b)
+                    section.append(constraint)
+                    statement.operands.append(name)
+                    constraint, name = TextValue("", ()), ""
             elif token.text == "[":
                 start = at + 1
                 while at < len(tokens) and tokens[at].text != "]":
