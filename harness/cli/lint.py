@@ -20,6 +20,7 @@ examples: ptxdiff lint src/ kernels.cu
           ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --dtype float32
           ptxdiff lint --fix src/            # shows the repairs
           ptxdiff lint --fix --write src/    # makes the repairs
+          ptxdiff lint --lsp                 # a language server, for editors
 Python is parsed and never imported; of C++ and CUDA files only asm statements are read. A comment silences a rule:
 # ptxdiff: ignore[rule] in Python, // ptxdiff: ignore[rule] in C++ and within asm; without [rule] all rules on its line.
 Settings are those of [tool.ptxdiff.lint] in the nearest pyproject.toml above each file.
@@ -55,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write-baseline", action="store_true", help="write all findings into the file of --baseline")
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
     parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
+    parser.add_argument("--lsp", action="store_true", help="be a language server on standard input and output")
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
     parser.add_argument("--rules", action="store_true", help="list all rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every place that could not be checked")
@@ -65,6 +67,8 @@ def main(args: argparse.Namespace) -> int:
     if args.explain or args.rules:
         return _explain(args.explain)
     configuration = _configuration(args)
+    if args.lsp:
+        return _serve(args, configuration.options)
     _check(args)
     try:
         snippet = _snippet(args)
@@ -79,6 +83,24 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     _print(args, report)
     return int(any(f.severity != "note" for f in report.findings))
+
+
+def _serve(args: argparse.Namespace, options: Options) -> int:
+    """Be a language server until the editor ends the session."""
+    given = {"paths": args.paths, "--asm": args.asm, "--baseline": args.baseline, "--fix": args.fix}
+    if other := [name for name, value in given.items() if value]:
+        raise UsageError(f"--lsp reads documents from an editor; give no {other[0]} with it")
+    _check_targets(args)
+    try:
+        from harness.lint.server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise UsageError(
+            f"--lsp needs {error.name}, which is not installed; install it with: pip install 'ptxdiff[lsp]'"
+        ) from None
+    serve(options)
+    return 0
 
 
 def _explain(name: str | None) -> int:
@@ -107,7 +129,7 @@ def _configuration(args: argparse.Namespace) -> Configuration:
         raise UsageError(str(error)) from None
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_targets(args: argparse.Namespace) -> None:
     from harness.ptx.errors import PtxError
     from harness.ptx.targets import Target
 
@@ -116,6 +138,10 @@ def _check(args: argparse.Namespace) -> None:
             Target.parse(target)
         except PtxError as e:
             raise UsageError(f"--target: {e}") from None
+
+
+def _check(args: argparse.Namespace) -> None:
+    _check_targets(args)
     if args.write and not args.fix:
         raise UsageError("--write makes the repairs that --fix shows; give both")
     if args.write_baseline and args.baseline is None:

@@ -59,7 +59,7 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
     never left out, unless the options exclude them too (`force_exclude`). Folders that cannot be listed are findings.
     """
     for path in paths:
-        if configuration.options.force_exclude and (words := _exclusion(path, configuration, above=True)):
+        if configuration.options.force_exclude and (words := exclusion(path, configuration, above=True)):
             report.excluded.append(Note(str(path), 0, f"the given path is excluded: {words}"))
             continue
         if not path.is_dir():
@@ -69,7 +69,7 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
         for folder, folders, names in os.walk(path, onerror=unlisted.append):
             kept = []
             for name in sorted(n for n in folders if n not in SKIPPED):
-                if words := _exclusion(Path(folder, name), configuration):
+                if words := exclusion(Path(folder, name), configuration):
                     report.excluded.append(Note(os.path.join(folder, name), 0, words))
                 else:
                     kept.append(name)
@@ -77,7 +77,7 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
             for name in sorted(names):
                 if os.path.splitext(name)[1].lower() not in SUFFIXES:
                     continue
-                if words := _exclusion(Path(folder, name), configuration):
+                if words := exclusion(Path(folder, name), configuration):
                     report.excluded.append(Note(os.path.join(folder, name), 0, words))
                 elif os.path.exists(os.path.join(folder, name)):  # editors lock files by links to nothing
                     yield Path(folder, name)
@@ -85,7 +85,7 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
             report.findings.append(unreadable(str(error.filename), 0, f"the folder cannot be listed: {error.strerror}"))
 
 
-def _exclusion(path: Path, configuration: Configuration, above: bool = False) -> str:
+def exclusion(path: Path, configuration: Configuration, above: bool = False) -> str:
     """Which setting excludes a path, in words; "" for none. A folder is excluded by the settings above it."""
     settings = configuration.settings(path.parent)
     pattern = settings.excluding_above(path) if above else settings.excluding(path)
