@@ -57,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
     parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
     parser.add_argument("--lsp", action="store_true", help="be a language server on standard input and output")
+    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes (default: one for each CPU)")
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
     parser.add_argument("--rules", action="store_true", help="list all rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every place that could not be checked")
@@ -142,6 +143,8 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     _check_targets(args)
+    if args.jobs < 0:
+        raise UsageError(f"--jobs must be a number of processes, or 0 for one for each CPU; found {args.jobs}")
     if args.write and not args.fix:
         raise UsageError("--write makes the repairs that --fix shows; give both")
     if args.write_baseline and args.baseline is None:
@@ -202,7 +205,7 @@ def _snippet_report(snippet: Snippet, configuration: Configuration) -> Report:
 def _report(args: argparse.Namespace, configuration: Configuration) -> Report:
     from harness.lint.files import lint_paths
 
-    return lint_paths([Path(p) for p in args.paths], configuration)
+    return lint_paths([Path(p) for p in args.paths], configuration, args.jobs)
 
 
 def _baseline(args: argparse.Namespace, report: Report) -> None:

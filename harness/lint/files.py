@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,12 @@ from harness.lint.extract import SUFFIXES, Extracted, Note, extract, extract_tex
 from harness.lint.snippet import Finding, Snippet
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from harness.lint.extract.literals import File
     from harness.lint.settings import Configuration, Selection
     from harness.lint.suppressions import Suppression
+    from harness.processes.pool import CallEnd
 
 SKIPPED = frozenset((
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".mypy_cache", ".ruff_cache",
@@ -92,15 +96,27 @@ def exclusion(path: Path, configuration: Configuration, above: bool = False) -> 
     return f"excluded by {pattern!r} in {settings.file}" if pattern else ""
 
 
-def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None) -> Report:
+@dataclass(frozen=True)
+class FileToLint:
+    """A file that may hold asm: its content, and the rules and targets for it."""
+
+    path: str
+    content: bytes
+    selection: Selection
+    targets: tuple[str, ...]
+
+
+def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None, processes: int = 0) -> Report:
     """Lint files and folders, each file under its own settings. Raises SettingsError.
 
-    Rules and the emulator are loaded when the first asm is found.
+    Findings are in the order of the files, whatever process found them. Rules and the emulator are loaded when the
+    first asm is found. processes: how many at once; 0 for as many as there are CPUs, if the files hold much asm.
     """
     from harness.lint.settings import Configuration
 
     configuration = configuration or Configuration()
     report = Report()
+    parts: list[Report | FileToLint] = []
     seen: set[str] = set()
     for path in sources(paths, configuration, report):
         if (absolute := os.path.abspath(path)) in seen:
@@ -112,15 +128,66 @@ def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None
             content = path.read_bytes()
         except OSError as error:
             if configuration.selection(path).reports("unreadable-file"):
-                report.findings.append(unreadable(str(path), 0, f"the file cannot be read: {error.strerror}"))
+                words = f"the file cannot be read: {error.strerror}"
+                parts.append(Report(findings=[unreadable(str(path), 0, words)]))
             continue
         if may_hold_asm(content, path.suffix):
             selection, targets = configuration.selection(path), configuration.targets(path)
-            lint_text(str(path), content, report, selection, targets)
+            parts.append(FileToLint(str(path), content, selection, tuple(targets)))
         else:
             report.linted[str(path)] = None
+    linted = iter(_lint_files([p for p in parts if isinstance(p, FileToLint)], processes))
+    unlisted = report.findings
+    report.findings = []
+    for part in parts:
+        _merge(report, next(linted) if isinstance(part, FileToLint) else part)
+    report.findings += unlisted
     report.settings = configuration.files
     return report
+
+
+PARALLEL = 300
+"""How many words of asm make it worth to start other processes, each of which takes a second or two."""
+_WORDS_OF_ASM = re.compile(rb"inline_asm|\basm\b|__asm__")
+
+
+def _lint_files(files: Sequence[FileToLint], processes: int) -> list[Report]:
+    """The report of each file, in their order."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    many = processes or cpus // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    amounts = [len(_WORDS_OF_ASM.findall(f.content)) for f in files]
+    if min(many, len(files)) < 2 or (not processes and sum(amounts) < PARALLEL):
+        return [lint_file(each) for each in files]
+    from harness.processes.pool import Pool
+
+    pool = Pool(min(many, len(files)))
+    try:
+        largest_first = sorted(range(len(files)), key=lambda n: -amounts[n])
+        calls = {n: pool.submit("harness.lint.files:lint_file", files[n], timeout=LONGEST) for n in largest_first}
+        return [_answer(calls[n], each) for n, each in enumerate(files)]
+    finally:
+        pool.close()
+
+
+LONGEST = 3600.0
+"""Seconds for one file in another process."""
+
+
+def _answer(call: Future[CallEnd], file: FileToLint) -> Report:
+    """The report of another process; where that failed, of this one, so that no file is left out."""
+    reply = call.result().reply
+    return reply.value if reply is not None and isinstance(reply.value, Report) else lint_file(file)
+
+
+def lint_file(file: FileToLint) -> Report:
+    """The report of one file alone."""
+    return lint_text(file.path, file.content, None, file.selection, file.targets)
+
+
+def _merge(report: Report, part: Report) -> None:
+    for each in fields(Report):
+        value, more = getattr(report, each.name), getattr(part, each.name)
+        setattr(report, each.name, value | more if isinstance(value, dict) else value + more)
 
 
 def lint_text(

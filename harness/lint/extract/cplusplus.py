@@ -147,9 +147,7 @@ def _machine(statement: _Statement, path: str) -> str | None:
     constraints = [c.value.strip() for section in statement.sections[:2] for c in section]
     clobbers = [c.value for c in statement.sections[2]] if len(statement.sections) > 2 else []
     device = path.endswith(_DEVICE)
-    if not statement.unresolved and (
-        not text.strip() or (_LABEL.match(text) and not statement.sections and not statement.volatile and not device)
-    ):
+    if not statement.unresolved and not text.strip():
         return ""
     letters = {c.lstrip("=+&%") for c in constraints}
     if not statement.unresolved and not text.strip("{} \t\r\n;"):
@@ -159,6 +157,8 @@ def _machine(statement: _Statement, path: str) -> str | None:
     for machine, words, own in _MACHINES:
         if words.search(text) or letters & set(own) - set("bd" if device else ""):
             return machine
+    if _LABEL.match(text) and not (statement.sections or statement.volatile or statement.unresolved or device):
+        return ""
     strange = [c for c in constraints if not _CONSTRAINT.match(c) and not (len(c.lstrip("=+&")) > 1 and device)]
     if strange:
         return f"asm of another machine: PTX has no constraint {strange[0]!r}"
