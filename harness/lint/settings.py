@@ -175,6 +175,8 @@ class Configuration:
 
             defaults = [n for n, r in known().items() if r.default]
             rules = tuple(n for n in (defaults if wanted is None else wanted) if n not in ignored)
+            if not rules:
+                raise SettingsError("no rule is left: every rule of select is in ignore, too")
         complete = options.select is None and not options.ignore
         return Selection(rules, ignored, settings.ignored_in(path), complete)
 
@@ -259,6 +261,8 @@ def _texts(where: str, key: str, value: Any, what: str, example: str) -> tuple[s
 
 def _rules(where: str, key: str, value: Any) -> tuple[str, ...]:
     names = _texts(where, key, value, "names of rules", "missing-early-clobber")
+    if key == "select" and not names:
+        raise SettingsError(f"{where} select is empty: no rule would run; leave the key out for all rules")
     for name in names:
         if name not in rule_names():
             raise SettingsError(f"{where} {key}: {unknown_rule(name)}")

@@ -124,6 +124,13 @@ def test_ptx_is_read_whatever_else_it_resembles(source, path):
     assert (len(extracted.snippets), extracted.skipped) == (1, [])
 
 
+@pytest.mark.parametrize("asm", ["FADD R0, R1, R2;", "mvo %0, %1;", "pmevent 1;", "foo"])
+def test_unknown_instructions_of_a_device_file_are_read(asm):
+    """Only a header may be a CPU's: in a CUDA file, what is no known machine's is a misspelt instruction."""
+    extracted = found(f'asm volatile("{asm}" :: "r"(x));')
+    assert ([s.asm for s in extracted.snippets], extracted.skipped) == ([asm], [])
+
+
 def texts(source, path="file.cu"):
     extracted = found(source, path)
     assert (extracted.notes, extracted.skipped) == ([], [])

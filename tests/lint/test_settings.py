@@ -49,7 +49,7 @@ def test_select_and_ignore(tree):
 
 
 def test_the_command_line_wins(tree):
-    folder = tree('select = ["syntax"]\nignore = ["operand-out-of-range"]\ntargets = ["sm_90a"]', one=SYNTAX, two=RANGE)
+    folder = tree('select = ["syntax", "operand-sigil"]\nignore = ["operand-out-of-range"]\ntargets = ["sm_90a"]', one=SYNTAX, two=RANGE)
     assert found(folder, select=("operand-out-of-range",))[0] == [("operand-out-of-range", "two.py")]
     assert found(folder, ignore=("syntax",))[0] == []
     assert found(folder, isolated=True)[0] == [("operand-out-of-range", "two.py"), ("syntax", "one.py")]
@@ -163,6 +163,7 @@ WRONG = [
     ("colour = 1", "its keys are exclude, ignore, per-file-ignores, select, targets"),
     ('select = "syntax"', "select must be a list of names of rules"),
     ("ignore = [1]", "found a number, 1"),
+    ("select = []", "no rule would run"),
     ('select = ["sintax"]', "did you mean syntax?"),
     ('ignore = ["ALL"]', "no rule is called 'ALL'"),
     ('per-file-ignores = ["a"]', "must be a table"),
@@ -230,3 +231,10 @@ def test_a_comment_is_not_unused_because_settings_ignore_its_rule(tree):
     assert found(folder)[0] == []
     tree('per-file-ignores = { "one.py" = ["syntax"] }')
     assert found(folder)[0] == []
+
+
+def test_settings_that_leave_no_rule_are_an_error(tree, capsys):
+    tree('select = ["syntax"]\nignore = ["syntax"]', one=SYNTAX)
+    assert main(["lint", "one.py"]) == 2
+    assert "no rule is left" in capsys.readouterr().err
+    assert main(["lint", "--isolated", "--select", "syntax", "--ignore", "syntax", "one.py"]) == 2

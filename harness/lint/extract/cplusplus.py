@@ -39,7 +39,7 @@ _WORDS = frozenset(("asm", "__asm__", "__asm"))
 _QUALIFIERS = frozenset(("volatile", "__volatile__", "__volatile", "inline", "__inline__", "goto"))
 _CONTROL = frozenset(("if", "for", "while", "switch", "catch", "return", "sizeof", "alignas", "__launch_bounds__"))
 _CONSTRAINT = re.compile(r"[=+]?&?(?:[hrlfdqcbnNC]|[0-9]{1,2})\Z")
-_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt)\b")
+_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt|pmevent)\b")
 _SURELY_PTX = re.compile(
     r"(?:^|[;{}\n:\s])[a-z][a-z0-9_]*(?:\s*\.[a-zA-Z0-9_:]+)*"
     r"\s*\.(?:[usbf](?:8|16|32|64|128)|f16x2|bf16|bf16x2|tf32|pred|sync|aligned|global|shared|gl|cta)\b|"
@@ -168,7 +168,7 @@ def _machine(statement: _Statement, path: str) -> str | None:
         return None
     if device and not _PTX.search(text) and _LABEL.match(text) and not statement.sections:
         return ""
-    if not _PTX.search(text) or not (device or ";" in text):
+    if not device and not (_PTX.search(text) and ";" in text):
         return "asm of another machine: no instruction of PTX is in it"
     return None
 
