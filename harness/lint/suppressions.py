@@ -68,7 +68,7 @@ def suppressions(file: File, snippets: Sequence[Snippet]) -> list[Suppression]:
             at = snippet.origin.offset(comment.start())
             if at >= 0:
                 comments.setdefault(at, comment[0])
-    python = file.path.endswith((".py", ".pyi"))
+    python = file.path.lower().endswith((".py", ".pyi"))
     result: dict[tuple[str, int, int], Suppression] = {}
     for at, text in comments.items():
         for each in (*_ignores(file, at, text), *(() if python else _nolints(file, at, text))):
@@ -80,7 +80,7 @@ def _comments(file: File) -> Iterator[tuple[int, str]]:
     """Offset and text of each comment of the language, in a file that may have suppressions."""
     if "ptxdiff:" not in file.text and "NOLINT" not in file.text:
         return
-    if file.path.endswith((".py", ".pyi")):
+    if file.path.lower().endswith((".py", ".pyi")):
         try:
             for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
                 if token.type == tokenize.COMMENT:

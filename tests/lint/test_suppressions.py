@@ -110,3 +110,9 @@ def test_an_unused_nolint_is_named_only_if_it_names_our_rule():
     assert found(right.replace(line, f"{line}  // NOLINT(*)"), "a.cu") == []
     assert found(right.replace(line, f"{line}  // NOLINT(ptxdiff-syntax)"), "a.cu") == [("unused-ignore", 3)]
     assert found(right.replace(line, f"{line}  // NOLINT(ptxdiff-sintax)"), "a.cu") == [("unknown-ignore", 3)]
+
+
+def test_the_case_of_a_suffix_does_not_matter():
+    assert found(f"{SYNTAX}  # ptxdiff: ignore", "FILE.PY") == []
+    assert ("syntax", 3) in found(CUDA, "FILE.CU")
+    assert found(CUDA.replace("return", "// NOLINT\n  return"), "FILE.CU") == [("syntax", 3)]

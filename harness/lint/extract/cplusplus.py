@@ -146,7 +146,7 @@ def _machine(statement: _Statement, path: str) -> str | None:
     text = statement.text.value
     constraints = [c.value.strip() for section in statement.sections[:2] for c in section]
     clobbers = [c.value for c in statement.sections[2]] if len(statement.sections) > 2 else []
-    device = path.endswith(_DEVICE)
+    device = path.lower().endswith(_DEVICE)
     if not statement.unresolved and not text.strip():
         return ""
     letters = {c.lstrip("=+&%") for c in constraints}
