@@ -197,14 +197,20 @@ def read(folder: str) -> LintSettings | None:
         return None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from None
-    if b"ptxdiff" not in content:  # other people's files may be anything
+    if b"ptx" not in content.lower():  # other people's files may be anything
         return None
     try:
-        tables = tomllib.loads(content.decode("utf-8")).get("tool", {})
+        tools = tomllib.loads(content.decode("utf-8")).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        if b"ptxdiff" not in content:
+            return None
         raise SettingsError(f"{file} is no TOML: {error}") from None
-    tables = tables.get("ptxdiff") if isinstance(tables, dict) else None
+    tables = tools.get("ptxdiff") if isinstance(tools, dict) else None
     if tables is None:
+        for name, table in tools.items() if isinstance(tools, dict) else ():
+            ours = isinstance(table, dict) and bool({"lint", *KEYS} & set(table))
+            if ours and difflib.get_close_matches(name.lower(), ("ptxdiff", "ptxdiff-lint"), 1, 0.8):
+                raise SettingsError(f"{file}: [tool.{name}] is read by nothing; did you mean [{TABLE}]?")
         return None
     if not isinstance(tables, dict):
         raise SettingsError(f"{file}: [tool.ptxdiff] must be a table; found {_shown(tables)}")

@@ -49,7 +49,11 @@ def test_select_and_ignore(tree):
 
 
 def test_the_command_line_wins(tree):
-    folder = tree('select = ["syntax", "operand-sigil"]\nignore = ["operand-out-of-range"]\ntargets = ["sm_90a"]', one=SYNTAX, two=RANGE)
+    folder = tree(
+        'select = ["syntax", "operand-sigil"]\nignore = ["operand-out-of-range"]\ntargets = ["sm_90a"]',
+        one=SYNTAX,
+        two=RANGE,
+    )
     assert found(folder, select=("operand-out-of-range",))[0] == [("operand-out-of-range", "two.py")]
     assert found(folder, ignore=("syntax",))[0] == []
     assert found(folder, isolated=True)[0] == [("operand-out-of-range", "two.py"), ("syntax", "one.py")]
@@ -201,6 +205,9 @@ def test_keys_in_the_wrong_table_are_errors(tree, capsys):
         ('[tool.ptxdiff]\nselect = ["syntax"]\n', "write it in [tool.ptxdiff.lint]"),
         ('[tool.ptxdiff.lnt]\nselect = ["syntax"]\n', "did you mean lint?"),
         ("[tool]\nptxdiff = 1\n", "must be a table"),
+        ('[tool.ptx-diff.lint]\nselect = ["syntax"]\n', "did you mean [tool.ptxdiff.lint]?"),
+        ('[tool.PtxDiff]\nselect = ["syntax"]\n', "did you mean [tool.ptxdiff.lint]?"),
+        ('[tool.ptxdiff-lint]\nselect = ["syntax"]\n', "did you mean [tool.ptxdiff.lint]?"),
     ):
         (folder / "pyproject.toml").write_text(text)
         assert main(["lint", "one.py"]) == 2
@@ -238,3 +245,13 @@ def test_settings_that_leave_no_rule_are_an_error(tree, capsys):
     assert main(["lint", "one.py"]) == 2
     assert "no rule is left" in capsys.readouterr().err
     assert main(["lint", "--isolated", "--select", "syntax", "--ignore", "syntax", "one.py"]) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[tool.ptx-assembler]\nlint = 1\n", '[project]\nname = "ptxtools"\n', "ptx = [\n", "[tool.ptxdif]\nx = 1\n"],
+)
+def test_settings_of_other_tools_are_no_concern(tree, text):
+    folder = tree(one=SYNTAX)
+    (folder / "pyproject.toml").write_text(text)
+    assert found(folder)[0] == [("syntax", "one.py")]
