@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import UsageError, say
+from harness.lint.settings import Configuration, Options, SettingsError, unknown_rule
 
 if TYPE_CHECKING:
     from harness.lint.files import Report
@@ -19,8 +20,10 @@ examples: ptxdiff lint src/ kernels.cu
           ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --dtype float32
           ptxdiff lint --fix src/            # shows the repairs
           ptxdiff lint --fix --write src/    # makes the repairs
+          ptxdiff lint --lsp                 # a language server, for editors
 Python is parsed and never imported; of C++ and CUDA files only asm statements are read. A comment silences a rule:
-# ptxdiff: ignore[rule] in Python, // ptxdiff: ignore[rule] in C++ and within asm.
+# ptxdiff: ignore[rule] in Python, // ptxdiff: ignore[rule] in C++ and within asm; without [rule] all rules on its line.
+Settings are those of [tool.ptxdiff.lint] in the nearest pyproject.toml above each file.
 Exit codes: 0 nothing or only notes found, 1 errors or warnings found, 2 wrong usage.
 """
 
@@ -45,8 +48,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
     parser.add_argument("--select", action="append", default=[], metavar="RULE,...", help="only these rules")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE,...", help="all rules except these")
+    parser.add_argument("--isolated", action="store_true", help="read no settings from pyproject.toml")
+    parser.add_argument(
+        "--force-exclude", action="store_true", help="apply the exclude setting to the paths given here, too"
+    )
+    parser.add_argument("--baseline", metavar="FILE", help="report only findings that are not in this baseline")
+    parser.add_argument("--write-baseline", action="store_true", help="write all findings into the file of --baseline")
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
     parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
+    parser.add_argument("--lsp", action="store_true", help="be a language server on standard input and output")
+    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes (default: one for each CPU)")
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
     parser.add_argument("--rules", action="store_true", help="list all rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every place that could not be checked")
@@ -56,16 +67,41 @@ def main(args: argparse.Namespace) -> int:
     """Lint, and print the findings. Returns 1 for errors or warnings, else 0."""
     if args.explain or args.rules:
         return _explain(args.explain)
-    chosen = _chosen(args)
+    configuration = _configuration(args)
+    if args.lsp:
+        return _serve(args, configuration.options)
     _check(args)
-    snippet = _snippet(args)
-    report = _snippet_report(snippet, chosen) if snippet else _report(args, chosen)
-    if args.fix:
-        _fix(args, snippet, report, chosen)
-        if args.write:
-            report = _report(args, chosen)
+    try:
+        snippet = _snippet(args)
+        report = _snippet_report(snippet, configuration) if snippet else _report(args, configuration)
+        if args.fix:
+            _fix(args, snippet, report, configuration)
+            if args.write:
+                report = _report(args, configuration)
+        if args.baseline is not None:
+            _baseline(args, report)
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
     _print(args, report)
     return int(any(f.severity != "note" for f in report.findings))
+
+
+def _serve(args: argparse.Namespace, options: Options) -> int:
+    """Be a language server until the editor ends the session."""
+    given = {"paths": args.paths, "--asm": args.asm, "--baseline": args.baseline, "--fix": args.fix}
+    if other := [name for name, value in given.items() if value]:
+        raise UsageError(f"--lsp reads documents from an editor; give no {other[0]} with it")
+    _check_targets(args)
+    try:
+        from harness.lint.server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise UsageError(
+            f"--lsp needs {error.name}, which is not installed; install it with: pip install 'ptxdiff[lsp]'"
+        ) from None
+    serve(options)
+    return 0
 
 
 def _explain(name: str | None) -> int:
@@ -77,37 +113,24 @@ def _explain(name: str | None) -> int:
             say(f"{rule.name:<28} {rule.severity:<8} {rule.summary}")
         return 0
     if name not in known:
-        raise UsageError(_unknown_rule(name))
+        raise UsageError(unknown_rule(name))
     say(page(name))
     return 0
 
 
-def _unknown_rule(name: str) -> str:
-    import difflib
-
-    from harness.lint.rules import rules
-
-    near = difflib.get_close_matches(name, rules(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"no rule is called {name!r}{hint} (ptxdiff lint --rules lists them)"
-
-
-def _chosen(args: argparse.Namespace) -> list[str] | None:
-    """The rules to run; None for all that run by default. Raises UsageError."""
-    if not args.select and not args.ignore:
-        return None
-    from harness.lint.rules import rules
-
-    known = rules()
-    named = [[w.strip() for words in option for w in words.split(",")] for option in (args.select, args.ignore)]
-    for name in [*named[0], *named[1]]:
-        if name not in known:
-            raise UsageError(_unknown_rule(name))
-    selected = named[0] or [n for n, r in known.items() if r.default]
-    return [n for n in selected if n not in named[1]]
+def _configuration(args: argparse.Namespace) -> Configuration:
+    """What the options say about rules, targets and settings. Raises UsageError."""
+    selected, ignored = (
+        tuple(name.strip() for words in option for name in words.split(",")) for option in (args.select, args.ignore)
+    )
+    targets = tuple(args.target)
+    try:
+        return Configuration(Options(selected or None, ignored, targets, args.isolated, args.force_exclude))
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_targets(args: argparse.Namespace) -> None:
     from harness.ptx.errors import PtxError
     from harness.ptx.targets import Target
 
@@ -116,9 +139,19 @@ def _check(args: argparse.Namespace) -> None:
             Target.parse(target)
         except PtxError as e:
             raise UsageError(f"--target: {e}") from None
+
+
+def _check(args: argparse.Namespace) -> None:
+    _check_targets(args)
+    if args.jobs < 0:
+        raise UsageError(f"--jobs must be a number of processes, or 0 for one for each CPU; found {args.jobs}")
     if args.write and not args.fix:
         raise UsageError("--write makes the repairs that --fix shows; give both")
+    if args.write_baseline and args.baseline is None:
+        raise UsageError("--write-baseline writes the file of --baseline FILE; give both")
     alone = args.asm is not None or args.paths == ["-"]
+    if alone and args.baseline is not None:
+        raise UsageError("--baseline belongs to files and folders, not to one snippet")
     if "-" in args.paths and args.paths != ["-"]:
         raise UsageError("- reads one snippet from standard input; give no other path with it")
     if args.asm is not None and args.paths:
@@ -158,17 +191,39 @@ def _snippet(args: argparse.Namespace) -> Snippet | None:
     )
 
 
-def _snippet_report(snippet: Snippet, chosen: Sequence[str] | None) -> Report:
+def _snippet_report(snippet: Snippet, configuration: Configuration) -> Report:
+    """The findings of one snippet, under the settings of the working directory."""
     from harness.lint.engine import lint
     from harness.lint.files import Report
 
-    return Report(findings=lint(snippet, chosen), snippets=1)
+    here = Path.cwd() / "snippet"
+    snippet = replace(snippet, targets=configuration.targets(here))
+    findings = lint(snippet, configuration.selection(here).rules)
+    return Report(findings=findings, snippets=1, settings=configuration.files)
 
 
-def _report(args: argparse.Namespace, chosen: Sequence[str] | None) -> Report:
+def _report(args: argparse.Namespace, configuration: Configuration) -> Report:
     from harness.lint.files import lint_paths
 
-    return lint_paths([Path(p) for p in args.paths], chosen, args.target)
+    return lint_paths([Path(p) for p in args.paths], configuration, args.jobs)
+
+
+def _baseline(args: argparse.Namespace, report: Report) -> None:
+    """Take the baseline's findings out of the report; with --write-baseline, write it first."""
+    from harness.lint.baseline import LintBaseline, read_baseline
+
+    if args.write_baseline:
+        old = read_baseline(args.baseline) if Path(args.baseline).exists() else LintBaseline(args.baseline)
+        baseline = old.updated(report)
+        try:
+            baseline.write()
+        except OSError as error:
+            raise UsageError(f"--baseline {args.baseline} cannot be written: {error.strerror}") from None
+        number = sum(each.count for each in baseline.entries)
+        say(f"{args.baseline}: {number} known findings", sys.stdout if args.format == "text" else sys.stderr)
+    else:
+        baseline = read_baseline(args.baseline)
+    baseline.apply(report)
 
 
 def _print(args: argparse.Namespace, report: Report) -> None:
@@ -180,8 +235,9 @@ def _print(args: argparse.Namespace, report: Report) -> None:
         print({"json": outputs.as_json, "sarif": outputs.sarif, "github": outputs.github}[args.format](report))
 
 
-def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, chosen: Sequence[str] | None) -> None:
+def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, configuration: Configuration) -> None:
     """Show the repairs, and with --write make them. For formats other than text they go to standard error."""
+    from harness.lint.extract import decoded
     from harness.lint.fixes import fixed_snippet, repaired
 
     out = sys.stdout if args.format == "text" else sys.stderr
@@ -192,12 +248,13 @@ def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, chos
                 say(f"{finding.rule}: {finding.fix.words}:\n{fixed.asm}\n{fixed.constraints}", out)
         return
     for path in dict.fromkeys(f.path for f in report.findings if f.fix):
-        with open(path, encoding="utf-8", newline="") as file:
-            text = file.read()
-        result = repaired(path, text, chosen, args.target)
+        source = decoded(path, Path(path).read_bytes())
+        result = repaired(path, source.text, configuration.selection(Path(path)), configuration.targets(Path(path)))
         say(result.diff(), out)
         for finding in result.refused:
             say(f"{path}:{finding.line}: [{finding.rule}] cannot be repaired mechanically here; do it by hand", out)
-        if args.write and result.after != text:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(result.after)
+        if args.write and result.after != source.text:
+            if source.newline is None:
+                say(f"{path}: not written: its lines end in different ways; make them equal first", out)
+            else:
+                Path(path).write_bytes(source.encoded(result.after))

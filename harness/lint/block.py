@@ -68,7 +68,15 @@ class LintedBlock:
         return self._constraints if isinstance(self._constraints, PtxError) else None
 
     @cached_property
+    def inserts_text(self) -> bool:
+        """Whether an operand of a CUDA statement is text under `"C"`, which nobody knows here."""
+        words = self.snippet.constraints.split(",")
+        return self.snippet.convention == "cuda" and any(w.strip().lstrip("=+&") == "C" for w in words)
+
+    @cached_property
     def _tree(self) -> tuple[CodeBlock, Source] | PtxError:
+        if self.inserts_text:
+            return PtxError("an operand inserts text that is not known here")
         try:
             return parse_asm(self.text, None, dict(self.constants))
         except PtxError as error:
@@ -86,8 +94,8 @@ class LintedBlock:
 
     @property
     def parse_error(self) -> PtxError | None:
-        """Why the text does not parse."""
-        return self._tree if isinstance(self._tree, PtxError) else None
+        """Why the text does not parse; None also for a text that is not known."""
+        return self._tree if isinstance(self._tree, PtxError) and not self.inserts_text else None
 
     @cached_property
     def constants(self) -> tuple[tuple[int, int], ...]:

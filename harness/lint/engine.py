@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from harness.lint.block import LintedBlock
 from harness.lint.rules import Rule, rules
 from harness.lint.snippet import Finding, Found, Snippet
 from harness.ptx.errors import PtxError, unexpected
+
+_WORD = re.compile(r"[%$]?[\w.:%$]+|=?[+&]*\w+")
+"""An opcode with its modifiers, an operand, or a constraint."""
 
 
 def lint(snippet: Snippet, chosen: Iterable[str] | None = None) -> list[Finding]:
@@ -26,6 +31,29 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
     return sorted(dict.fromkeys(found), key=lambda f: f.key)
 
 
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """Equal findings of a file as one, with the other places in `places`: generated code repeats a block.
+
+    Equal are rule, severity, file and all words. The finding with the first place stays, with its snippet and repair.
+    """
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for each in findings:
+        words = (each.rule, each.severity, each.path, each.message, each.why, each.instead)
+        groups.setdefault(words, []).append(each)
+    ordered = [sorted(group, key=lambda f: f.key) for group in groups.values()]
+    kept = [
+        replace(first, places=tuple((f.line, f.column) for f in rest), others=tuple(rest)) for first, *rest in ordered
+    ]
+    return sorted(kept, key=lambda f: f.key)
+
+
+def ungrouped(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of each place, as they were before `grouped`."""
+    for each in findings:
+        yield replace(each, places=(), others=()) if each.others else each
+        yield from each.others
+
+
 def _checked(each: Rule, block: LintedBlock) -> list[Finding]:
     """The findings of one rule. If the rule raises, that becomes a finding of the rule `internal`."""
     try:
@@ -42,7 +70,16 @@ def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:
     if found.at is not None and found.part == "asm":
         before = snippet.asm[: found.at]
         asm_line, asm_column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    line, column = origin.position(found.at) if found.at is not None else (snippet.origin.line, snippet.origin.column)
+    if found.at is not None:
+        line, column = origin.position(found.at)
+        text = snippet.asm if found.part == "asm" else snippet.constraints
+        word = _WORD.match(text, min(found.at, len(text)))
+        end = origin.end(found.at, len(word[0]) if word else 1)
+    else:
+        line, column = snippet.origin.line, snippet.origin.column
+        end = (snippet.origin.last, snippet.origin.last_column)
+    if not snippet.origin.line:
+        end = (0, 0)
     return Finding(
         each.name,
         found.severity or each.severity,
@@ -56,4 +93,6 @@ def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:
         asm_column,
         snippet,
         found.fix,
+        end_line=end[0],
+        end_column=end[1],
     )

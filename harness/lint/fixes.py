@@ -12,11 +12,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.lint.block import LintedBlock
+from harness.lint.extract import extract_text
+from harness.lint.extract.literals import File
 from harness.lint.files import Report, lint_text
+from harness.lint.settings import Selection
 from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
 """The most repairs of one file."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Replace a range of a file by `new`. Lines and columns count from 1; the end is the place after the range."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    new: str
+
+
+def replacements(finding: Finding, file: File) -> list[Replacement]:
+    """The changes of a file that make the repair of a finding; none if the file's text cannot express it.
+
+    The file is parsed again with them, and must hold the repaired block.
+    """
+    if finding.fix is None:
+        return []
+    wanted = fixed_snippet(finding.snippet, finding.fix)
+    for doubled in (False, True):
+        ranges = _ranges(finding.snippet, finding.fix.edits, doubled)
+        if ranges is None:
+            return []
+        after = extract_text(file.path, _replaced(file.text, ranges))
+        if any((s.asm, s.constraints) == (wanted.asm, wanted.constraints) for s in after.snippets):
+            return [Replacement(*file.place(start), *file.place(end), new) for start, end, new in ranges]
+    return []
 
 
 @dataclass
@@ -46,7 +78,9 @@ def fixed_snippet(snippet: Snippet, fix: Fix) -> Snippet:
     return replace(snippet, asm=texts["asm"], constraints=texts["constraints"])
 
 
-def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Repaired:
+def repaired(
+    path: str, text: str, chosen: Selection | Sequence[str] | None = None, targets: Sequence[str] = ()
+) -> Repaired:
     """Make every repair that the findings of a file suggest."""
     result = Repaired(path, text, text)
     refused: set[tuple[object, ...]] = set()
@@ -65,8 +99,8 @@ def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets:
     return result
 
 
-def _linted(path: str, text: str, chosen: Sequence[str] | None, targets: Sequence[str]) -> Report:
-    return lint_text(path, text.encode("utf-8", "surrogatepass"), chosen=chosen, targets=targets)
+def _linted(path: str, text: str, chosen: Selection | Sequence[str] | None, targets: Sequence[str]) -> Report:
+    return lint_text(path, text, chosen=chosen, targets=targets)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
@@ -74,7 +108,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def _attempted(
-    result: Repaired, finding: Finding, before: Report, chosen: Sequence[str] | None, targets: Sequence[str]
+    result: Repaired, finding: Finding, before: Report, chosen: Selection | Sequence[str] | None, targets: Sequence[str]
 ) -> tuple[str, Report] | None:
     """The file with one more repair, and its findings; None if the repair cannot be made."""
     assert finding.fix is not None
@@ -85,7 +119,7 @@ def _attempted(
             return None
         after = _linted(result.path, text, chosen, targets)
         here = {(s.asm, s.constraints) for s in after.texts}
-        old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
+        old, new = map(_places_by_rule, (before, after))
         # A text that could not be parsed may have further mistakes that were not reported.
         worse = Counter() if LintedBlock(finding.snippet).tree is None else new - old
         if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
@@ -93,8 +127,28 @@ def _attempted(
     return None
 
 
+def _places_by_rule(report: Report) -> Counter[str]:
+    """How many places have a finding, by rule."""
+    counts: Counter[str] = Counter()
+    for finding in report.findings:
+        counts[finding.rule] += 1 + len(finding.places)
+    return counts
+
+
 def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> str | None:
     """The file's text with the edits; None if their places do not exist in it."""
+    ranges = _ranges(snippet, edits, doubled)
+    return None if ranges is None else _replaced(text, ranges)
+
+
+def _replaced(text: str, ranges: Sequence[tuple[int, int, str]]) -> str:
+    for start, end, new in reversed(ranges):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _ranges(snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> list[tuple[int, int, str]] | None:
+    """Start, end and new text of each edit in the file, ascending; None if their places do not exist in it."""
     places: list[tuple[int, int, str]] = []
     for edit in edits:
         origin = snippet.origin if edit.part == "asm" else snippet.constraints_origin
@@ -103,9 +157,7 @@ def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -
             return None
         new = edit.new.replace("{", "{{").replace("}", "}}") if doubled else edit.new
         places.append((*span, new))
-    for start, end, new in sorted(set(places), reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
+    return sorted(set(places))
 
 
 def _span(origin: TextOrigin, edit: Edit) -> tuple[int, int] | None:

@@ -47,6 +47,7 @@ def written_early(block: LintedBlock) -> Iterator[Early]:
         if constraint.early or output in tied:
             continue
         same = [n for n in inputs if REGISTER_WIDTH[block.parsed[n].letter] == REGISTER_WIDTH[constraint.letter]]
+        same.sort(key=lambda n: block.parsed[n].letter != constraint.letter)  # type: ignore[index]
         found = next((e for n in same for e in _pairs(instructions, output, n)), None)
         if found is not None:
             yield found

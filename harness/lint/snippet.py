@@ -19,7 +19,7 @@ class TextOrigin:
 
     `offsets` has an entry for each character of the text, -1 for one that is not in the file (of a formatted value).
     Escapes such as `\\n` are one character of the text. `line`, `column` (from 1): the place of the call, for places
-    without an offset. `last`: the line on which the call ends.
+    without an offset. `last`: the line on which the call ends; `last_column`: the column after its end, 0 if not known.
     """
 
     path: str = ""
@@ -29,6 +29,7 @@ class TextOrigin:
     last: int = 0
     starts: tuple[int, ...] = field(default=(), repr=False)
     """The offset of each line of the file."""
+    last_column: int = 0
 
     def offset(self, at: int) -> int:
         """The offset in the file of a place in the text, or of the nearest character before it; -1 for none."""
@@ -42,8 +43,22 @@ class TextOrigin:
         offset = self.offset(at)
         if offset < 0 or not self.starts:
             return self.line, self.column
+        return self._place(offset)
+
+    def _place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
+
+    def end(self, at: int, size: int) -> tuple[int, int]:
+        """Line and column in the file after `size` characters of the text, as far as they stand together there."""
+        first = self.offsets[at] if 0 <= at < len(self.offsets) else -1
+        if first < 0 or not self.starts:
+            line, column = self.position(at)
+            return line, column + 1
+        together = 1
+        while together < size and self.offsets[at + together : at + together + 1] == (first + together,):
+            together += 1
+        return self._place(first + together)
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,8 @@ class Snippet:
     the user's targets, such as sm_90a; empty if none were stated. function: the name of the enclosing function, or of
     the variant of a case.
     guards: conditions on the target around the call, as text; `targets=` of a variant counts as one. group: the case of
-    a variant. exact: whether its policy is exact. ftz: its policy on flushing.
+    a variant. body: the offset in the file of the enclosing C++ function's body, 0 if there is none: statements of one
+    body share a scope in PTX. exact: whether its policy is exact. ftz: its policy on flushing.
     """
 
     asm: str
@@ -76,6 +92,7 @@ class Snippet:
     exact: bool | None = None
     ftz: str = ""
     guards: tuple[str, ...] = field(default=(), compare=False)
+    body: int = field(default=0, compare=False)
     origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
     constraints_origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
 
@@ -121,7 +138,10 @@ class Finding:
     """One finding with its place.
 
     path, line, column: the place in the file, from 1 (path empty and 0 if there is no file). asm_line, asm_column: the
-    place in the asm text, from 1; 0 if the finding is about the constraints or the whole snippet.
+    place in the asm text, from 1; 0 if the finding is about the constraints or the whole snippet. places: line and
+    column of each further place in the same file with an equal finding, ascending (see `engine.grouped`). others: the
+    findings of those places. end_line, end_column: the place after the last character that the finding is about, 0 if
+    it is not known: the word at the place, or the whole call.
     """
 
     rule: str
@@ -136,6 +156,10 @@ class Finding:
     asm_column: int
     snippet: Snippet = field(repr=False)
     fix: Fix | None = None
+    places: tuple[tuple[int, int], ...] = ()
+    others: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
+    end_line: int = field(default=0, compare=False)
+    end_column: int = field(default=0, compare=False)
 
     @property
     def key(self) -> tuple[str, int, int, str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from harness.lint import outputs
 from harness.lint.files import Report, lint_paths
+from harness.lint.settings import Configuration, Options
 from harness.records.shown import OwnWords
 
 
@@ -25,7 +26,10 @@ class LintItem(OwnWords, pytest.Item):
         """Raise LintFailure for errors and warnings; notes alone pass."""
         path = self.path
         root = self.config.rootpath
-        report = lint_paths([path.relative_to(root) if path.is_relative_to(root) and Path.cwd() == root else path])
+        shown = path.relative_to(root) if path.is_relative_to(root) and Path.cwd() == root else path
+        report = lint_paths([shown], Configuration(Options(force_exclude=True)))
+        if report.excluded:
+            pytest.skip(report.excluded[0].words)
         wrong = [f for f in report.findings if f.severity != "note"]
         if wrong:
             raise LintFailure(outputs.text(Report(findings=wrong, notes=report.notes, snippets=report.snippets)))

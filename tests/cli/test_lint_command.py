@@ -111,7 +111,12 @@ def test_sarif_has_the_properties_of_the_schema(file, capsys):
         assert result["level"] in ("error", "warning", "note")
         (place,) = result["locations"]
         assert place["physicalLocation"]["artifactLocation"] == {"uri": "kernel.py", "uriBaseId": "%SRCROOT%"}
-        assert place["physicalLocation"]["region"] == {"startLine": line, "startColumn": 43}
+        assert place["physicalLocation"]["region"] == {
+            "startLine": line,
+            "startColumn": 43,
+            "endLine": line,
+            "endColumn": 45,
+        }
         assert result["message"]["text"]
     assert len({r["partialFingerprints"]["ptxdiffLint/v1"] for r in run["results"]}) == 2
 
@@ -119,7 +124,7 @@ def test_sarif_has_the_properties_of_the_schema(file, capsys):
 def test_github(file, capsys):
     main(["lint", file(WRONG), "--format", "github"])
     first = capsys.readouterr().out.split("\n")[0]
-    assert re.match(r"::error file=kernel\.py,line=1,col=43,title=ptxdiff lint%3A syntax::expected", first)
+    assert re.match(r"::error file=kernel\.py,line=1,col=43,endColumn=44,title=ptxdiff lint%3A syntax::expected", first)
 
 
 def test_pages_and_the_list_of_rules(capsys):
@@ -181,3 +186,94 @@ def test_a_comment_in_a_file_gives_no_command(file, capsys):
     out = capsys.readouterr().out
     assert not any(line.startswith("::error::planted") for line in out.split("\n"))
     assert "\x1b" not in out
+
+
+FOUR = [
+    ("one.py", "# \u00e9\n" + WRONG.replace("$0 $1", "$0, %1")),
+    ("two.py", 'OP = "neg"\n' + WRONG.replace('"neg.f32 $0 $1;"', 'f".reg .f32 t; {OP}.f32 t, $1; mov.f32 $0, t;"')),
+    (
+        "three.cu",
+        '// \u00e9\nasm("neg.f32 $0,"\n " $1;" : "=f"(y) : "f"(x));\nasm("abs.f32 $0, $1;" : "=f"(y) : "f"(x));\n',
+    ),
+    (
+        "four.py",
+        "# -*- coding: latin-1 -*-\r\n# \u00e9\r\n"
+        + WRONG.replace("$0 $1", "$0, $1").replace("$1;", "$1").replace("\n", "\r\n"),
+    ),
+]
+
+
+def changed(text, changes):
+    """A text with the changes made whose lines and columns a tool reads."""
+    lines = text.split("\n")
+    for line, column, end_line, end_column, new in sorted(changes, reverse=True):
+        assert line == end_line
+        lines[line - 1] = lines[line - 1][: column - 1] + new + lines[line - 1][end_column - 1 :]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("name", "text"), FOUR, ids=[n for n, _ in FOUR])
+def test_json_and_sarif_have_the_repairs_as_changes_of_the_file(file, tmp_path, capsys, name, text):
+    """Made by a reader of either format, they give the file that --fix --write gives."""
+    encoding = "latin-1" if "latin-1" in text else "utf-8"
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    main(["lint", name, "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    names = ("line", "column", "end_line", "end_column", "new")
+    groups = [group["replacements"] for f in findings if "fix" in f for group in (f["fix"], *f["places"])]
+    from_json = [tuple(change[n] for n in names) for group in groups for change in group]
+    main(["lint", name, "--format", "sarif"])
+    from_sarif = []
+    for result in json.loads(capsys.readouterr().out)["runs"][0]["results"]:
+        if "fixes" not in result:
+            continue
+        (fix,) = result["fixes"]
+        (change,) = fix["artifactChanges"]
+        assert change["artifactLocation"] == {"uri": name, "uriBaseId": "%SRCROOT%"}
+        assert fix["description"]["text"]
+        for each in change["replacements"]:
+            region = [each["deletedRegion"][n] for n in ("startLine", "startColumn", "endLine", "endColumn")]
+            from_sarif.append((*region, each["insertedContent"]["text"]))
+    assert set(from_json) == set(from_sarif)
+    assert from_json
+    main(["lint", name, "--fix", "--write"])
+    assert (tmp_path / name).read_bytes().decode(encoding) == changed(text, set(from_json))
+
+
+def test_a_repair_that_the_file_cannot_express_is_no_change(file, capsys):
+    name = file(
+        "A = 'neg.f32 $0, %s1;' % chr(37)\nB = f'neg.f32 $0, {\"%\"!s}1;'\n"
+        'y = tl.inline_asm_elementwise(B, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'
+    )
+    main(["lint", name, "--format", "json"])
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["fix"]["replacements"] == []
+    main(["lint", name, "--format", "sarif"])
+    assert "fixes" not in json.loads(capsys.readouterr().out)["runs"][0]["results"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "about"),
+    [
+        (WRONG.replace("$0 $1", "$0, $15"), 1, 1, "$15"),
+        (WRONG.replace("$0 $1", "$0, %1"), 1, 1, "%1"),
+        (RIGHT.replace("=f,f", "=f,f,f").replace("[x]", "[x, y]"), 1, 1, None),
+        (WRONG.replace('"neg.f32 $0 $1;"', '"""\nneg.f32 $0, $1;\n  mov.b32 $0, $7;\n"""'), 3, 3, "$7"),
+    ],
+)
+def test_findings_have_an_end(file, capsys, text, first, last, about):
+    main(["lint", file(text), "--format", "json"])
+    finding = json.loads(capsys.readouterr().out)["findings"][0]
+    assert (finding["line"], finding["end_line"]) == (first, last)
+    shown = text.split("\n")[first - 1][finding["column"] - 1 : finding["end_column"] - 1]
+    assert shown == about or (about is None and shown)
+
+
+def test_a_finding_about_a_whole_call_ends_with_it(file, capsys):
+    text = '__device__ void f(float &y, float x) {\n  asm("neg.f32 %0, %1;"\n    : "=f"(y)\n    : "f"(x), "f"(x));\n}\n'
+    name = file(text, "a.cu")
+    main(["lint", name, "--format", "json"])
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["rule"], finding["line"]) == ("operand-unused", 4) or (finding["end_line"] == 4)
+    main(["lint", name, "--format", "github"])
+    assert re.match(r"::\w+ file=a.cu,line=\d,(endLine=4|col=\d+,endColumn=\d+),title=", capsys.readouterr().out)

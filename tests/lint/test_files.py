@@ -134,3 +134,54 @@ def test_nothing_heavy_is_loaded_before_asm_is_found(tmp_path):
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "says"),
+    [
+        ("a.py", f"x = 1\ndef (:\n{WRONG}".encode(), 2, "no source of Python"),
+        ("a.py", f"x = 1\n# \xe9\n{WRONG}".encode("latin-1"), 2, "byte 0xe9"),
+        ("a.py", WRONG.encode("utf-16"), 1, "no Python source"),
+        ("a.py", WRONG.encode("utf-32-le"), 1, "no source of Python"),
+        ("a.py", f"# coding: nonsense\n{WRONG}".encode(), 1, "unknown encoding"),
+        ("a.py", WRONG.encode() + b"\x00", 1, "null bytes"),
+        ("a.pyi", f"{'(' * 9000}1\n{WRONG}".encode(), None, "no source of Python"),
+    ],
+)
+def test_a_python_file_that_cannot_be_read_is_an_error(tmp_path, name, content, line, says):
+    (tmp_path / name).write_bytes(content)
+    (finding,) = lint_paths([tmp_path]).findings
+    assert (finding.rule, finding.severity, finding.path) == ("unreadable-file", "error", str(tmp_path / name))
+    assert says in finding.message
+    assert line in (None, finding.line)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "head"),
+    [
+        ("a.py", "latin-1", "# -*- coding: latin-1 -*-\n# \xe9\n"),
+        ("a.py", "utf-8-sig", "# \xe9\n"),
+        ("a.cu", "latin-1", "// \xe9\n"),
+        ("a.cu", "utf-16", "// \xe9\n"),
+        ("a.cu", "utf-8-sig", "// \xe9\n"),
+    ],
+)
+def test_a_file_in_another_encoding_is_read(tmp_path, name, encoding, head):
+    text = WRONG if name == "a.py" else 'asm("neg.f32 %0 %1;" : "=f"(y) : "f"(x));'
+    (tmp_path / name).write_bytes((head + text).encode(encoding))
+    assert [(f.rule, f.line) for f in lint_paths([tmp_path]).findings] == [("syntax", head.count("\n") + 1)]
+
+
+def test_what_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    assert names(lint_paths([tmp_path / "loop.py"])) == ["unreadable-file"]
+    assert names(lint_paths([tmp_path])) == [], "a link to nothing within a folder is no source"
+    assert names(lint_paths([tmp_path / "gone.py"])) == ["unreadable-file"]
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refused)
+    (finding,) = lint_paths([tmp_path]).findings
+    assert (finding.rule, finding.path) == ("unreadable-file", str(tmp_path))
+    assert "cannot be listed: Permission denied" in finding.message

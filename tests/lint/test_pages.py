@@ -10,7 +10,7 @@ from harness.lint.rules import page, rules
 _SECTION = re.compile(r"^## (Wrong|Right)\b.*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SUFFIX = {"python": "py", "cuda": "cu"}
-BY_THE_ENGINE = {"internal"}
+BY_THE_ENGINE = {"internal", "unreadable-file"}
 
 
 def examples():

@@ -18,3 +18,12 @@ def test_a_finding_fails_the_item_and_is_printed(run_cases):
     result = run_cases("--ptx-lint", "-k", "lint", flip=FLUSHED)
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines(["cases/flip.py:*: warning [[]declaration-outside-braces[]] t is declared*"])
+
+
+def test_settings_hold_for_the_item(run_cases, pytester):
+    pytester.makepyprojecttoml('[tool.ptxdiff.lint]\nignore = ["declaration-outside-braces"]\n')
+    run_cases("--ptx-lint", "-k", "lint", flip=FLUSHED).assert_outcomes(passed=1, deselected=3)
+    pytester.makepyprojecttoml('[tool.ptxdiff.lint]\nexclude = ["cases"]\n')
+    result = run_cases("--ptx-lint", "-k", "lint", "-rs", flip=FLUSHED)
+    result.assert_outcomes(skipped=1, deselected=3)
+    result.stdout.fnmatch_lines(["*excluded by 'cases' in *"])

@@ -83,10 +83,10 @@ def snippet_of(
         inputs = given.get("args" if name == ELEMENTWISE else "operands_")
     asm = _text(given, "asm" if name == ELEMENTWISE else "asm_string")
     constraints = _text(given, "constraints")
-    line, column = file.place(file.span(node)[0])
+    (line, column), (last, last_column) = map(file.place, file.span(node))
 
     def origin(text: TextValue) -> TextOrigin:
-        return TextOrigin(file.path, line, column, text.offsets, node.end_lineno or line, file.starts)
+        return TextOrigin(file.path, line, column, text.offsets, last, file.starts, last_column)
 
     common: dict[str, Any] = {
         "function": function,

@@ -52,9 +52,9 @@ class Cases:
 
     def _call(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], function: str) -> Value:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        at = self.file.span(node)[0]
+        at, end = self.file.span(node)
         if name == "asm":
-            return _Asm("harness.asm()", at, node.end_lineno or 0, tuple(args), tuple(keywords.items()))
+            return _Asm("harness.asm()", at, end, tuple(args), tuple(keywords.items()))
         if name == "exact":
             return _EXACT
         if name == "Case":
@@ -87,6 +87,7 @@ class Cases:
                 outputs, inputs = (
                     None if side is None or not counted else tuple(f.storage for f in side.values()) for side in formats
                 )
+                last, last_column = self.file.place(call.end)
                 snippet = Snippet(
                     form.text,
                     form.constraints,
@@ -100,8 +101,10 @@ class Cases:
                     exact=exact,
                     ftz=ftz.value if isinstance(ftz, TextValue) else "",
                     guards=("targets=",) if "targets" in keywords else (),
-                    origin=TextOrigin(self.file.path, line, column, offsets, call.end, self.file.starts),
-                    constraints_origin=TextOrigin(self.file.path, line, column, places, call.end, self.file.starts),
+                    origin=TextOrigin(self.file.path, line, column, offsets, last, self.file.starts, last_column),
+                    constraints_origin=TextOrigin(
+                        self.file.path, line, column, places, last, self.file.starts, last_column
+                    ),
                 )
                 self.snippets.setdefault(call.at, {}).setdefault(snippet)
         except ValueError as error:

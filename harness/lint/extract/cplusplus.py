@@ -1,18 +1,21 @@
 """The inline asm of a C++ or CUDA file, with a parser of only the asm statement.
 
-Comments, strings and raw strings are skipped; macros of the same file that stand for a string are expanded. Asm for a
-host CPU or an AMD GPU is recognised by its constraints and words, and is ignored.
+Comments, strings and raw strings are skipped; macros of the same file that stand for a string are expanded. A statement
+with `#if` inside is one snippet for each combination of its branches that a compiler can see. Operands with names
+(`%[name]`, which clang takes) are numbered. Asm for a CPU or an AMD GPU is recognised by its constraints and words, and
+is skipped with the reason.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from harness.lint.extract import Extracted, Note
-from harness.lint.extract.guards import ABOUT_TARGETS, preprocessor_guards
+from harness.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
 from harness.lint.extract.literals import ESCAPE, File, escaped
 from harness.lint.extract.strings import joined
 from harness.lint.extract.values import TextValue
@@ -26,17 +29,64 @@ _TOKEN = re.compile(
   | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.|\\\n)*")
   | (?P<char>'(?:[^'\\\n]|\\.)+')
   | (?P<define>\#[ \t]*define\b)
+  | (?P<directive>\#[ \t]*(?:DIRECTIVES)\b(?:(?!//|/\*)[^\n\\]|\\\r?\n|\\.)*)
   | (?P<name>[A-Za-z_]\w*)
   | (?P<other>.)
-    """,
+    """.replace("DIRECTIVES", DIRECTIVES),
     re.VERBOSE | re.DOTALL,
 )
 _WORDS = frozenset(("asm", "__asm__", "__asm"))
 _QUALIFIERS = frozenset(("volatile", "__volatile__", "__volatile", "inline", "__inline__", "goto"))
 _CONTROL = frozenset(("if", "for", "while", "switch", "catch", "return", "sizeof", "alignas", "__launch_bounds__"))
 _CONSTRAINT = re.compile(r"[=+]?&?(?:[hrlfdqcbnNC]|[0-9]{1,2})\Z")
-_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt)\b")
-_HOST = re.compile(r"%%[er]?[abcd]x|%%[er](?:sp|bp|si|di)|%%[xyz]mm|\bv\d+\.\d*[bhsd]\b|\b[sv]_[a-z]\w*\s")
+_PTX = re.compile(r"(?:^|[;{}\n:\s])(?:[a-z][a-z0-9_]*(?:\.[a-z0-9_:]+)+|\.reg|ret|exit|trap|brkpt|pmevent)\b")
+_SURELY_PTX = re.compile(
+    r"(?:^|[;{}\n:\s])[a-z][a-z0-9_]*(?:\s*\.[a-zA-Z0-9_:]+)*"
+    r"\s*\.(?:[usbf](?:8|16|32|64|128)|f16x2|bf16|bf16x2|tf32|pred|sync|aligned|global|shared|gl|cta)\b|"
+    r"\.(?:reg|shared|global|const|local)\s+\.|\.pragma\s+\"|"
+    r"(?:^|[;{}\n\s])(?:tcgen05|cp\.async|cp\.reduce|mbarrier|wgmma|mma|wmma|ldmatrix|stmatrix|movmatrix|multimem|"
+    r"createpolicy|fence\.(?:proxy|acq_rel|sc|acquire|release|mbarrier)|membar|barrier|bar|griddepcontrol|setmaxnreg|"
+    r"nanosleep|clusterlaunchcontrol|applypriority|prefetchu?|elect|redux|activemask|tensormap)\."
+)
+"""An instruction with a type or state space of PTX, or an opcode that no CPU has. NEON on Arm has some of the types."""
+_NEON = re.compile(r"\b[qd]\d+\b")
+_WORD = r"(?:^|[;\n{}])\s*(?:\d+:\s*)?"
+"""What stands before an instruction's opcode."""
+_MACHINES = (
+    ("asm of an AMD GPU", re.compile(_WORD + r"(?:s|v|ds|buffer|global|flat|image)_[a-z]\w*(?:\s|;|$)"), ""),
+    (
+        "asm of an x86 CPU",
+        re.compile(
+            r"%%?(?:[er]?[abcd]x|[er](?:sp|bp|si|di)|[abcd][lh]|r(?:8|9|1[0-5])[dwb]?|[xyz]mm\d*|[cdefgs]s)\b|"
+            + _WORD
+            + r"(?:lock|rep\w*|pause|nop|hlt|cpuid|rdtscp?|rdpmc|xgetbv|[mls]fence|clflush\w*|ud2|x?chg\w*|cmpxchg\w*|"
+            r"xadd\w*|bs[fr][lq]?|bswap\w*|popcnt\w*|tzcnt\w*|lzcnt\w*|push[lqf]*|pop[lqf]*|mov[bwlq]|"
+            r"(?:add|adc|sub|sbb|mul|div|and|or|xor|cmp|test|lea|shl|shr|sar|rol|ror|inc|dec|neg|not)[bwlq]|int3?|v[a-z]+[ps][sd]|[a-z]+[ps]s)(?:\s|;|$)"
+        ),
+        "abcdSDqQRAxy",
+    ),
+    (
+        "asm of an Arm CPU",
+        re.compile(
+            r"\bv\d+\.\d*[bhsd]\b|%[wx]\d|%[wx]\[|"
+            + _WORD
+            + r"(?:dmb|dsb|isb|mrs|msr|mrc|mcr|ldxr\w*|stxr\w*|ldaxr\w*|stlxr\w*|ldrex\w*|strex\w*|yield|wfe|wfi|sevl?|"
+            r"svc)(?:\s|;|$)"
+        ),
+        "",
+    ),
+    (
+        "asm of another CPU",
+        re.compile(_WORD + r"(?:fence(?:\.i|\s|$)|csrr\w*|rdcycle\w*|rdtime|mftb|mfspr|isync|lwsync|eieio|stfle|dbar)"),
+        "w",
+    ),
+)
+"""What a machine is called, its registers and opcodes, and letters of constraints that PTX does not have there."""
+_LABEL = re.compile(r"[\w.$@]+\Z")
+BRANCHES = 64
+"""The most combinations of `#if` branches of one statement."""
+MOST = 20_000
+"""The most tokens of one statement, for files in which a parenthesis is missing."""
 _DEVICE = (".cu", ".cuh")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
 
@@ -57,6 +107,8 @@ class _Statement:
     volatile: bool = False
     text: TextValue = field(default_factory=lambda: TextValue("", ()))
     sections: list[list[TextValue]] = field(default_factory=list)
+    operands: list[str] = field(default_factory=list)
+    """The name of each operand; "" for one without."""
     unresolved: str = ""
 
 
@@ -64,28 +116,61 @@ def extract_cplusplus(file: File) -> Extracted:
     """All asm statements of a file."""
     found = Extracted(file)
     reader = _Reader(file)
-    for statement, function, conditions in reader.statements():
-        line = file.place(statement.at)[0]
-        host = not file.path.endswith(_DEVICE) and not _PTX.search(statement.text.value)
-        if statement.unresolved and not host:
-            found.notes.append(Note(file.path, line, f"not resolved: {statement.unresolved}"))
-        if statement.unresolved or not _is_ptx(statement, file.path):
+    for at, function, conditions in reader.keywords():
+        line = file.place(reader.tokens[at].at)[0]
+        if at + 1 < len(reader.tokens) and reader.tokens[at + 1].text == "{":
+            found.skipped.append(Note(file.path, line, "asm of an x86 CPU"))  # only MSVC has it
             continue
-        guards = reader.guards(statement.at) + conditions
-        found.snippets.append(replace(_snippet(file, statement, function), guards=guards))
+        notes: dict[str, list[Note]] = {}
+        for statement, chosen in reader.statements(at):
+            machine = _machine(statement, file.path)
+            if machine is not None:
+                if machine:
+                    notes.setdefault(machine, found.skipped)
+            elif statement.unresolved:
+                notes.setdefault(f"not resolved: {statement.unresolved}", found.notes)
+            else:
+                guards = reader.guards(statement.at) + conditions + chosen
+                body = reader.body(statement.at)
+                found.snippets.append(replace(_snippet(file, statement, function), guards=guards, body=body))
+        for words, those in notes.items():
+            those.append(Note(file.path, line, words))
+        if reader.more:
+            words = f"more than {BRANCHES} combinations of #if in one statement; the others were left out"
+            found.notes.append(Note(file.path, line, words))
     return found
 
 
-def _is_ptx(statement: _Statement, path: str) -> bool:
+def _machine(statement: _Statement, path: str) -> str | None:
+    """Why a statement is no PTX, in words; None for PTX, "" for what is no instruction at all."""
     text = statement.text.value
     constraints = [c.value.strip() for section in statement.sections[:2] for c in section]
-    clobbers = statement.sections[2] if len(statement.sections) > 2 else []
-    known = [_CONSTRAINT.match(c) or (len(c.lstrip("=+&")) > 1 and path.endswith(_DEVICE)) for c in constraints]
-    if not text.strip() or not all(known):
-        return False
-    if _HOST.search(text) or any(c.value != "memory" for c in clobbers):
-        return False
-    return bool(_PTX.search(text)) and (path.endswith(_DEVICE) or ";" in text)
+    clobbers = [c.value for c in statement.sections[2]] if len(statement.sections) > 2 else []
+    device = path.lower().endswith(_DEVICE)
+    if not statement.unresolved and not text.strip():
+        return ""
+    letters = {c.lstrip("=+&%") for c in constraints}
+    if not statement.unresolved and not text.strip("{} \t\r\n;"):
+        return None  # a brace, whose pair may be in another statement
+    if _SURELY_PTX.search(text) and not (_NEON.search(text) or "w" in letters):
+        return None
+    for machine, words, own in _MACHINES:
+        if words.search(text) or letters & set(own) - set("bd" if device else ""):
+            return machine
+    if _LABEL.match(text) and not (statement.sections or statement.volatile or statement.unresolved or device):
+        return ""
+    strange = [c for c in constraints if not _CONSTRAINT.match(c) and not (len(c.lstrip("=+&")) > 1 and device)]
+    if strange:
+        return f"asm of another machine: PTX has no constraint {strange[0]!r}"
+    if other := [c for c in clobbers if c != "memory"]:
+        return f"asm of another machine: PTX has no clobber {other[0]!r}"
+    if statement.unresolved:
+        return None
+    if device and not _PTX.search(text) and _LABEL.match(text) and not statement.sections:
+        return ""
+    if not device and not (_PTX.search(text) and ";" in text):
+        return "asm of another machine: no instruction of PTX is in it"
+    return None
 
 
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
@@ -93,7 +178,7 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     line, column = file.place(statement.at)
     words = [*outputs, *inputs, *(TextValue.plain(f"~{{{c.value}}}") for c in clobbers)]
     constraints = joined(TextValue.plain(","), words)
-    last = file.place(statement.end)[0]
+    last, last_column = file.place(statement.end + 1)
     return Snippet(
         statement.text.value,
         constraints.value,
@@ -103,9 +188,17 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
         (None,) * len(outputs),
         (None,) * len(inputs),
         function=function,
-        origin=TextOrigin(file.path, line, column, statement.text.offsets, last, file.starts),
-        constraints_origin=TextOrigin(file.path, line, column, constraints.offsets, last, file.starts),
+        origin=TextOrigin(file.path, line, column, statement.text.offsets, last, file.starts, last_column),
+        constraints_origin=TextOrigin(file.path, line, column, constraints.offsets, last, file.starts, last_column),
     )
+
+
+class _Undecided(Exception):
+    """A condition of `#if` that nothing decides so far."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(condition)
+        self.condition = condition
 
 
 class _Reader:
@@ -114,15 +207,22 @@ class _Reader:
     def __init__(self, file: File) -> None:
         self.file = file
         self.tokens = [*_tokens(file.text)]
-        self._guards = preprocessor_guards(file.text)
+        directives = [(t.at + len(t.text), Directive.of(t.text)) for t in self.tokens if t.kind == "directive"]
+        self._conditions = conditions_by_offset(directives)
         self.macros = {m[1]: (m[2], m.start(2)) for m in _DEFINE.finditer(file.text)}
+        self.more = False
+        """Whether the last statement has more combinations of branches than were read."""
+
+    def _open_conditions(self, at: int) -> tuple[str, ...]:
+        """All `#if` conditions at an offset."""
+        return self._conditions[bisect_right(self._conditions, at, key=lambda g: g[0]) - 1][1]
 
     def guards(self, at: int) -> tuple[str, ...]:
         """The `#if` conditions about targets at an offset."""
-        return self._guards[bisect_right(self._guards, at, key=lambda g: g[0]) - 1][1]
+        return tuple(words for words in self._open_conditions(at) if ABOUT_TARGETS.search(words))
 
-    def statements(self) -> Iterator[tuple[_Statement, str, tuple[str, ...]]]:
-        """Each asm statement, the name of the function around it, and conditions about targets (`if constexpr`)."""
+    def keywords(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+        """The token of each `asm`, the name of the function around it, and conditions on targets (`if constexpr`)."""
         names: list[tuple[str, tuple[str, ...]]] = []
         for at, token in enumerate(self.tokens):
             name, conditions = names[-1] if names else ("", ())
@@ -131,13 +231,102 @@ class _Reader:
                 names.append((named or name, conditions + condition))
             elif token.text == "}" and names:
                 names.pop()
-            elif token.kind == "name" and token.text in _WORDS and (statement := self._statement(at)):
-                yield statement, name, conditions
+            elif token.kind == "name" and token.text in _WORDS:
+                yield at, name, conditions
+
+    def statements(self, at: int) -> Iterator[tuple[_Statement, tuple[str, ...]]]:
+        """The statement whose keyword is at a token: one for each combination of the `#if` branches inside it.
+
+        With each the conditions on targets that it assumes. Equal conditions have equal values, and no combination
+        contradicts the conditions around the statement, nor every value of `__CUDA_ARCH__`.
+        """
+        around = dict(_normal(words) for words in self._open_conditions(self.tokens[at].at))
+        waiting = [around]
+        number = 0
+        self.more = False
+        while waiting:
+            assumed = waiting.pop()
+            try:
+                tokens = self._taken(at, assumed)
+            except _Undecided as undecided:
+                both = [{**assumed, undecided.condition: value} for value in (False, True)]
+                waiting += [each for each in both if _possible(each)] or both
+                continue
+            number += 1
+            if number > BRANCHES:
+                self.more = True
+                return
+            if statement := self._statement(tokens):
+                inside = [(words, value) for words, value in assumed.items() if words not in around]
+                about = [(words, value) for words, value in inside if ABOUT_TARGETS.search(words)]
+                yield statement, tuple(words if value else f"!({words})" for words, value in about)
+
+    def _taken(self, at: int, assumed: dict[str, bool]) -> list[_Token]:
+        """The tokens of a statement, up to its closing parenthesis, in the branches that are compiled.
+
+        Raises _Undecided for a condition that has no value yet.
+        """
+        taken: list[_Token] = []
+        groups: list[tuple[bool, bool]] = []
+        """For each open `#if`: whether this branch is compiled, and whether this or an earlier one is."""
+        depth = 0
+        for token in self.tokens[at : at + MOST]:
+            active = all(compiled for compiled, _ in groups)
+            if token.kind == "directive":
+                directive = Directive.of(token.text)
+                if directive.kind == "if":
+                    value = active and _value(directive.condition, assumed)
+                    groups.append((value, value or not active))
+                elif directive.kind == "endif":
+                    if groups:
+                        groups.pop()
+                else:  # without an open #if, the statement began in a branch that ends here
+                    done = groups.pop()[1] if groups else True
+                    outer = all(compiled for compiled, _ in groups)
+                    value = not done and outer and (directive.kind == "else" or _value(directive.condition, assumed))
+                    groups.append((value, done or value))
+                continue
+            if not active:
+                continue
+            taken.append(token)
+            depth += (token.text == "(") - (token.text == ")")
+            if token.text in ("(", ")") and depth <= 0:
+                break
+            if depth == 0 and len(taken) > 1 and token.text not in _QUALIFIERS:
+                break
+        return taken
+
+    def body(self, at: int) -> int:
+        """The offset of the body of the outermost function around an offset; 0 if there is none."""
+        start, end = self._bodies[bisect_right(self._bodies, (at, 0)) - 1]
+        return start if start < at < end else 0
+
+    @cached_property
+    def _bodies(self) -> list[tuple[int, int]]:
+        """Start and end of the body of each function that is in no other, and (0, 0) first."""
+        found = [(0, 0)]
+        depth = 0
+        inside = 0
+        """The depth of the function's brace; 0 outside functions."""
+        for at, token in enumerate(self.tokens):
+            if token.text == "{":
+                depth += 1
+                if not inside and self._before(at)[0]:
+                    inside = depth
+                    found.append((token.at, len(self.file.text)))
+            elif token.text == "}":
+                if depth == inside:
+                    found[-1] = found[-1][0], token.at
+                    inside = 0
+                depth = max(depth - 1, 0)
+        return found
 
     def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
         """The context of an opening brace: the function whose body begins there, or a condition about targets."""
         end = at
         at -= 1
+        while at >= 0 and self.tokens[at].kind == "directive":
+            at -= 1
         while at >= 0 and (
             self.tokens[at].kind == "name" and self.tokens[at].text in ("const", "noexcept", "override")
         ):
@@ -151,29 +340,35 @@ class _Reader:
             if depth == 0:
                 break
         name = self.tokens[at] if at >= 0 else None
-        if name is None or name.kind != "name":
+        if name is None:
+            return "", ()
+        for start in range(at, max(at - 3, -1), -1):
+            if self.tokens[start].text == "operator":  # `operator+=`, `operator()`
+                return "".join(t.text for t in self.tokens[start : at + 1]), ()
+        if name.kind != "name":
             return "", ()
         if name.text not in _CONTROL and name.text != "constexpr":
             return name.text, ()
         words = " ".join(t.text for t in self.tokens[at + 1 : end])
         return "", (words,) if ABOUT_TARGETS.search(words) else ()
 
-    def _statement(self, at: int) -> _Statement | None:
-        """The statement whose keyword is at a token; None if it is no asm statement."""
-        found = _Statement(self.tokens[at].at)
-        at += 1
-        while at < len(self.tokens) and self.tokens[at].text in _QUALIFIERS:
-            found.volatile |= "volatile" in self.tokens[at].text
+    def _statement(self, tokens: Sequence[_Token]) -> _Statement | None:
+        """The statement of these tokens, of which the first is its keyword; None if it is no asm statement."""
+        found = _Statement(tokens[0].at)
+        at = 1
+        while at < len(tokens) and tokens[at].text in _QUALIFIERS:
+            found.volatile |= "volatile" in tokens[at].text
             at += 1
-        if at >= len(self.tokens) or self.tokens[at].text != "(":
+        if at >= len(tokens) or tokens[at].text != "(":
             return None
         at += 1
-        while at < len(self.tokens) and self.tokens[at].text not in (":", ")"):
-            found.text = found.text + self._piece(self.tokens[at], found)
+        while at < len(tokens) and tokens[at].text not in (":", ")"):
+            found.text = found.text + self._piece(tokens[at], found)
             at += 1
-        while at < len(self.tokens) and self.tokens[at].text == ":":
-            at = self._section(at + 1, found)
-        found.end = self.tokens[at].at if at < len(self.tokens) else found.at
+        while at < len(tokens) and tokens[at].text == ":":
+            at = self._section(tokens, at + 1, found)
+        found.end = tokens[at].at if at < len(tokens) else found.at
+        found.text = _numbered(found)
         return found
 
     def _piece(self, token: _Token, statement: _Statement) -> TextValue:
@@ -193,38 +388,109 @@ class _Reader:
         )
         return TextValue("", ())
 
-    def _section(self, at: int, statement: _Statement) -> int:
+    def _section(self, tokens: Sequence[_Token], at: int, statement: _Statement) -> int:
         """Parse operands or clobbers up to the next colon or the end; returns the index of the ending token."""
         section: list[TextValue] = []
         statement.sections.append(section)
         constraint = TextValue("", ())
-        while at < len(self.tokens):
-            token = self.tokens[at]
+        name = ""
+        while at < len(tokens):
+            token = tokens[at]
             if token.text in (":", ")", ","):
                 if constraint.value:
                     section.append(constraint)
-                    constraint = TextValue("", ())
+                    statement.operands.append(name)
+                    constraint, name = TextValue("", ()), ""
                 if token.text != ",":
                     return at
             elif token.text == "(":
-                at = self._closing(at)
+                at = _closing(tokens, at)
+                if constraint.value:  # nvcc needs no comma between operands: "r"(a) "h"(b)
+                    section.append(constraint)
+                    statement.operands.append(name)
+                    constraint, name = TextValue("", ()), ""
             elif token.text == "[":
-                while at < len(self.tokens) and self.tokens[at].text != "]":
+                start = at + 1
+                while at < len(tokens) and tokens[at].text != "]":
                     at += 1
-                statement.unresolved = statement.unresolved or "operands with symbolic names, which CUDA does not have"
+                name = "".join(t.text for t in tokens[start:at])
             else:
                 constraint = constraint + self._piece(token, statement)
             at += 1
         return at
 
-    def _closing(self, at: int) -> int:
-        depth = 0
-        while at < len(self.tokens):
-            depth += (self.tokens[at].text == "(") - (self.tokens[at].text == ")")
-            if depth == 0:
-                return at
-            at += 1
-        return at
+
+def _closing(tokens: Sequence[_Token], at: int) -> int:
+    depth = 0
+    while at < len(tokens):
+        depth += (tokens[at].text == "(") - (tokens[at].text == ")")
+        if depth == 0:
+            return at
+        at += 1
+    return at
+
+
+def _numbered(statement: _Statement) -> TextValue:
+    """The text with the number of each operand instead of its name (`%[name]`); unknown names stay."""
+    numbers = {name: number for number, name in enumerate(statement.operands) if name}
+    text, result, end = statement.text, TextValue("", ()), 0
+    for named in re.finditer(r"%\[(\w+)\]", text.value) if numbers else ():
+        if named[1] in numbers:
+            digits = str(numbers[named[1]])
+            # The digits are not in the file, so that no repair replaces a part of the name.
+            percent = TextValue(f"%{digits}", (text.offsets[named.start()], *(-1 for _ in digits)))
+            result = result + _part(text, end, named.start()) + percent
+            end = named.end()
+    return result + _part(text, end, len(text.value)) if end else text
+
+
+def _part(text: TextValue, start: int, end: int) -> TextValue:
+    return TextValue(text.value[start:end], text.offsets[start:end])
+
+
+def _normal(condition: str) -> tuple[str, bool]:
+    """A condition without the negations before it, and its value where the whole condition holds."""
+    value = True
+    condition = re.sub(r"\bdefined\s+(\w+)", r"defined(\1)", condition.strip())
+    while True:
+        inner = condition[1:].strip() if condition[:1] == "!" else condition
+        bare = re.fullmatch(r"\w+|defined\s*\(\s*\w+\s*\)", inner)
+        if condition[:1] == "!" and (bare or _wrapped(inner)):
+            condition, value = inner, not value
+        elif _wrapped(condition):
+            condition = condition[1:-1].strip()
+        else:
+            return " ".join(condition.split()), value
+
+
+def _wrapped(text: str) -> bool:
+    """Whether one pair of parentheses holds all of a text."""
+    if text[:1] != "(":
+        return False
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def _value(condition: str, assumed: dict[str, bool]) -> bool:
+    """The value of an `#if` condition. Raises _Undecided."""
+    words, value = _normal(condition)
+    if words in ("0", "false", "1", "true"):
+        return value == (words in ("1", "true"))
+    if words not in assumed:
+        raise _Undecided(words)
+    return assumed[words] == value
+
+
+def _possible(assumed: dict[str, bool]) -> bool:
+    """Whether some `__CUDA_ARCH__`, or none at all, allows conditions with these values, as far as they are known."""
+    return any(
+        all(decided(words, number) in (None, value) for words, value in assumed.items())
+        for number in (0, *range(20, 200))
+    )
 
 
 def comments(text: str) -> Iterator[tuple[int, str]]:
@@ -239,6 +505,9 @@ def _tokens(text: str) -> Iterator[_Token]:
         kind = found.lastgroup or "other"
         if kind in ("mark", "body"):
             kind = "raw"
+        start = text.rfind("\n", 0, found.start()) + 1
+        if kind == "directive" and text[start : found.start()].strip():
+            kind = "other"  # `#` within a macro makes a string
         if kind not in ("space", "comment"):
             # `::` is two colons, each of which ends a section.
             yield _Token(kind, found[0], found.start())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.lint.extract.uses import last
 
@@ -99,23 +100,44 @@ def _condition(node: ast.expr) -> tuple[str, ...]:
 
 # C++ -------------------------------------------------------------------------------------------------------------
 
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
+DIRECTIVES = "ifdef|ifndef|if|elifdef|elifndef|elif|else|endif"
+"""The conditional directives, as a regular expression."""
 
 
-def preprocessor_guards(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """By offset, the `#if` conditions about targets from there on; `!(...)` for the else branch."""
+@dataclass(frozen=True)
+class Directive:
+    """A conditional directive. kind: if, elif, else or endif; `#ifdef X` is `if` with the condition `defined(X)`."""
+
+    kind: str
+    condition: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Directive:
+        """The directive of a text such as `# ifndef X`."""
+        kind, _, words = text.replace("\\\r\n", " ").replace("\\\n", " ").lstrip("# \t").partition(" ")
+        kind, paren, rest = kind.partition("(")  # `#if(X)`
+        words = " ".join(f"{paren}{rest} {words}".split())
+        if kind.endswith("def"):
+            return cls("elif" if kind.startswith("el") else "if", f"{'!' if 'ndef' in kind else ''}defined({words})")
+        return cls(kind, words)
+
+
+def conditions_by_offset(directives: Iterable[tuple[int, Directive]]) -> list[tuple[int, tuple[str, ...]]]:
+    """By offset, the `#if` conditions that hold from there on; `!(...)` for the else branch.
+
+    directives: each with the offset of its end.
+    """
     found: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     open_ones: list[str] = []
-    for directive in _DIRECTIVE.finditer(text):
-        kind, words = directive[1], " ".join(directive[2].split("//")[0].replace("\\\n", " ").split())
-        if kind in ("if", "ifdef", "ifndef"):
-            open_ones.append({"if": words, "ifdef": f"defined({words})", "ifndef": f"!defined({words})"}[kind])
-        elif kind == "endif" and open_ones:
+    for end, directive in directives:
+        if directive.kind == "if":
+            open_ones.append(directive.condition)
+        elif directive.kind == "endif" and open_ones:
             open_ones.pop()
-        elif kind in ("elif", "else") and open_ones:
+        elif directive.kind in ("elif", "else") and open_ones:
             before = f"!({open_ones.pop()})"
-            open_ones.append(f"{before} && ({words})" if kind == "elif" else before)
-        found.append((directive.end(), tuple(w for w in open_ones if ABOUT_TARGETS.search(w))))
+            open_ones.append(f"{before} && ({directive.condition})" if directive.kind == "elif" else before)
+        found.append((end, tuple(open_ones)))
     return found
 
 
@@ -128,14 +150,23 @@ def excludes(guards: Sequence[str], number: int) -> bool:
 
 
 def _holds(guard: str, number: int) -> bool:
-    text = re.sub(r"\bdefined\s*\(?\s*__CUDA_ARCH__\s*\)?", " 1 ", guard).replace("__CUDA_ARCH__", str(number * 10))
+    return decided(guard, number) is True
+
+
+def decided(guard: str, number: int) -> bool | None:
+    """The value of a condition with only `__CUDA_ARCH__`, for a target such as 90, or 0 for the host.
+
+    None for any other condition.
+    """
+    text = re.sub(r"\bdefined\s*\(?\s*__CUDA_ARCH__\s*\)?", f" {int(number > 0)} ", guard)
+    text = text.replace("__CUDA_ARCH__", str(number * 10))
     if not re.fullmatch(r"[\s\d()<>=!&|]*", text):
-        return False
+        return None
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
         return bool(_computed(ast.parse(text.strip(), mode="eval").body))
     except (SyntaxError, ValueError):
-        return False
+        return None
 
 
 def _computed(node: ast.expr) -> int:

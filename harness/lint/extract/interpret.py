@@ -15,7 +15,7 @@ from harness.lint.extract.expressions import Expressions
 from harness.lint.extract.functions import ELEMENTS, builtin
 from harness.lint.extract.literals import File
 from harness.lint.extract.operators import operated
-from harness.lint.extract.uses import Uses
+from harness.lint.extract.uses import Uses, last
 from harness.lint.extract.values import (
     Class,
     HelperFunction,
@@ -181,7 +181,8 @@ class Interpreter(Expressions):
         wanted = self._wanted[-1] if self._wanted else None
         for statement in body:
             self.step()
-            if wanted is not None and not isinstance(statement, _ALWAYS) and not self._uses.touched(statement) & wanted:
+            always = isinstance(statement, _ALWAYS) or _static_assert(statement) is not None
+            if wanted is not None and not always and not self._uses.touched(statement) & wanted:
                 for name in self._uses.assigned(statement):
                     scope.names[name] = Unknown(f"the name {name} is not followed")
                 continue
@@ -237,6 +238,11 @@ class Interpreter(Expressions):
         found = self.value(node.test, scope)
         self.assume(node.test, True, scope)
         return "end" if found is False else ""
+
+    def _do_expr(self, node: ast.Expr, scope: NameScope) -> Signal:
+        self.value(node.value, scope)
+        test = _static_assert(node)
+        return "end" if test is not None and self.value(test, scope) is False else ""
 
     def _do_for(self, node: ast.For, scope: NameScope) -> Signal:
         over = self.iterated(self.value(node.iter, scope))
@@ -398,5 +404,15 @@ _ALWAYS = (
     ast.Continue, ast.Raise,
 )  # fmt: skip
 """Statements that are always walked."""
+
+
+def _static_assert(statement: ast.stmt) -> ast.expr | None:
+    """What `tl.static_assert(...)` asserts: a path on which that is False does not compile. None for other
+    statements."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or last(call.func) != "static_assert":
+        return None
+    return call.args[0] if call.args else None
+
 
 __all__ = ["Interpreter"]

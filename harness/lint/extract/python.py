@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from dataclasses import replace
 
@@ -84,7 +85,9 @@ def extract_python(file: File) -> Extracted:
             tree = ast.parse(file.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
-        found.notes.append(Note(file.path, line, f"the file is not Python of this version: {error}"))
+        words = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+        version = ".".join(map(str, sys.version_info[:2]))
+        found.unreadable = Note(file.path, line, f"the file is no source of Python {version}: {words}")
         return found
     collector = _Collector(file, PythonGuards(tree))
     sites = {
@@ -118,7 +121,7 @@ def extract_python(file: File) -> Extracted:
         if left_out:
             found.notes.append(Note(file.path, line, "not looked at: a way to this call that leaves out an opcode"))
         if at in collector.other:
-            found.notes.append(Note(file.path, line, f"not looked at: {collector.other[at]}"))
+            found.skipped.append(Note(file.path, line, collector.other[at]))
         elif not snippets:
             words = collector.failures.get(at, "no path through the file that was followed leads to this call")
             found.notes.append(Note(file.path, line, f"not resolved: {words}"))

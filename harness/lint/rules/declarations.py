@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from harness.lint.block import LintedBlock
 from harness.lint.flow import read_names, written_names
 from harness.lint.rules import rule
+from harness.lint.rules.spelling import scopes_before
 from harness.lint.snippet import Edit, Fix, Found
 from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.text.lexer import OPERAND
@@ -49,12 +50,30 @@ def outside_braces(block: LintedBlock) -> Iterator[Found]:
     found = [s for s in block.tree.statements if isinstance(s, Declaration) and s.space == "reg"]
     for n, declaration in enumerate(found[:1]):
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        user = _read_later(block, found)
+        used = f", and the statement on line {user} reads {'it' if len(found) == 1 else 'them'}" if user else ""
         yield Found(
             block.place(declaration.offset),
-            f"{_spelled(declaration)}{others} is declared outside braces",
-            "put braces around the whole block: `{ ... }`",
-            fix=_braced(block, "put braces around the block") if n == 0 else None,
+            f"{_spelled(declaration)}{others} is declared outside braces{used}",
+            "write one asm statement, in braces: `{ ... }`" if user else "put braces around the whole block: `{ ... }`",
+            fix=_braced(block, "put braces around the block") if n == 0 and not user else None,
         )
+
+
+def _read_later(block: LintedBlock, found: list[Declaration]) -> int:
+    """The line of the next statement of the same C++ function that names one of these registers; 0 if none does."""
+    scope = _Names()
+    for declaration in found:
+        _declare(declaration, scope)
+    later = False
+    for other in block.siblings:
+        if later and block.snippet.body and other.snippet.body == block.snippet.body:
+            own = {d.name for d in other.declarations}
+            named = {n.text.partition(".")[0] for i in other.instructions for n in (*read_names(i), *written_names(i))}
+            if any(scope.has(name) and name not in own for name in named):
+                return other.snippet.origin.line
+        later = later or other is block
+    return 0
 
 
 def _spelled(declaration: Declaration) -> str:
@@ -170,11 +189,14 @@ def shadowed(block: LintedBlock) -> Iterator[Found]:
 
 
 def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
-    """Registers that the block does not declare, once each."""
+    """Registers that neither the block nor an earlier statement of the same C++ function declares, once each."""
     if block.tree is None:
         return
     seen: set[str] = set()
-    for statement, scope in _walk(block.tree):
+    around = _Names()
+    for names in scopes_before(block):
+        around = _Names(around, ranges={n: c for n, c in names.items() if c is not None}, others={*names})
+    for statement, scope in _walk(block.tree, around):
         if not isinstance(statement, Instruction) or statement.opcode in ("call", "brx"):
             continue
         if statement.opcode == "bra":
@@ -185,7 +207,8 @@ def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
         for name in used:
             base = name.text.partition(".")[0]
             known = name.text.startswith(OPERAND) or base in SPECIAL_REGISTERS or scope.has(base) or base in seen
-            if not known and not (base in symbols and base[:1] != "%"):
+            symbol = base in symbols and base[:1] != "%" and not _elsewhere(block, base)
+            if not known and not symbol:
                 seen.add(base)
                 yield name, scope
 
@@ -222,15 +245,27 @@ def _undeclared(block: LintedBlock) -> Iterator[tuple[Name, str, tuple[str, int]
 
 def _elsewhere(block: LintedBlock, name: str) -> str:
     """Which other block of the file declares a name."""
-    for other in block.siblings:
-        if other is not block and other.snippet.origin.line != block.snippet.origin.line:
-            for declaration in other.declarations:
-                found = _Names()
-                _declare(declaration, found)
-                if found.has(name):
-                    function = f"of {other.snippet.function}, " if other.snippet.function else ""
-                    return f"{function}line {other.snippet.origin.line}"
+    for other, scope in _registers_of_the_file(block):
+        if other is not block and other.snippet.origin.line != block.snippet.origin.line and scope.has(name):
+            function = f"of {other.snippet.function}, " if other.snippet.function else ""
+            return f"{function}line {other.snippet.origin.line}"
     return ""
+
+
+def _registers_of_the_file(block: LintedBlock) -> list[tuple[LintedBlock, _Names]]:
+    """Each block of the file that declares registers, with all of them."""
+    kept = block.siblings[0].kept
+    if "registers" not in kept:
+        kept["registers"] = found = []
+        for other in block.siblings:
+            scope = _Names()
+            for declaration in other.declarations:
+                if declaration.space == "reg":
+                    _declare(declaration, scope)
+            if other.declarations:
+                found.append((other, scope))
+    registers: list[tuple[LintedBlock, _Names]] = kept["registers"]
+    return registers
 
 
 def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:

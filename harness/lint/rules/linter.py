@@ -1,5 +1,7 @@
-"""Findings about the linter itself and about comments that silence rules. The engine reports them; they have no
-checks."""
+"""Findings about the linter itself, files that it cannot read, and comments that silence rules.
+
+The engine reports them; they have no checks.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,19 @@ for _name, _summary, _why in (
         "The rule reports nothing for this snippet; please report the failure with the snippet.",
     ),
     (
+        "unreadable-file",
+        "A file cannot be read, is no text in its encoding, or is no Python that parses.",
+        "Nothing in it was examined.",
+    ),
+    (
         "unknown-ignore",
-        "A comment silences a rule that does not exist, or names none.",
+        "A comment silences a rule that does not exist, or cannot be understood.",
         "It silences nothing, although its author expects it to.",
     ),
     (
         "unused-ignore",
-        "A comment silences a rule that finds nothing there.",
-        "It would hide the next mistake of this kind.",
+        "A comment silences a rule, or all, where there is nothing to silence.",
+        "It would hide the next mistake.",
     ),
 ):
     rule(_name, _summary, why=_why, severity="warning" if _name == "unused-ignore" else "error")(_by_the_engine)

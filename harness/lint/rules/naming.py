@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
+from harness.ptx.text.nodes import Instruction
 
 _Table = dict[str, tuple[str, ...]]
 
@@ -28,7 +29,8 @@ _SINGLE: tuple[_Table, ...] = (
 
 _ROUNDING: _Table = {"rn": ("rn",), "rz": ("rz",), "rm": ("rm",), "rp": ("rp",)}
 _FORMATS = {"bf16": r"bf16|bfloat16", "f16": r"(?<!b)(?:f16|fp16|float16)|(?:^|_)half"}
-_NARROW = re.compile(r"e[2-5]m[0-3]")
+_NARROW = re.compile(r"(?<!u)e[2-5]m[0-3]")
+"""Formats of elements; `ue4m3` and `ue8m0` are formats of scales."""
 _CLAMPS = frozenset(("clamp", "clip", "limit", "relu", "bound", "sat", "saturate", "kernel"))
 
 
@@ -104,10 +106,43 @@ def _formats(block: LintedBlock, words: set[str], parts: set[str]) -> Iterator[F
             finding = _found(block, next(iter(meant)), next(iter(found)))
             if not _chosen_elsewhere(block, finding.at or 0):
                 yield finding
+    if (reversed_ := _reversed(block, name)) is not None:
+        yield reversed_
+        return
     said = set(_NARROW.findall(name))
     used = narrow - {"ue8m0"}
-    if len(said) == 1 and used and not said & used and not words & {"scale", "scales", "sf"}:
-        yield _found(block, next(iter(said)), sorted(used)[0])
+    if said and used and not said & used and not words & {"scale", "scales", "sf"}:
+        yield _found(block, " and ".join(sorted(said)), sorted(used)[0])
+
+
+_FORMAT = r"(?<!u)(?:e[2-5]m[0-3]|bf16|bfloat16|(?<!b)(?:fp16|f16|float16)|half|(?:fp|f)32|float32|float)"
+_DIRECTION = re.compile(rf"({_FORMAT})(?:x[248])?_?(?:to|2)_?(?:packed_)?({_FORMAT})(?:x[248])?")
+_SPELLINGS = {"bfloat16": "bf16", "fp16": "f16", "float16": "f16", "half": "f16"}
+
+
+def _plain(name: str) -> str:
+    name = re.sub(r"x[248]\Z", "", name)
+    return _SPELLINGS.get(name, "f32" if name in ("fp32", "float32", "float") else name)
+
+
+def _reversed(block: LintedBlock, name: str) -> Found | None:
+    """A conversion to the format that the name has first: `f16_to_bf16` with `cvt.rn.f16.f32`, and none to the
+    other."""
+    directions = _DIRECTION.findall(name)
+    if len(directions) != 1 or "cvt" in _elsewhere(block):
+        return None
+    source, target = map(_plain, directions[0])
+    last: tuple[Instruction, str] | None = None
+    for instruction in block.instructions:
+        formats = [p for m in instruction.modifiers if re.fullmatch(_FORMAT, p := _plain(m))]
+        if target in formats[:1]:
+            return None
+        if instruction.opcode == "cvt" and formats:
+            last = instruction, formats[0]
+    if last is None or source == target or last[1] != source:
+        return None
+    words = f"the name {block.snippet.function} says {source} to {target}, and `{block.statement(last[0].offset)}` "
+    return Found(block.place(last[0].offset), f"{words}gives {source}", "correct the instruction or the name")
 
 
 def _found(block: LintedBlock, meant: str, found: str) -> Found:

@@ -12,17 +12,17 @@ from harness.lint.snippet import Found
 from harness.ptx.text.nodes import Address, Immediate, Instruction
 
 _ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div"))
+_FUNCTIONS = frozenset(("cos", "ex2", "lg2", "rcp", "rsqrt", "sin", "sqrt"))
+"""Functions that exist with and without `.ftz`; `tanh` has no choice."""
 
 
-def _ftz(block: LintedBlock) -> dict[bool, Instruction]:
-    """The first f32 arithmetic with `.ftz` and the first without."""
+def _ftz(block: LintedBlock, functions: bool = False) -> dict[bool, Instruction]:
+    """The first f32 arithmetic with `.ftz` and the first without. functions: also approximate ones."""
     found: dict[bool, Instruction] = {}
     for instruction in block.instructions:
-        if (
-            instruction.opcode in _ARITHMETIC
-            and "f32" in instruction.modifiers
-            and "approx" not in instruction.modifiers
-        ):
+        plain = instruction.opcode in _ARITHMETIC and "approx" not in instruction.modifiers
+        chosen = instruction.opcode in _ARITHMETIC | _FUNCTIONS if functions else plain
+        if chosen and "f32" in instruction.modifiers:
             found.setdefault("ftz" in instruction.modifiers, instruction)
     return found
 
@@ -40,7 +40,7 @@ def _named(block: LintedBlock, found: dict[bool, Instruction]) -> bool:
 )
 def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
     """Within a block, and between the variants of a case."""
-    here = _ftz(block)
+    here = _ftz(block, functions=True)
     if len(here) == 2:
         later = max(here.values(), key=lambda i: i.offset)
         other = min(here.values(), key=lambda i: i.offset)
@@ -50,6 +50,7 @@ def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
             "write .ftz at both or at neither",
         )
         return
+    here = _ftz(block)
     if not here or not block.snippet.group:
         return
     for other_block in block.siblings:

@@ -25,6 +25,9 @@ THREADS = frozenset((
 ))  # fmt: skip
 """Opcodes that need other threads of the warp or of the block to take part."""
 
+CONVERGENT = frozenset(("match", "mma", "movmatrix", "redux", "shfl", "vote", "wmma"))
+"""Those that read no memory and depend on nothing but their operands."""
+
 EFFECTS = frozenset((
     "applypriority", "atom", "brkpt", "clusterlaunchcontrol", "cp", "discard", "exit", "fence", "griddepcontrol",
     "mbarrier", "membar", "nanosleep", "pmevent", "prefetch", "prefetchu", "red", "setmaxnreg", "st", "stackrestore",
@@ -47,6 +50,8 @@ def _clobbers_memory(block: LintedBlock) -> bool:
 
 
 def _is_load(node: Instruction) -> bool:
+    if node.opcode == "ldmatrix" or node.spelling.startswith("wmma.load"):
+        return True
     if node.opcode == "multimem":
         return "ld_reduce" in node.modifiers
     return node.opcode in LOADS and _CONSTANT.isdisjoint(_parts(node))
@@ -59,8 +64,8 @@ def _parts(node: Instruction) -> set[str]:
 def _has_effect(node: Instruction) -> bool:
     if node.opcode == "multimem":
         return "ld_reduce" not in node.modifiers
-    if node.spelling.startswith("mbarrier.pending_count"):
-        return False
+    if node.spelling.startswith(("mbarrier.pending_count", "clusterlaunchcontrol.query_cancel")):
+        return False  # they read a register
     volatile = node.opcode == "ld" and not {"volatile", "acquire"}.isdisjoint(node.modifiers)
     return node.opcode in EFFECTS or volatile
 
@@ -87,15 +92,32 @@ def pure_side_effect(block: LintedBlock) -> Iterator[Found]:
     why="The compiler may move a pure block into a branch that not all of them take, run it twice or remove it.",
 )
 def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
-    """The first instruction that needs other threads."""
+    """The first instruction that needs other threads.
+
+    In CUDA C++ only a note for one that computes its result from its operands: compilers of device code treat every asm
+    statement as convergent, and move none into a branch. There `pure-load` reports those that load.
+    """
     if block.snippet.pure is not True:
         return
-    node = next((n for n in block.instructions if n.opcode in THREADS), None)
+    cuda = block.snippet.convention == "cuda"
+    nodes = [n for n in block.instructions if n.opcode in THREADS and not (cuda and _is_load(n))]
+    computes = [n for n in nodes if cuda and n.opcode in CONVERGENT and not n.spelling.startswith("wmma.store")]
+    node = next((n for n in nodes if n not in computes), nodes[0] if nodes else None)
     if node:
         words = (
             f"`{block.statement(node.offset)}` needs other threads, in a block declared with {_declared(block, True)}"
         )
-        yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+        instead = f"declare the block with {_declared(block, False)}"
+        if node in computes:
+            yield Found(block.place(node.offset), words, instead, _CONVERGENT_WHY, severity="note")
+        else:
+            yield Found(block.place(node.offset), words, instead)
+
+
+_CONVERGENT_WHY = (
+    "A compiler of CUDA C++ moves no asm statement into a branch, but it may remove one without volatile, or run it "
+    "twice."
+)
 
 
 @rule(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,24 @@ def _shown(error: PtxError) -> str:
     return error.message.split("`")[1]
 
 
+_CLASSES = {"c": "h"}
+"""Letters of constraints with the registers of another letter."""
+
+
+def _apart(block: LintedBlock, output: int, source: int) -> bool:
+    """Whether nvcc has different registers for two operands: in its PTX `%f` and `%r` are different classes."""
+    if block.snippet.convention != "cuda" or block.parsed is None:
+        return False
+    letters = [_CLASSES.get(c, c) for c in (block.parsed[output].letter, block.parsed[source].letter)]
+    return letters[0] != letters[1]
+
+
+_APART_WHY = (
+    "nvcc has different registers for the letters of these operands, such as %f and %r, so they share none there. "
+    "Compilers with one class for both, as Triton's LLVM has, may let them share."
+)
+
+
 @dataclass(frozen=True)
 class _Shown:
     """A pair of operands, and inputs with which sharing one register changes a result."""
@@ -77,6 +96,9 @@ def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
                 None, more, "make their constraints '=&...', or try them with `harness.emulate`", severity="note"
             )
         return
+    together = [s for s in shown if not _apart(block, s.hazard.output, s.hazard.input)]
+    note: dict[str, Any] = {} if together or untried else {"severity": "note", "why": _APART_WHY}
+    shown = together or shown
     first = shown[0].hazard
     outputs = sorted({*(s.hazard.output for s in shown), *untried})
     names = ", ".join(block.spelled(n) for n in outputs)
@@ -86,7 +108,7 @@ def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
     )
     if len(outputs) > 1:
         words = f"{words} (the same happens to {names})" if not untried else f"{words}; {more}"
-    yield Found(block.place(first.write), words, _instead(block, outputs), fix=_fix(block, outputs))
+    yield Found(block.place(first.write), words, _instead(block, outputs), fix=_fix(block, outputs), **note)
 
 
 def _instead(block: LintedBlock, outputs: Sequence[int]) -> str:
@@ -101,6 +123,9 @@ def _not_run(block: LintedBlock) -> Iterator[Found]:
     found = list(written_early(block))
     if not found:
         return
+    together = [f for f in found if not _apart(block, f.output, f.input)]
+    note: dict[str, Any] = {} if together else {"severity": "note", "why": _APART_WHY}
+    found = together or found
     first = found[0]
     outputs = sorted({f.output for f in found})
     words = (
@@ -109,16 +134,17 @@ def _not_run(block: LintedBlock) -> Iterator[Found]:
         "was just written (found from the order of the instructions, as the emulator cannot run a block with memory or "
         "other threads alone)"
     )
-    yield Found(block.place(first.write.offset), words, _instead(block, outputs), fix=_fix(block, outputs))
+    yield Found(block.place(first.write.offset), words, _instead(block, outputs), fix=_fix(block, outputs), **note)
 
 
 def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
     """For each output with a hazard that changes a result, the first such hazard; and outputs for which the time was
     over."""
     try:
-        hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
+        hazards = sharing(block.text, block.constraints, None, block.constants).hazards
     except PtxError:
         return [], []
+    hazards = tuple(sorted(hazards, key=lambda h: _apart(block, h.output, h.input)))[:TRIED]
     parsed = block.parsed or ()
     # A tied output can share its register with another input only if both inputs have the same value and type.
     hazards = tuple(h for h in hazards if h.tied < 0 or parsed[h.output].letter == parsed[h.input].letter)

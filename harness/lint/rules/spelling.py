@@ -20,6 +20,62 @@ def code(text: str) -> str:
     return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
+Scope = dict[str, int | None]
+"""Registers that are declared between one pair of braces: the count of a range, None for a single register."""
+_MARKS = re.compile(r"[{}]|\.reg\s+((?:\.\w+\s+)*)([^;]*)")
+
+
+def _continue(scopes: list[Scope], text: str) -> None:
+    """Add a statement's braces and declarations to the open scopes, the outermost first."""
+    for mark in _MARKS.finditer(code(text)):
+        if mark[0] == "{":
+            scopes.append({})
+        elif mark[0] == "}":
+            if len(scopes) > 1:
+                scopes.pop()
+        else:
+            for name, _, count in (part.strip().partition("<") for part in mark[2].split(",")):
+                number = count.rstrip("> \n\t")
+                scopes[-1][name.strip()] = int(number) if number.isdigit() else None
+
+
+def _of_the_body(block: LintedBlock) -> list[LintedBlock]:
+    """The asm statements of the same body of a C++ function, in order; of variants of a statement the first."""
+    if block.snippet.convention != "cuda" or not block.snippet.body:
+        return [block]
+    found: dict[tuple[int, int], LintedBlock] = {}
+    for other in block.siblings:
+        place = other.snippet.origin.line, other.snippet.origin.column
+        if other.snippet.body == block.snippet.body and (other is block or place not in found):
+            found[place] = other
+    return list(found.values())
+
+
+def scopes_before(block: LintedBlock) -> list[Scope]:
+    """The scopes that are open where a CUDA statement begins: nvcc puts the statements of a function into one.
+
+    Earlier statements of the same function declare what is in them, the outermost first.
+    """
+    scopes: list[Scope] = [{}]
+    for other in _of_the_body(block):
+        if other is block:
+            break
+        _continue(scopes, other.text)
+    return scopes
+
+
+def _closed_later(block: LintedBlock, left: int) -> int | None:
+    """The line of the statement of the same function that closes the last of `left` braces that this one leaves
+    open."""
+    statements = _of_the_body(block)
+    for other in statements[statements.index(block) + 1 :]:
+        for mark in re.findall(r"[{}]", code(other.text)):
+            left += 1 if mark == "{" else -1
+            if left <= 0:
+                return other.snippet.origin.line
+    return None
+
+
 def _declared(text: str) -> set[str]:
     """Names that some `.reg` declares, ranges without their count."""
     found: set[str] = set()
@@ -115,6 +171,10 @@ def _open_braces(text: str) -> tuple[list[int], int | None]:
     return waiting, None
 
 
+_SPREAD = "nvcc keeps the statements in order, but the text of each is PTX only together with the others."
+_ONE = "write one asm statement, or declare the registers in a statement of its own"
+
+
 @rule(
     "unbalanced-braces",
     "A brace is opened and never closed, or closed and never opened.",
@@ -124,11 +184,38 @@ def _open_braces(text: str) -> tuple[list[int], int | None]:
 def braces(block: LintedBlock) -> Iterator[Found]:
     """Check the braces of blocks and vectors, without those of operands."""
     text = re.sub(r"\$\{[^}]*\}", lambda m: " " * len(m[0]), code(block.text))
-    waiting, closing = _open_braces(text)
+    before = len(scopes_before(block)) - 1
+    waiting, closing = _open_braces("{" * before + text)
     if closing is not None:
-        yield Found(block.form.original(closing), "this `}` closes nothing", "remove it, or open a block before")
-    elif waiting:
-        yield Found(block.form.original(waiting[-1]), "this `{` is never closed", "close it with `}`")
+        at = block.form.original(closing - before)
+        yield Found(at, "this `}` closes nothing", "remove it, or open a block before")
+    elif len(waiting) > before:
+        at = block.form.original(waiting[-1] - before)
+        line = _closed_later(block, len(waiting) - before)
+        if line is None:
+            yield Found(at, "this `{` is never closed", "close it with `}`")
+        else:
+            yield Found(
+                at, f"this `{{` is closed in another asm statement, on line {line}", _ONE, _SPREAD, severity="note"
+            )
+
+
+def alone(block: LintedBlock) -> str:
+    """The text without the braces that other statements of the same function open or close: blanks stand there."""
+    text = code(block.text)
+    before = len(scopes_before(block)) - 1
+    opened: list[int] = []
+    foreign: list[int] = []
+    for at, char in enumerate(text):
+        if char == "{":
+            opened.append(at)
+        elif char == "}" and opened:
+            opened.pop()
+        elif char == "}" and before > 0:
+            before -= 1
+            foreign.append(at)
+    foreign += [at for n, at in enumerate(opened) if _closed_later(block, len(opened) - n) is not None]
+    return "".join(" " if at in foreign else char for at, char in enumerate(block.text)) if foreign else block.text
 
 
 def missing_semicolon(block: LintedBlock) -> int | None:

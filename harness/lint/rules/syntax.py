@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.rules.declarations import undeclared_names
-from harness.lint.rules.spelling import EXPLAIN
+from harness.lint.rules.spelling import EXPLAIN, alone
 from harness.lint.snippet import Found
-from harness.ptx.errors import OperandError, UnknownInstruction
+from harness.ptx.errors import OperandError, PtxError, UnknownInstruction
 from harness.ptx.isa.forms import FORMS
 from harness.ptx.isa.registry import REFUSED
+from harness.ptx.text.parser import parse_asm
 
 
 @rule(
@@ -22,8 +23,16 @@ from harness.ptx.isa.registry import REFUSED
 )
 def syntax(block: LintedBlock) -> Iterator[Found]:
     """The parser's error, if no other rule has a better message."""
-    if block.parse_error and not any(True for each in EXPLAIN for _ in each(block)):
-        yield Found(block.place_of(block.parse_error), _shown(block, block.parse_error.message))
+    error = block.parse_error
+    if error and (text := alone(block)) != block.text:
+        try:
+            parse_asm(text, None, dict(block.constants))
+        except PtxError as other:
+            error = other
+        else:
+            return
+    if error and not any(True for each in EXPLAIN for found in each(block) if found.severity != "note"):
+        yield Found(block.place_of(error), _shown(block, error.message))
 
 
 def _shown(block: LintedBlock, message: str) -> str:

@@ -1,0 +1,172 @@
+"""Classes of findings in public code that were wrong, too loud or missed; each with the twin that must stay."""
+
+import pytest
+
+from harness.lint.files import lint_text
+
+
+def findings(text, path="file.cu"):
+    return [(f.rule, f.severity) for f in lint_text(path, text.encode()).findings]
+
+
+def cuda(statement, name="f"):
+    return findings(
+        f"__device__ void {name}(unsigned &y, unsigned x, float &g, float z, short h) {{\n  {statement}\n}}\n"
+    )
+
+
+def mlir(asm, constraints, arguments="a, b, c, d", effects=False, results="T.f32()", name="f"):
+    return findings(
+        f"def {name}(a, b, c, d):\n    return llvm.inline_asm({results}, [{arguments}], {asm!r}, {constraints!r}, "
+        f"has_side_effects={effects})\n",
+        "file.py",
+    )
+
+
+# extraction ---------------------------------------------------------------------------------------------------------
+
+
+def test_operands_without_a_comma_between_them_are_two():
+    assert cuda('asm volatile("st.shared.b16 [%0], %1;" :: "r"(x) "h"(h) : "memory");') == []
+    assert cuda('asm volatile("st.shared.b16 [%0], %2;" :: "r"(x) "h"(h) : "memory");') == [
+        ("operand-out-of-range", "error")
+    ]
+
+
+INSERTED = 'asm("fma.rn%4.f32 %0, %1, %2, %3;" : "=f"(g) : "f"(z), "f"(z), "f"(z), "{letter}"(mode));'
+
+
+def test_the_text_of_an_operand_under_c_is_not_judged():
+    assert cuda(INSERTED.format(letter="C")) == []
+    assert ("syntax", "error") in cuda(INSERTED.format(letter="r"))
+
+
+ASSERTED = """
+@triton.jit
+def f(x, kind: tl.constexpr):
+    if kind == "relu":
+        asm: tl.constexpr = "max.f32 $0, $1, 0f00000000;"
+    else:
+        asm: tl.constexpr = "mistake.f32 $0, $1;"
+        {check}
+    return tl.inline_asm_elementwise(asm, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+"""
+
+
+@pytest.mark.parametrize("name", ["tl.static_assert", "static_assert"])
+def test_a_path_through_a_false_static_assert_does_not_compile(name):
+    assert findings(ASSERTED.format(check=f'{name}(False, "no such kind")'), "file.py") == []
+    assert findings(ASSERTED.format(check=f'{name}(True, "fine")'), "file.py") == [("unknown-instruction", "error")]
+
+
+# effects and other threads ------------------------------------------------------------------------------------------
+
+QUERY = (
+    'asm("{{ .reg .b128 r; mov.b128 r, {{%1, %2}}; clusterlaunchcontrol.{what} }}" '
+    ': "=r"(y) : "l"(first), "l"(second));'
+)
+
+
+def test_a_query_of_a_cancelled_request_is_no_effect():
+    assert cuda(QUERY.format(what="query_cancel.get_first_ctaid::x.b32.b128 %0, r;")) == []
+    request = "try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
+    text = f'asm("clusterlaunchcontrol.{request}" : "=r"(y) : "r"(x));'
+    assert ("pure-side-effect", "error") in cuda(text)
+
+
+MMA = (
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{p}0,{p}1,{p}2,{p}3}},{{{p}4,{p}5,{p}6,{p}7}},{{{p}8,{p}9}},"
+)
+MMA += "{{{p}10,{p}11,{p}12,{p}13}};"
+OPERANDS = (
+    ': "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "r"(x), "r"(x), "r"(x), "r"(x), "r"(x), "r"(x), "f"(z), "f"(z), "f"(z), '
+    '"f"(z)'
+)
+
+
+def test_a_product_without_volatile_is_a_note_in_cuda():
+    assert cuda(f'asm("{MMA.format(p="%")}" {OPERANDS});') == [("pure-warp-level", "note")]
+    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+    assert ("pure-warp-level", "error") in mlir(MMA.format(p="$"), constraints, ", ".join("abcdefghij"), results="S")
+
+
+@pytest.mark.parametrize(
+    ("asm", "rule"),
+    [
+        ("activemask.b32 %0;", ("pure-warp-level", "error")),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];", ("pure-load", "warning")),
+    ],
+)
+def test_what_depends_on_more_than_its_operands_is_more_than_a_note(asm, rule):
+    assert rule in cuda(f'asm("{asm}" : "=r"(y) : "r"(x));')
+
+
+# registers ----------------------------------------------------------------------------------------------------------
+
+WIDEN = 'asm("shl.b32 %0, %2, 16; and.b32 %1, %2, 0xffff0000;" : "={out}"(a), "={out}"(b) : "{into}"(x));'
+
+
+def test_registers_of_different_letters_are_a_note_for_nvcc():
+    assert cuda(WIDEN.format(out="f", into="r")) == [("missing-early-clobber", "note")]
+    assert cuda(WIDEN.format(out="r", into="r")) == [("missing-early-clobber", "error")]
+
+
+def test_one_output_of_the_input_s_letter_is_enough_for_an_error():
+    text = WIDEN.format(out="f", into="r").replace("=f", "=r", 1)
+    assert cuda(text) == [("missing-early-clobber", "error")]
+
+
+def test_in_triton_they_are_one_class():
+    asm = "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;"
+    assert mlir(asm, "=f,=f,r", "a", results="S") == [("missing-early-clobber", "error")]
+
+
+MEMORY = 'asm volatile("ld.shared.b32 %0, [%1]; st.shared.b32 [%1], %2;" : "={out}"(g) : "r"(x), "r"(x) : "memory");'
+
+
+def test_the_same_holds_of_blocks_that_only_their_order_judges():
+    assert cuda(MEMORY.format(out="f")) == [("missing-early-clobber", "note")]
+    assert cuda(MEMORY.format(out="r")) == [("missing-early-clobber", "error")]
+
+
+# names and subnormals -----------------------------------------------------------------------------------------------
+
+SCALED = (
+    "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3 "
+    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13},{%14},{0,0},{%15},{0,0};"
+)
+
+
+@pytest.mark.parametrize(("name", "found"), [("mma_mxf4_ue4m3", False), ("mma_mxf4_e4m3", True)])
+def test_the_format_of_scales_is_not_that_of_elements(name, found):
+    operands = OPERANDS + ', "r"(x), "r"(x)'
+    assert (("name-mismatch", "warning") in cuda(f'asm volatile("{SCALED}" {operands});', name)) is found
+
+
+@pytest.mark.parametrize(
+    ("name", "asm", "found"),
+    [
+        ("f16_to_bf16", "{ .reg .f32 t; cvt.f32.f16 t, %1; cvt.rn.bf16.f32 %0, t; }", False),
+        ("f16_to_bf16", "{ .reg .f32 t; cvt.f32.bf16 t, %1; cvt.rn.f16.f32 %0, t; }", True),
+        ("bf16_to_half", "{ .reg .f32 t; cvt.f32.f16 t, %1; cvt.rn.bf16.f32 %0, t; }", True),
+        ("bf162half", "{ .reg .f32 t; cvt.f32.bf16 t, %1; cvt.rn.f16.f32 %0, t; }", False),
+    ],
+)
+def test_a_name_with_two_formats(name, asm, found):
+    statement = f'asm("{asm}" : "=h"(y) : "h"(h));'
+    assert cuda(statement, name) == ([("name-mismatch", "warning")] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("mul.ftz.f32 t, %1, %1", "ex2.approx.f32 %0, t", True),
+        ("rcp.approx.ftz.f32 t, %1", "mul.f32 %0, t, t", True),
+        ("rcp.approx.ftz.f32 t, %1", "mul.ftz.f32 %0, t, t", False),
+        ("mul.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
+        ("mul.ftz.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
+    ],
+)
+def test_mixed_ftz_with_approximate_instructions(first, second, found):
+    statement = f'asm("{{ .reg .f32 t; {first}; {second}; }}" : "=f"(g) : "f"(z));'
+    assert cuda(statement) == ([("mixed-ftz", "warning")] if found else [])
