@@ -24,6 +24,7 @@ from harness.model.dialect import AsmCall
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
+from harness.model.tuning import passed_over
 from harness.model.variants import AsmVariant, CaseError
 from harness.processes.pool import default_size
 from harness.records import Key, Verdict
@@ -356,6 +357,8 @@ class _ItemRun(PtxasTrial):
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` if the case declares it, else a failure or an error."""
+        if outcome.status == "error" and getattr(self.variant, "tuned", False) and passed_over(outcome.words):
+            return "not run", f"Triton's autotuner passes over this configuration here: {outcome.words}"
         if outcome.status != "unsupported":
             return ("not run" if outcome.status == "not run" else "error"), outcome.words
         if self.item.target not in self.policy.targets:
