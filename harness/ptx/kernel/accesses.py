@@ -76,7 +76,7 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     _refuse_unlike(builder, parts)
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
-    if space == "param":
+    if space == "param" and not builder.holds_address(node.operands[1]):
         passed = [builder.param_register(node.operands[1], i, kind.width) for i in range(len(writers))]
         if passed[0] is not None:
             return _passed(builder, node, bound, [p for p in passed if p], writers)

@@ -153,6 +153,12 @@ class KernelBuilder(Builder):
             raise self.error(OperandError, f"{size} bytes lie outside parameter {declared.name}", node.offset)
         return declared.name, node.displacement
 
+    def holds_address(self, node: Operand) -> bool:
+        """Whether `[base+displacement]` has a register as its base."""
+        if not isinstance(node, Address) or node.base is None or node.base.text in self.parameters:
+            return False
+        return self.scope.variable(node.base.text) is None and self.scope.register(node.base.text) is not None
+
     # calls -----------------------------------------------------------------------------------------------
 
     def param_register(self, node: Operand, number: int, width: int) -> Register | None:
