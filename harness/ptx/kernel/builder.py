@@ -154,10 +154,9 @@ class KernelBuilder(Builder):
         return declared.name, node.displacement
 
     def holds_address(self, node: Operand) -> bool:
-        """Whether `[base+displacement]` has a register as its base."""
-        if not isinstance(node, Address) or node.base is None or node.base.text in self.parameters:
-            return False
-        return self.scope.variable(node.base.text) is None and self.scope.register(node.base.text) is not None
+        """Whether `[base+displacement]` has a register as its base, and not a parameter of the kernel."""
+        named = isinstance(node, Address) and node.base is not None and node.base.text in self.parameters
+        return not named and super().holds_address(node)
 
     # calls -----------------------------------------------------------------------------------------------
 
