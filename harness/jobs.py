@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.model.assemblers import PtxasChoice
 from harness.model.case import Case
+from harness.model.dialect import AsmCall
 from harness.model.variants import Context, Variant
 
 Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
@@ -97,7 +98,8 @@ class Artifacts:
     """The products of a compilation: texts, and ptxas's report on resources.
 
     resources: "registers", "spill_stores", "spill_loads", "stack", "shared" (in bytes, except for registers), if known.
-    instructions: SASS opcode to count. body: hash of the PTX without header, comments and line numbers.
+    instructions: SASS opcode to count. body: hash of the PTX without header, comments and line numbers. asm: the inline
+    asm within the Triton functions that were compiled.
     """
 
     ptx: str | None = None
@@ -106,6 +108,7 @@ class Artifacts:
     instructions: Mapping[str, int] = field(default_factory=dict)
     ptxas: str | None = None
     body: str = ""
+    asm: tuple[AsmCall, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ import numpy as np
 
 from harness.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
 from harness.model.targets import normal
+from harness.model.tuning import passed_over
 from harness.ptx.binding.approximate import APPROXIMATE, HOPPER
+from harness.ptx.errors import TooLarge
 from harness.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class Emulated:
         return launch
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if _tuned(self.kernel):
+            return self._tuned_launch(grid, args, kwargs)
         from harness.ptx.kernel.run import load_kernel, run_kernel, scratch
         from harness.triton.specialise import entry_values
 
@@ -113,6 +117,21 @@ class Emulated:
         )
         memory.check_written()
         return report
+
+    def _tuned_launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch a kernel under @triton.autotune with the first configuration that the target can hold."""
+        below = replace(self, kernel=self.kernel.fn)
+        if type(self.kernel).__name__ != "Autotuner":  # rules above the tuner do not know its values
+            named = dict(zip(self.kernel.arg_names, args, strict=False))
+            for name, rule in self.kernel.values.items():
+                kwargs[name] = rule({**named, **kwargs})
+            return below._launch(grid, args, kwargs)
+        tuner = self.kernel
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        try:
+            return first_that_runs(tuner, kwargs, lambda more: below._launch(grid, args, {**kwargs, **more}))[0]
+        finally:
+            tuner.nargs = None
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Every argument by name, defaults filled in, in the order of the kernel's parameters."""
@@ -166,6 +185,43 @@ class Emulated:
             place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
             raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+def _tuned(kernel: Any) -> bool:
+    """Whether a kernel is autotuned, perhaps below heuristics."""
+    while type(kernel).__name__ == "Heuristics":
+        kernel = kernel.fn
+    return type(kernel).__name__ == "Autotuner"
+
+
+def first_that_runs(
+    tuner: Any, kwargs: Mapping[str, Any], launch: Callable[[dict[str, Any]], Any], known: Any = None
+) -> tuple[Any, Any]:
+    """What a launch returned, with the first configuration of an autotuner that runs, in its order; and that one.
+
+    tuner: its `nargs` are the positional arguments by name. launch: is given a configuration's values and options.
+    known: the configuration to take. Nothing is timed. A configuration is skipped if Triton's own autotuner would give
+    it an infinite time: a `static_assert` fails, or a block needs more shared memory than the target has. All other
+    errors are raised. Pruning and hooks follow Triton's `Autotuner.run`. Raises LaunchError if no configuration is
+    left.
+    """
+    several = len(tuner.configs) > 1 and known is None
+    refused: list[str] = []
+    for config in [known] if known is not None else tuner.prune_configs(dict(kwargs)) if several else tuner.configs:
+        if conflicts := sorted(kwargs.keys() & config.kwargs.keys()):
+            raise LaunchError(f"{', '.join(conflicts)}: given both in the launch and by the autotuner")
+        values = {**tuner.nargs, **kwargs, **config.all_kwargs()}
+        if several:
+            tuner.pre_hook(dict(values), reset_only=True)
+        if config.pre_hook is not None:
+            config.pre_hook(dict(values))
+        try:
+            return launch(config.all_kwargs()), config
+        except (LaunchError, TooLarge) as refusal:
+            if not several or not (isinstance(refusal, TooLarge) or passed_over(str(refusal))):
+                raise
+            refused.append(f"{config}: {refusal}")
+    raise LaunchError("no configuration of the autotuner runs: " + "; ".join(refused))
 
 
 def _options() -> set[str]:
@@ -230,7 +286,8 @@ def emulated(
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
     Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;
-    compile-time values by keyword. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
+    compile-time values by keyword. An autotuned kernel takes its first configuration that the target can hold, because
+    nothing is timed. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
     by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
     count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
     skips the race detector. limit: seconds that the whole launch may run, compiling not counted (60); None: any.

@@ -259,6 +259,23 @@ def tuned(x, y, n, B: tl.constexpr):
     tl.store(y + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
 
 
+@triton.jit
+def of_small_blocks(x, y, n, B: tl.constexpr, MOST: tl.constexpr):
+    tl.static_assert(B <= MOST, "too large here")
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
+
+
+_TWO = [triton.Config({"B": 256}), triton.Config({"B": 128})]
+tuned_after_one_too_large = triton.autotune(configs=_TWO, key=["n"])(
+    triton.heuristics({"MOST": lambda args: 128})(of_small_blocks)
+)
+tuned_to_none = triton.autotune(configs=_TWO, key=["n"])(triton.heuristics({"MOST": lambda args: 64})(of_small_blocks))
+tuned_below_a_rule = triton.heuristics({"MOST": lambda args: args["n"]})(
+    triton.autotune(configs=[triton.Config({"B": 64})], key=["n"])(of_small_blocks)
+)
+
+
 @triton.heuristics({"B": lambda args: 64 if args["n"] < 1000 else 256})
 @triton.jit
 def by_rule(x, y, n, B: tl.constexpr):

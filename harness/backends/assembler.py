@@ -122,4 +122,5 @@ def artifacts(built: Built, sass: Disassembly | None = None) -> Artifacts:
         instructions=sass.opcodes if sass else {},
         ptxas=built.compilation.ptxas.version,
         body=built.compilation.body_hash,
+        asm=built.compilation.asm,
     )

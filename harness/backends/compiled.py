@@ -87,7 +87,7 @@ def run_compiled(
     """
     from harness.ptx.binding.contents import form_of
 
-    made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
+    made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash, asm=kernel.compilation.asm)
     try:
         loaded = _loaded(job, kernel.compilation)  # checked for this target, even if `once` has the outcome already
     except PtxError as e:
@@ -200,7 +200,7 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
 def _in_users_asm(compilation: Compilation, line: AsmLine) -> bool:
     """Whether a line belongs to a user's inline asm. Triton writes loads and stores as inline asm, too."""
     opcode = next((w for w in line.text.split() if not w.startswith(("@", "{", "//"))), "")
-    return bool(line.call) and not line.ours and any(opcode in text for text, _ in compilation.asm)
+    return bool(line.call) and not line.ours and any(opcode in call.text for call in compilation.asm)
 
 
 # Source lines of the harness's own kernel template, removed from errors because they do not help a case's author.

@@ -265,7 +265,7 @@ def triton_launch(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> tupl
         if isinstance(job.variant, PlainVariant):
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
-    options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
+    options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion, **launch.options}
     return function, lambda: function[launch.grid](**arguments, **options)
 
 

@@ -17,10 +17,12 @@ in the order of `outputs`. An input or output of a packed format has one code pe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.model.check import check_case
 from harness.model.declaration import CaseDeclaration
+from harness.model.tuning import configured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,4 +33,6 @@ class Case(CaseDeclaration):
     """
 
     def __post_init__(self) -> None:
+        if isinstance(self.variants, Mapping):
+            object.__setattr__(self, "variants", configured(self.variants))
         check_case(self)

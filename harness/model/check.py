@@ -11,6 +11,7 @@ from harness.model.match import Generated, Match
 from harness.model.policies import policies, valid_policy_names
 from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import TargetSet, normal
+from harness.model.tuning import is_wrapped
 from harness.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant
 from references.formats import Format, Scalar, Shaped, fraction
 
@@ -274,6 +275,10 @@ def _check_parameters(case: CaseDeclaration, where: str, variant: PtxVariant) ->
 
 def _check_function(case: CaseDeclaration, where: str, variant: Variant) -> None:
     function = getattr(variant, "function", None)
+    if is_wrapped(function):
+        raise CaseError(
+            f"{where}: plain() takes a @triton.jit function; @triton.autotune and @triton.heuristics are for kernel()"
+        )
     if not callable(getattr(function, "fn", None)):
         raise CaseError(f"{where}: {variant.kind}() takes a Triton function; decorate {function!r} with @triton.jit")
     if variant.kind == "plain" and not case.elementwise:

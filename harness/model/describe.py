@@ -11,6 +11,7 @@ from harness.model.match import FtzPolicy
 from harness.model.policies import Policies, policies
 from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import normal
+from harness.model.tuning import base_name
 from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import CaseInfo, VariantInfo
 
@@ -95,7 +96,7 @@ def _bound(policy: Policies) -> float | None:
 
 def _line(loaded: LoadedCase, variant: Variant) -> int:
     """The first line with the variant's name inside its case in the case file."""
-    name = next(n for n, v in loaded.case.variants.items() if v is variant)
+    name = next(base_name(n, v) for n, v in loaded.case.variants.items() if v is variant)
     try:
         lines = loaded.path.read_text(encoding="utf-8").splitlines()
     except OSError:

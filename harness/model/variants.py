@@ -218,9 +218,19 @@ class LaunchedVariant(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelVariant(LaunchedVariant):
-    """A whole @triton.jit kernel."""
+    """A whole @triton.jit kernel.
+
+    A case replaces a kernel under @triton.autotune or @triton.heuristics by the function below them, a variant for each
+    configuration (`harness.model.tuning`). rules: the functions of @triton.heuristics by parameter. options: of the
+    compiler, from the configuration. tuned: whether it has a configuration. configuration: its words in the variant's
+    name, if there are several.
+    """
 
     function: Any
+    rules: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tuned: bool = False
+    configuration: str = ""
 
 
 DERIVED_PACKS = (1, 2, 4)
@@ -282,5 +292,8 @@ def kernel(
     num_warps: int = 4,
     **policies: Any,
 ) -> KernelVariant:
-    """A variant that is a whole Triton kernel; see `KernelVariant` for how its parameters are filled."""
+    """A variant that is a whole Triton kernel; see `LaunchedVariant` for how its parameters are filled.
+
+    Of an autotuned kernel each configuration becomes a variant; a value in `meta` chooses those that have it.
+    """
     return KernelVariant(function=function, grid=grid, meta=dict(meta or {}), num_warps=num_warps, **policies)

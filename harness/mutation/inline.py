@@ -52,7 +52,7 @@ def blocks_of(subject: Subject, name: str) -> Blocks | str:
             return str(e)
         if isinstance(compiled, Outcome):
             return f"it does not compile: {compiled.words}"
-        found |= dict.fromkeys(compiled.compilation.asm)
+        found |= {(call.text, call.constraints): None for call in compiled.compilation.asm}
     return tuple(found) or "it has no asm of its own"
 
 

@@ -21,15 +21,17 @@ from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
 from harness.judging.promise import pooled, too_little, unwritten_error
+from harness.model.dialect import AsmCall
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
+from harness.model.tuning import passed_over
 from harness.model.variants import AsmVariant, CaseError
 from harness.processes.pool import default_size
 from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
-from harness.running.asmfaults import fault_of, special_registers_in
+from harness.running.asmfaults import fault_of, shared_registers, special_registers_in, unfilled_places
 from harness.running.assemblers import Chosen, with_assembler
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
@@ -112,6 +114,8 @@ class _ItemRun(PtxasTrial):
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
+        self._calls: dict[tuple[str, str, int], AsmCall] = {}  # the asm of Triton functions, with its fullest packs
+        self._asm_findings: set[str] = set()
 
     def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
@@ -178,6 +182,7 @@ class _ItemRun(PtxasTrial):
             settle(self.found.results, self.variant.expected_failure, self.item.label)
             settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
             self._settle_promises()
+            self._settle_packs()
         return self.found
 
     def _failed(self) -> bool:
@@ -351,13 +356,15 @@ class _ItemRun(PtxasTrial):
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
     ) -> bool:
         """Record the result of a work item. Returns whether to run the rest of the plan."""
+        outcome = self._with_asm_tried(outcome)
         if outcome.status == "ran":
             self._judged(item, job, outcome, seconds, judgement)
             return True
         if outcome.status == "assembled":
             words = f"assembles, though {self.item.target} is declared in refused="
             refused = self.item.target in self.policy.refused
-            self._record(item, outcome, "fail" if refused else "pass", seconds, words if refused else "")
+            reasons = [words] * refused + list(outcome.findings)
+            self._record(item, outcome, "fail" if reasons else "pass", seconds, "; ".join(reasons))
             return True
         self._not_run(item, job, outcome, seconds)
         return False
@@ -376,6 +383,8 @@ class _ItemRun(PtxasTrial):
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` if the case declares it, else a failure or an error."""
+        if outcome.status == "error" and getattr(self.variant, "tuned", False) and passed_over(outcome.words):
+            return "not run", f"Triton's autotuner passes over this configuration here: {outcome.words}"
         if outcome.status != "unsupported":
             return ("not run" if outcome.status == "not run" else "error"), outcome.words
         if self.item.target not in self.policy.targets:
@@ -440,7 +449,9 @@ class _ItemRun(PtxasTrial):
             alone = self._right_with_padding(job, outcome)
             judgement.notes += [PADDING_NOTE] * alone
             result = replace(result, diagnosis=diagnose(job, outcome), padding_alone=alone)
-            result, story = self._on_trial(result, job, outcome)
+            # Findings on the asm alone hold for every assembler.
+            by_asm = judgement.passed and self._asm_findings.issuperset(outcome.findings)
+            result, story = (result, []) if by_asm else self._on_trial(result, job, outcome)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
             head = headline(result.key, judgement, outcome.findings)
             result = replace(
@@ -451,6 +462,38 @@ class _ItemRun(PtxasTrial):
                 ),
             )
         self.found.results.append(result)
+
+    def _with_asm_tried(self, outcome: Outcome) -> Outcome:
+        """The outcome with findings on the asm within Triton functions, each of them once in an item."""
+        if isinstance(self.variant, AsmVariant):
+            return outcome
+        faults = []
+        for call in outcome.artifacts.asm:
+            key = call.text, call.constraints, call.pack
+            if key not in self._calls:
+                faults.append(shared_registers(call))
+            before = self._calls.setdefault(key, replace(call, filled=0))
+            if outcome.status == "ran" and call.filled > before.filled:
+                self._calls[key] = call
+        findings, notes = ([f for f in found if f] for found in ([f.finding for f in faults], [f.note for f in faults]))
+        self._asm_findings.update(findings)
+        return replace(outcome, findings=(*outcome.findings, *findings), notes=(*outcome.notes, *notes))
+
+    def _settle_packs(self) -> None:
+        """Fail, or add a remark, for asm of which some places of the pack hold padding in every launch."""
+        if any(r.verdict in ("fail", "error") for r in self.found.results):
+            return
+        for call in self._calls.values():
+            if not 0 < call.filled < call.pack:
+                continue
+            fault = unfilled_places(call)
+            if fault.finding:
+                self._record(
+                    WorkItem(Setup(), ""), Outcome("ran", findings=(fault.finding,)), "fail", 0.0, fault.finding
+                )
+            else:
+                first = self.found.results[0]
+                self.found.results[0] = replace(first, notes=(*first.notes, fault.note))
 
     def _settle_promises(self) -> None:
         """Record an error if almost nothing was judged, or no output had to be written: then anything would pass."""

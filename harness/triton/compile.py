@@ -200,7 +200,8 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
     from harness.ptx import written_input
 
     ours = spec.function.module == TEMPLATES  # users' kernels may run a single copy of a block
-    for text, constraints in lowered.asm:
+    for call in lowered.asm:
+        text, constraints = call.text, call.constraints
         called = ours and BEGIN not in text  # a variant's own asm is checked elsewhere (`asmfaults`)
         if words := written_input(text, constraints) or (called and _no_function(text, constraints)):
             return Refusal("error", f"inline asm, {' '.join(words.split())}")

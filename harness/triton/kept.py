@@ -18,6 +18,7 @@ import zlib
 from pathlib import Path
 
 from harness.diskcache import DiskCache
+from harness.model.dialect import AsmCall
 from harness.model.identity.experiment import harness
 from harness.triton.builds import installation_of
 from harness.triton.installation import installation
@@ -38,7 +39,9 @@ def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] |
     try:
         entry = json.loads(zlib.decompress(stored))
         fields = entry["lowered"]
-        asm = tuple((text, constraints) for text, constraints in fields.pop("asm"))
+        asm = tuple(
+            AsmCall(**{**c, "inputs": tuple(c["inputs"]), "outputs": tuple(c["outputs"])}) for c in fields.pop("asm")
+        )
         path, version = fields.pop("ptxas")
         descriptors = tuple(
             DescriptorLayout(d["swizzle"], d["element"], tuple(d["box"])) for d in fields.pop("descriptors")

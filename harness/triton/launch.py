@@ -9,7 +9,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.jobs import Job, Setup
@@ -20,6 +20,7 @@ from harness.model.derive import asm_form, compiled_form
 from harness.model.identity.experiment import Experiment, experiment
 from harness.model.policies import policies
 from harness.model.ptxvariant import PtxVariant
+from harness.model.tuning import ruled
 from harness.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
 from harness.triton.build import Built, build
 from harness.triton.diagnostics import Refusal
@@ -54,7 +55,8 @@ class Launch:
 
     function: the kernel; None for the harness's own templates, which `elementwise` describes, and for `given` PTX.
     inputs, outputs: the tensors passed by pointer; one updated in place is in both. fixed: the other arguments, by
-    name. compiler: the Triton build that compiles it. made: the kernel if another process has built it.
+    name. compiler: the Triton build that compiles it. made: the kernel if another process has built it. options:
+    further options of Triton's compiler.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -68,6 +70,7 @@ class Launch:
     given: GivenPtx | None = None
     compiler: str = ""
     made: Built | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tensors(self) -> tuple[TensorLayout, ...]:
@@ -103,6 +106,7 @@ class Launch:
             target=target,
             enable_fp_fusion=setup.fusion,
             num_warps=setup.num_warps,
+            options=tuple(self.options.items()),
         )
 
     def build(self, target: str) -> Built | Refusal:
@@ -220,6 +224,7 @@ def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, 
 def _kernel(job: Job, variant: KernelVariant) -> Launch:
     FunctionRef.of(variant.function)  # raises for anything but a @triton.jit function, before other errors
     tensors, sizes, scalars = _given_to_kernels(job)
+    variant = ruled(variant, {**sizes, **scalars})
     parameters = inspect.signature(variant.function.fn).parameters
     values = {**sizes, **scalars, **variant.meta}
     fixed = {}
@@ -247,6 +252,7 @@ def _kernel(job: Job, variant: KernelVariant) -> Launch:
         names=tuple(parameters),
         fixed=fixed,
         compiler=compiler_of(job.case, variant),
+        options=variant.options,
     )
 
 
@@ -294,6 +300,8 @@ def _by_side(
 
 def grid_of(variant: LaunchedVariant, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The grid of a kernel for these sizes. Raises CaseError if a dimension is no whole, non-negative number."""
+    if isinstance(variant, KernelVariant):
+        variant = ruled(variant, sizes)
     values = {**sizes, **variant.meta}
     grid = variant.grid(values) if callable(variant.grid) else variant.grid
     whole = {n: int(v) for n, v in values.items() if isinstance(v, int)}

@@ -29,7 +29,6 @@ from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.garbage import collect_seldom
 from harness.processes.worker import forget_output
-from harness.triton.ptxtext import asm_blocks
 from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
 from harness.triton.stages import run_stages
 from harness.triton.trees import parsed_once
@@ -55,7 +54,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     try:
         # A named build may be any Triton, in which nothing was tested; a fork compiles one kernel.
         with _swapped(spec.swaps), contextlib.nullcontext() if spec.compiler or held else parsed_once():
-            ptx, metadata, blocks, called = run_stages(
+            ptx, metadata, asm, called = run_stages(
                 source, capability(spec.target), options, _but_for_contraction(spec, held)
             )
     except Exception as error:
@@ -66,7 +65,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
         shared=metadata.get("shared") or 0,
         num_warps=metadata.get("num_warps") or spec.num_warps,
         ptxas=_ptxas(capability(spec.target)),
-        asm=asm_blocks(blocks),
+        asm=asm,
         harness=harness(),
         triton=os.path.dirname(triton.__file__),
         scratch=_scratch(metadata),

@@ -24,19 +24,6 @@ def marked(asm: str) -> str:
     return f"{BEGIN}\n{asm}\n{END}"
 
 
-_ASM = re.compile(r'tt\.elementwise_inline_asm "((?:[^"\\]|\\.)*)" \{.*?constraints = "((?:[^"\\]|\\.)*)"', re.S)
-_ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{2}))")
-
-
-def asm_blocks(dialect: str) -> tuple[tuple[str, str], ...]:
-    """The inline asm of a kernel in Triton's dialect: text and constraints of each block, without repetitions."""
-
-    def plain(text: str) -> str:
-        return _ESCAPE.sub(lambda found: found[1] or chr(int(found[2], 16)), text)
-
-    return tuple(dict.fromkeys((plain(text), plain(constraints)) for text, constraints in _ASM.findall(dialect)))
-
-
 def without_comments(ptx: str) -> str:
     """The PTX with a space in place of each comment."""
     return _ANY_COMMENT.sub(lambda found: found[1] or " ", ptx)

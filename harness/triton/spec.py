@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from harness.model.assemblers import PtxasChoice
+from harness.model.dialect import AsmCall
 from harness.model.identity import digest_with_code
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import body_hash
@@ -234,7 +235,7 @@ class Compilation:
     entry: the kernel's name in the PTX. shared: bytes of shared memory that a launch must provide. ptxas: the assembler
     that Triton would use for this target; `UNASKED` if Triton was not asked. notes: Python's warnings during the
     compilation. scratch: bytes of global memory for each block. descriptors: of each tensor descriptor among the
-    arguments. asm: text and constraints of its inline asm, as Triton got them. called: the options with which Triton
+    arguments. asm: its inline asm, as Triton got it. called: the options with which Triton
     itself would call ptxas, without files; () if no Triton compiled it.
     """
 
@@ -247,7 +248,7 @@ class Compilation:
     notes: tuple[str, ...] = ()
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
-    asm: tuple[tuple[str, str], ...] = ()
+    asm: tuple[AsmCall, ...] = ()
     called: tuple[str, ...] = ()
 
     @cached_property
@@ -295,8 +296,8 @@ class Lowered:
     shared: int
     num_warps: int
     ptxas: tuple[str, str]
-    asm: tuple[tuple[str, str], ...] = ()
-    """Text and constraints of the inline asm in it."""
+    asm: tuple[AsmCall, ...] = ()
+    """The inline asm in it."""
     harness: str = ""
     """Digest of the harness that the worker runs."""
     triton: str = ""

@@ -20,6 +20,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
+from harness.model.dialect import AsmCall, asm_calls, has_packs
 from harness.model.identity import digest
 from harness.processes.worker import nothing_written
 from harness.triton.ptxasoptions import called_with
@@ -33,22 +34,22 @@ class Halfway:
     """The text of a kernel after the stages that did not read the setting for contraction.
 
     functions: the kernel and the functions given to it; a file that is executed again makes others, on other lines.
-    stage: the last one that ran. metadata, dialect: as in `run_stages`. warned: Python's warnings.
+    stage: the last one that ran. metadata, asm: as in `run_stages`. warned: Python's warnings.
     """
 
     functions: tuple[Any, ...]
     stage: str
     text: str
     metadata: Mapping[str, Any]
-    dialect: str
+    asm: tuple[AsmCall, ...]
     warned: tuple[warnings.WarningMessage, ...]
 
 
 _halfway: OrderedDict[str, Halfway] = OrderedDict()
 
 
-Staged = tuple[str, dict[str, Any], str, tuple[str, ...]]
-"""PTX, the compiler's metadata, the kernel in Triton's own dialect with its asm as written, and options for ptxas."""
+Staged = tuple[str, dict[str, Any], tuple[AsmCall, ...], tuple[str, ...]]
+"""PTX, the compiler's metadata, the kernel's inline asm as written, and options for ptxas."""
 
 
 def run_stages(source: Any, arch: int, given: Mapping[str, Any], name: str = "") -> Staged:
@@ -91,7 +92,7 @@ def _from(found: Halfway, source: Any, backend: Any, options: Any) -> Staged:
     for name in names[names.index(found.stage) + 1 :]:
         module = stages[name](module, metadata)
         if name == "ptx":
-            return module, metadata, found.dialect, called_with(stages.get("cubin"), module, metadata)
+            return module, metadata, found.asm, called_with(stages.get("cubin"), module, metadata)
     raise _no_ptx(stages, options.arch)
 
 
@@ -111,14 +112,18 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
         codegen = backend.get_codegen_implementation(options)
         module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
         dialect = "" if "ttir" in stages else str(module)  # Gluon does not have this stage
+        asm = asm_calls(dialect)
         for name, stage in stages.items():
             module = stage(module, metadata)
             if name == "ttir":
                 dialect = str(module)
+                asm = asm_calls(dialect)
+            if name == "ttgir" and has_packs(dialect):
+                asm = asm_calls(dialect, str(module))
             if name == "ptx":
                 break
             if key and not asked and type(module) is str:
-                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), dialect, tuple(warned))
+                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), asm, tuple(warned))
         else:
             raise _no_ptx(stages, options.arch)
     # A compiler that printed to standard error must print again for the second kernel, so nothing is shared.
@@ -126,7 +131,7 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
         _halfway[key] = halfway
         while len(_halfway) > KEPT:
             _halfway.popitem(last=False)
-    return module, metadata, dialect, called_with(stages.get("cubin"), module, metadata)
+    return module, metadata, asm, called_with(stages.get("cubin"), module, metadata)
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ CONSTANTS = ("1", "1.0", "0f3F800000")
 _ALL = " ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in REGISTERS)
 _REGISTER = re.compile(r"%(\w+)_\d")
 _ERROR = re.compile(r", line (\d+); (?:error|fatal)\s*: (.*)")
+_NARROW = re.compile(r"Program uses 32-bit address on line '(\d+)'")
 
 
 def assembler(target: str) -> str | None:
@@ -112,7 +113,7 @@ def errors_of_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
         left = [i for i in left if i not in words]
     for i in [i for i, text in words.items() if _of_another(lines[i], text)]:
         alone = _assemble([lines[i]], target)
-        if alone:
+        if alone and "__cuda_" not in alone[0]:
             words[i] = alone[0]
         else:
             del words[i]
@@ -125,6 +126,8 @@ def _of_another(line: str, error: str) -> bool:
     An error with "Feature" does not name its instruction; ptxas makes a `mov` only of operands that are not our
     registers.
     """
+    if "'__cuda_" in error:  # without optimisation ptxas calls a function for `vote`, and does not always link it
+        return True
     if line.startswith("mov"):
         return False
     odd = re.search(r"\w", _REGISTER.sub("", line.partition(" ")[2]))
@@ -138,6 +141,8 @@ def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
     if run.returncode == 0:
         return {}
     places = {int(m[1]) - _HEADER.count("\n") - 2: m[2] for m in _ERROR.finditer(run.stderr)}
+    if not places:  # a fatal error without a line, after a warning with one
+        places = {int(m[1]) - _HEADER.count("\n") - 2: m[0] for m in _NARROW.finditer(run.stderr)}
     found = {at: text for at, text in places.items() if 0 <= at < len(lines)}
     if run.returncode < 0 and not found:
         if len(lines) == 1:
@@ -210,11 +215,14 @@ def error_of_emulate(line: str, target: str, elementwise: bool = True) -> str | 
     return None
 
 
-def disagreements(lines: Sequence[str], target: str) -> list[str]:
-    """The lines on which the two verdicts differ, with the error of the side that refuses."""
+def disagreements(lines: Sequence[str], target: str, elementwise: bool = True) -> list[str]:
+    """The lines on which the two verdicts differ, with the error of the side that refuses.
+
+    elementwise: whether they are asm alone; else they are lines of a whole kernel.
+    """
     found = []
     for line, ptxas in zip(lines, errors_of_ptxas(lines, target), strict=True):
-        ours = error_of_emulate(line, target)
+        ours = error_of_emulate(line, target, elementwise)
         if ours and ptxas is None:
             ptxas = refused_in_use([line], target).get(line)
         if (ptxas is None) != (ours is None):

@@ -77,6 +77,8 @@ KERNELS = {
     "through a third tensor": ("st.global.f32 [t], r; ld.global.f32 w, [t]; st.global.f32 [q], w;", "q"),
     "through a variable": ("st.global.f32 [variable], r; ld.global.f32 w, [variable]; st.global.f32 [q], w;", "pq"),
     "by a pointer from memory": ("ld.global.u64 a, [t]; st.global.f32 [a], r;", "pq"),
+    "by a parameter's address": ("mov.u64 o, qq; ld.param.u64 a, [o]; st.global.f32 [a], r;", "pq"),
+    "no value of a parameter": ("mov.u64 o, n; ld.param.u32 w, [o]; st.global.f32 [q], w;", ""),
     "from a pointer from memory": (
         "st.global.f32 [t], r; ld.global.u64 a, [t+8]; ld.global.f32 w, [a]; st.global.f32 [q], w;", "q",
     ),

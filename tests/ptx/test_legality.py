@@ -24,8 +24,12 @@ from legality import (
     refused_in_use,
     scalar_forms,
     spelled,
+    summary,
     with_needless,
 )
+
+from tests.ptx import legality_campaign
+from tests.ptx.legality_campaign import walked
 
 QUICK = {"sm_75": 200, "sm_80": 200, "sm_90a": 1000, "sm_100a": 500, "sm_107a": 250, "sm_110a": 150, "sm_120f": 200}
 """Targets of the default run, and how many lines of each kind they get. The slow tests run every line on every
@@ -169,6 +173,89 @@ def test_many_combinations_that_no_form_lists(target: str) -> None:
 def test_all_types_of_operands(target: str) -> None:
     """Every operand with every register type: ten seconds each."""
     check(with_other_types(), target)
+
+
+WALKS = {"sm_80": 100, "sm_90a": 250, "sm_107a": 100}
+"""Targets of the default run of random walks, and how many instructions of each kind."""
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("target", WALKS)
+def test_random_walks_of_modifiers(target: str, kernels: bool) -> None:
+    """Many are legal with ignored or repeated modifiers, many lack one that another requires."""
+    needs(target)
+    found = legality_campaign.disagreements(walked(target, WALKS[target], kernels=kernels), target, kernels)
+    assert not found, summary(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_107a", "sm_120a"])
+def test_long_random_walks_of_modifiers(target: str, kernels: bool) -> None:
+    """Five thousand instructions: half a minute each."""
+    needs(target)
+    found = legality_campaign.disagreements(walked("long", 5000, kernels=kernels), target, kernels)
+    assert not found, summary(found)
+
+
+def test_walks_meet_legal_and_illegal_instructions_both_ways() -> None:
+    needs("sm_90a")
+    lines = [*walked("both", 300), *walked("both", 300, kernels=True)]
+    legal = [words is None for words in errors_of_ptxas(lines, "sm_90a")]
+    assert 60 < sum(legal) < 540
+    assert len({line.split(".")[0] for line in lines}) > 60
+
+
+RULES = {
+    "add.b8x16.s32 %b32_0, %b32_1, %b32_2;": True,
+    "add.b6x16_p32.b8x16.s32 %b32_0, %b32_1, %b32_2;": True,
+    "mul.b8x16.lo.s32 %b32_0, %b32_1, %b32_2;": False,
+    "shfl.sync.sync.bfly.b32 %b32_0, %b32_1, 1, 31, -1;": True,
+    "ld.relaxed.global.b32 %b32_0, [%b64_7];": False,
+    "ld.gpu.global.b32 %b32_0, [%b64_7];": False,
+    "ld.b32.relaxed.global.gpu %b32_0, [%b64_7];": True,
+    "st.weak.cta.global.b32 [%b64_7], %b32_0;": False,
+    "st.release.gpu.local.b32 [%b64_7], %b32_0;": False,
+    "ld.nc.b32 %b32_0, [%b64_7];": False,
+    "ld.b32.v2.shared {%b32_0, %b32_1}, [%b64_7];": True,
+    "st.const.b32 [%b64_7], %b32_0;": False,
+    "red.acquire.gpu.global.add.u32 [%b64_7], %b32_1;": False,
+    "atom.acquire.global.add.u32 %b32_0, [%b64_7], %b32_1;": True,
+    "mbarrier.shared.arrive.b64 %b64_0, [%b64_7];": False,
+    "mbarrier.arrive.release.shared.b64 %b64_0, [%b64_7];": False,
+    "mbarrier.init.shared::cluster.b64 [%b64_7], 1;": False,
+    "mbarrier.arrive.shared::cluster.b64 %b64_0, [%b64_7];": False,
+    "mbarrier.arrive.shared::cluster.b64 _, [%b64_7];": True,
+    "cp.async.cg.global.shared [%b64_6], [%b64_7], 16;": False,
+    "cp.async.wait_all 1;": False,
+    "bar.sync.cta 0;": False,
+    "barrier.aligned.sync 0;": True,
+    "fence.async.proxy;": False,
+    "cvta.global.to.u64 %b64_0, %b64_1;": False,
+    "createpolicy.L2::evict_last.fractional.b64 %b64_0;": False,
+    "ld.local.L2::128B.b32 %b32_0, [%b64_7];": False,
+    "st.global.L2::cache_hint.b32 [%b64_7], %b32_0, %b32_6;": False,
+}
+"""Lines of each class of disagreement that walks found, and whether ptxas accepts them."""
+
+
+def test_what_random_walks_found() -> None:
+    needs("sm_90a")
+    lines = list(RULES)
+    assert [words is None for words in errors_of_ptxas(lines, "sm_90a")] == list(RULES.values())
+    assert [error_of_emulate(line, "sm_90a", False) is None for line in lines] == list(RULES.values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ld.shared::cluster.b32 %b32_0, [%b64_7];", "ld.relaxed.cluster.global.b32 %b32_0, [%b64_7];",
+     "fence.acq_rel.cluster;", "fence.proxy.async;", "cvta.shared::cluster.u64 %b64_0, %b64_1;"],
+)  # fmt: skip
+def test_clusters_and_proxies_begin_with_sm_90(line: str) -> None:
+    for target in ("sm_80", "sm_90"):
+        needs(target)
+        assert [words is None for words in errors_of_ptxas([line], target)] == [target == "sm_90"]
+        assert (error_of_emulate(line, target, False) is None) == (target == "sm_90")
 
 
 def test_both_sides_accept_and_refuse_known_lines() -> None:

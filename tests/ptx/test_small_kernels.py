@@ -348,10 +348,24 @@ def test_kernels_in_decorators(target: str) -> None:
     x, y = np.arange(300, dtype=np.int32), np.zeros(300, np.int32)
     emulated(k.by_rule, target)[lambda meta: (-(-300 // meta["B"]),)](x, y, 300)
     np.testing.assert_array_equal(y, x + 1)
-    with pytest.raises(LaunchError, match=r"tuned is autotuned; give the @triton\.jit function"):
+    with pytest.raises(LaunchError, match="B: given both in the launch and by the autotuner"):
         emulated(k.tuned, target)[(5,)](x, y, 300, B=64)
     emulated(k.tuned.fn, target)[(5,)](x, y, 300, B=64, num_stages=2)
     np.testing.assert_array_equal(y, x + 1)
+
+
+@on_the_new
+def test_an_autotuned_kernel_takes_its_first_configuration_that_fits(target: str) -> None:
+    x = np.arange(300, dtype=np.int32)
+    for kernel, block in ((k.tuned, 64), (k.tuned_after_one_too_large, 128), (k.tuned_below_a_rule, 64)):
+        y, sizes = np.zeros(300, np.int32), []
+        emulated(kernel, target)[lambda meta, sizes=sizes: sizes.append(meta["B"]) or (-(-300 // meta["B"]),)](
+            x, y, 300
+        )
+        np.testing.assert_array_equal(y, x + 1)
+        assert sizes[-1] == block
+    with pytest.raises(LaunchError, match=r"no configuration of the autotuner runs: .*too large here"):
+        emulated(k.tuned_to_none, target)[(1,)](x, np.zeros(300, np.int32), 300)
 
 
 @on_the_new

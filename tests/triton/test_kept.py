@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.model.dialect import AsmCall
 from harness.model.identity import source
 from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
@@ -84,7 +85,15 @@ def requested(monkeypatch):
 def pretended(spec: KernelSpec) -> Lowered:
     """Invented PTX, which names the kernel's file."""
     text = f'.file 1 "{spec.function.path}"\n// {spec.function.code} {spec.constants!r} {spec.target}'
-    return Lowered(text, "kernel", 0, 4, ("ptxas", "1"), (("mov.b32 $0, $1;", "=r,r"),), harness())
+    return Lowered(
+        text,
+        "kernel",
+        0,
+        4,
+        ("ptxas", "1"),
+        (AsmCall("mov.b32 $0, $1;", "=r,r", inputs=("i32",), outputs=("i32",)),),
+        harness(),
+    )
 
 
 def compiled(spec: KernelSpec, monkeypatch) -> Compilation:

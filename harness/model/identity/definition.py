@@ -131,6 +131,8 @@ def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
         parts["launch"] = (variant.fusion, carry, variant.grid, variant.meta, variant.num_warps)
     if isinstance(variant, KernelVariant):
         parts["function"] = variant.function
+        if variant.tuned or variant.rules:
+            parts["launch"] += (variant.rules, variant.options, variant.tuned)
     elif isinstance(variant, PtxVariant):
         parts["ptx"] = (variant.text, variant.entry)
         parts["launch"] += (variant.block, variant.shared, variant.parameters)

@@ -55,7 +55,9 @@ def approximate_tensors(
     known = True
     for step in program.steps:
         read, written = _read(step), _written(step)
-        if step.kind == "ld":
+        if _from_parameters(step):
+            flow.add(step, read, written)
+        elif step.kind == "ld":
             flow.add(step, [*read, *places(step)], written)
         elif step.kind == "st":
             flow.add(step, read, places(step))
@@ -77,9 +79,16 @@ def _roots(program: Program, tensors: Mapping[str, str]) -> list[Names]:
         if step.kind == "ld_param":
             own = tensors.get(step.detail[0])
             flow.move([own] if own else [], (), _written(step))
+        elif _from_parameters(step):
+            flow.move(tensors.values(), (), _written(step))
         elif step.kind in (*_PLAIN, "shfl"):
             flow.move((), _read(step), _written(step))
     return flow.settled()
+
+
+def _from_parameters(step: Step) -> bool:
+    """Whether a step loads a kernel's parameter through a register, which may be any of them."""
+    return step.kind == "ld" and step.detail.space == "param"
 
 
 class _Flow:

@@ -10,7 +10,7 @@ from harness.ptx.isa.forms import Bound
 from harness.ptx.numeric.bits import f32_round, f64_bits
 from harness.ptx.targets import AnyTarget
 from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Immediate, Name, Operand, Sink, Source, Vector
+from harness.ptx.text.nodes import Address, Immediate, Name, Operand, Sink, Source, Vector
 from harness.ptx.text.types import TYPES, ScalarType, holds
 
 COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3})
@@ -83,6 +83,12 @@ class Resolver:
     def address_of(self, node: Name) -> ReadSlot | None:
         """The address of the variable of this name; None if the name is no variable."""
         return None
+
+    def holds_address(self, node: Operand) -> bool:
+        """Whether `[base+displacement]` has a register as its base."""
+        if not isinstance(node, Address) or node.base is None:
+            return False
+        return self.scope.variable(node.base.text) is None and self.scope.register(node.base.text) is not None
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The kernel parameter that `[name+offset]` means. Raises OperandError outside a kernel."""

@@ -9,8 +9,9 @@ from harness.ptx.isa.registry import operation
 
 _SHARED = ".shared .shared::cta .shared::cluster"
 _MBARRIER = "9.7.13.15"
-operation("mbarrier.init{.space}.b64", "mbarrier_init", section=f"{_MBARRIER}.9", requires=80, space=_SHARED)
-operation("mbarrier.inval{.space}.b64", "mbarrier_inval", section=f"{_MBARRIER}.10", requires=80, space=_SHARED)
+_OWN = ".shared .shared::cta"
+operation("mbarrier.init{.space}.b64", "mbarrier_init", section=f"{_MBARRIER}.9", requires=80, space=_OWN)
+operation("mbarrier.inval{.space}.b64", "mbarrier_inval", section=f"{_MBARRIER}.10", requires=80, space=_OWN)
 operation(
     "mbarrier.expect_tx{.sem}{.scope}{.space}.b64",
     "mbarrier_expect",
@@ -39,7 +40,7 @@ for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
         requires=_requires,
         sem=".acquire .relaxed",
         scope=".cta .cluster",
-        space=_SHARED,
+        space=_OWN,
     )
 operation(
     "fence.proxy.tensormap::generic.sem.scope",

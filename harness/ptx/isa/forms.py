@@ -142,7 +142,16 @@ class Bound:
     def excluded(self) -> bool:
         """Whether the chosen modifiers exclude each other."""
         have = {c for c in self.chosen if c}
-        return any(have.issuperset(e) for e in self.form.excludes)
+        return any(have.issuperset(e) for e in self.form.excludes) or self._incomplete
+
+    @property
+    def _incomplete(self) -> bool:
+        """Whether a modifier lacks another that it requires: an order its scope, a scope its order, `.nc` its space."""
+        if self.form.opcode not in _ORDERED:
+            return False
+        ordered = self.modifiers.get("sem") not in (None, "weak", "volatile")
+        noncoherent = self.modifiers.get("nc") is not None and self.modifiers.get("space") != "global"
+        return ordered != (self.modifiers.get("scope") is not None) or noncoherent
 
     def type_of(self, spec: OperandSpec) -> ScalarType:
         """The operand's type under the chosen modifiers."""
@@ -247,7 +256,7 @@ def _match(form: Form, plain: tuple[str, ...], types: tuple[str, ...]) -> Bound 
     return None if bound.excluded else bound
 
 
-_REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shiftamt"})
+_REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shiftamt", "sync"})
 """Modifiers that ptxas accepts more than once."""
 
 
@@ -257,8 +266,44 @@ _FUSED = {
     "brx": frozenset({"idx"}),
     "cvt": frozenset({"pack"}),
     "shf": frozenset({"l", "r"}),
+    "pmevent": frozenset({"mask"}),
 }
 """Modifiers that ptxas reads as part of the opcode's name, so they must follow it directly."""
+
+
+_NAMES = {
+    "mbarrier": frozenset({"init", "inval", "arrive", "expect_tx", "test_wait", "try_wait", "parity"}),
+    "cp": frozenset({"async", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
+    "createpolicy": frozenset({"fractional", "range", "cvt"}),
+    "barrier": frozenset({"cta", "cluster", "arrive", "wait"}),
+}
+"""The same for instructions whose names have several words: they come first, in the order of the form."""
+_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry"})
+_SEQUENCES = {
+    "cp": _SPACES,
+    "cvta": _SPACES | {"to"},
+    "bar": frozenset({"cta", "warp", "sync", "arrive"}),
+    "barrier": frozenset({"cta", "cluster", "sync", "arrive", "wait"}),
+    "fence": _SPACES | {"proxy", "async"},
+}
+"""Modifiers that have the order of the form; others may lie between them."""
+_ORDERED = frozenset({"ld", "st", "mbarrier"})
+"""Instructions that have an order with a scope, or neither (ptxas 13.4). `atom` and `red` may have one of the two."""
+_VECTOR_ANYWHERE = frozenset({"ld", "st"})
+
+
+def _in_order(bound: Bound, modifiers: tuple[str, ...]) -> bool:
+    """Whether the words of the instruction's name come first, and modifiers whose order counts have that of the form.
+
+    modifiers: as written, with those that ptxas ignores.
+    """
+    opcode = bound.form.opcode
+    chosen = [c for c in bound.chosen if c]
+    names = tuple(c for c in chosen if c in _NAMES.get(opcode, ()))
+    if modifiers[: len(names)] != names:
+        return False
+    sequence = _SEQUENCES.get(opcode, frozenset())
+    return list(dict.fromkeys(m for m in modifiers if m in sequence)) == [c for c in chosen if c in sequence]
 
 
 @lru_cache(maxsize=4096)
@@ -266,9 +311,12 @@ def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
     """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
     if not _FUSED.get(opcode, frozenset()).isdisjoint(modifiers[1:]):
         return ()
+    written = modifiers
     modifiers = heeded(opcode, modifiers)
     types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
+    if opcode in _VECTOR_ANYWHERE:
+        types = tuple(sorted(types, key=lambda m: m not in VECTORS))
     plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
     plain = tuple(m for i, m in enumerate(plain) if m not in _REPEATABLE or m not in plain[:i])
     matches = (_match(form, plain, types) for form in FORMS.get(opcode, ()))
-    return tuple(m for m in matches if m is not None)
+    return tuple(m for m in matches if m is not None and _in_order(m, written))

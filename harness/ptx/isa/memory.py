@@ -28,8 +28,13 @@ def _move(pattern: str, name: str, section: str, cops: str, ordering: str) -> No
         *product(cops.split(), (*ordering.split(), ".volatile")),
         *product([".volatile"], [*_L1.split(), *_L2.split(), ".L2::cache_hint"]),
         *product(_ELSEWHERE, _L1.split()),
+        *product(_ELSEWHERE, (".L2::cache_hint", *_HINTS["prefetch"].split())),
+        *product((".nc",), (".weak", ".volatile", *ordering.split())),
+        *product((".local", ".const", ".param", ".param::entry"), ordering.split()),
+        *product((".const", ".param", ".param::entry"), (".volatile",)),
     ]
-    excludes = [f"{one} {other}" for one, other in pairs]
+    read_only = [".const"] if name == "st" else []
+    excludes = [*read_only, *(f"{one} {other}" for one, other in pairs)]
     common = {"sem": f".weak {ordering} .volatile", "scope": ".cta .cluster .gpu .sys", "cop": cops, "l1": _L1} | _HINTS
     operation(
         pattern.replace("{.l2}", ""), name, section=section, space=_SPACE, vec=".v2 .v4",
@@ -62,6 +67,7 @@ for _name, _ordering, _section in (("ld", ".relaxed .acquire", "9.7.9.8"), ("st"
         f"{_name}{{.sem}}{{.scope}}{{.space}}.type", _name, section=_section, requires=70, type=".b128",
         sem=f".weak {_ordering} .volatile", scope=".cta .cluster .gpu .sys",
         space=".global .shared .shared::cta .shared::cluster .local",
+        excludes=[f".local {order}" for order in _ordering.split()],
     )  # fmt: skip
 operation(
     "ldu{.space}{.vec}.type", "ldu", section="9.7.9.10", space=".global", vec=".v2 .v4",
@@ -85,7 +91,8 @@ def _update(tail: str, types: str, requires: int = 0, *, returns: bool = False, 
     common = _UPDATE | ({"space": ".global"} if vector else {})
     for name, section in (("atom", "9.7.13.5"), ("red", "9.7.13.6"))[: 1 if returns else 2]:
         pattern = f"{name}{{.sem}}{{.scope}}{place}{tail}{{.hint}}{end}"
-        operation(pattern, name, section=section, requires=requires, type=types, **choices, **common)
+        own = {"sem": ".relaxed .release"} if name == "red" else {}  # it reads nothing that it could acquire
+        operation(pattern, name, section=section, requires=requires, type=types, **choices, **(common | own))
 
 
 _update(".op", ".b16 .b32 .b64", returns=True, op=".cas")
@@ -99,7 +106,7 @@ _update(".op.noftz", ".f32 .bf16 .bf16x2", 90, op=".add")
 _update(".op{.noftz}", ".f32", 90, op=".add", vec=".v2 .v4")
 _update(".op.noftz", ".f16x2 .bf16x2", 90, op=".add .min .max", vec=".v2 .v4")
 _update(".op.noftz", ".f16 .bf16", 90, op=".add .min .max", vec=".v2 .v4 .v8")
-operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u32 .u64")
+operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u64")
 operation(
     "createpolicy.fractional.l2{.second}.b64",
     "policy",

@@ -50,6 +50,8 @@ _IGNORED = (
     frozenset({"box_dim", "element_stride", "elemtype", "fill_mode", "global_address", "global_dim", "global_stride"})
     | {"interleave_layout", "rank", "swizzle_atomicity", "swizzle_mode"},
 )
+_ELEMENTS = frozenset({"b8x16", "b6x16_p32", "b4x16_p64"})
+_WITH_ELEMENTS = frozenset({"ldmatrix", "tcgen05"})
 NEWER = {"assume_large": 90}
 """Modifiers that the assembler for targets below a number does not have."""
 _NO_NUMBERS = frozenset({"pred", "texref", "samplerref", "surfref"})
@@ -63,8 +65,11 @@ def heeded(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
     """The modifiers without those that ptxas (12.9, 13.4) accepts and ignores: the code is the same without them.
 
     Ignored are one modifier of each group that some other instruction has (classes of testp, fields of a tensor map),
-    and types that are no numbers on instructions that may have float operands, except products of integers.
+    and types that are no numbers on instructions that may have float operands, except products of integers. Ignored are
+    also any elements of tensor copies (`.b8x16`) on instructions that copy no matrices.
     """
+    if opcode not in _WITH_ELEMENTS and not _ELEMENTS.isdisjoint(modifiers):
+        modifiers = tuple(m for m in modifiers if m not in _ELEMENTS)
     for group in _IGNORED[opcode == "testp" : 3 if opcode == "tensormap" else None]:
         if sum(m in group for m in modifiers) == 1:
             modifiers = tuple(m for m in modifiers if m not in group)

@@ -134,6 +134,10 @@ def _check_constants(form: Form) -> None:
             raise ValueError(f"{form.pattern}: no code in isa.modifiers for {group.choices}")
 
 
+_OF_CLUSTERS = ("cluster", "shared::cluster")
+"""The scope and the space of clusters, which sm_90 has first."""
+
+
 def operation(
     pattern: str,
     name: str,
@@ -150,6 +154,7 @@ def operation(
     instructions without a meaning for a single element see `refuse`.
     """
     opcode, groups = _groups(pattern, choices)
+    words = {c for g in groups for c in g.choices}
     form = Form(
         pattern=_display(pattern, choices),
         excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
@@ -159,7 +164,7 @@ def operation(
         function=None,
         section=section,
         requires=requirement(requires),
-        needs={},
+        needs={word: requirement(90) for word in _OF_CLUSTERS if word in words},
         approximate=False,
         contracts="",
         relaxed=not operands,

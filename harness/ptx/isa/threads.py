@@ -18,7 +18,13 @@ operation(
     scope=".cta .cluster .gpu .sys",
 )
 operation("fence.proxy.alias", "fence", section="9.7.13.4")
-operation("fence.proxy.async{.space}", "proxy_fence", section="9.7.13.4", space=".global .shared::cta .shared::cluster")
+operation(
+    "fence.proxy.async{.space}",
+    "proxy_fence",
+    section="9.7.13.4",
+    requires=90,
+    space=".global .shared::cta .shared::cluster",
+)
 operation("griddepcontrol.action", "fence", section="9.7.12.13", action=".launch_dependents .wait", requires=90)
 operation(
     "setmaxnreg.action.sync.aligned.u32",

@@ -71,12 +71,13 @@ def _count(bound: Bound) -> int:
 @binds("ld")
 def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
+    _check_policy(builder, node, bound)
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[0], _count(bound))
     _refuse_unlike(builder, parts)
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
-    if space == "param":
+    if space == "param" and not builder.holds_address(node.operands[1]):
         passed = [builder.param_register(node.operands[1], i, kind.width) for i in range(len(writers))]
         if passed[0] is not None:
             return _passed(builder, node, bound, [p for p in passed if p], writers)
@@ -111,6 +112,12 @@ def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
 
+def _check_policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> None:
+    """Raise OperandError for a cache policy that is no 64-bit value."""
+    if _hints(bound):
+        builder.read(node.operands[-1], TYPES["b64"], False, f"cache policy of {bound.spelling}")
+
+
 def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
     """The elements of a vector operand; `{ %r1 }` means the register, as Triton writes it."""
     if count == 1:
@@ -128,6 +135,7 @@ def _refuse_unlike(builder: KernelBuilder, parts: Sequence[Operand]) -> None:
 @binds("st")
 def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
+    _check_policy(builder, node, bound)
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[1], _count(bound))
     _refuse_unlike(builder, parts)
@@ -221,6 +229,7 @@ def _bind_red(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
     kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
+    _check_policy(builder, node, bound)
     if isinstance(to, Sink):
         writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
@@ -409,7 +418,7 @@ def _run_cp_commit(frame: KernelFrame, step: Step, active: Array | None) -> None
 
 @binds("cp_wait")
 def _bind_cp_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0, 1)
+    expect(builder, node, int("wait_group" in node.modifiers))
     left = int(getattr(node.operands[0], "value", 0)) if node.operands else -1
     return Step("cp_wait", node, bound, detail=left)
 

@@ -153,6 +153,11 @@ class KernelBuilder(Builder):
             raise self.error(OperandError, f"{size} bytes lie outside parameter {declared.name}", node.offset)
         return declared.name, node.displacement
 
+    def holds_address(self, node: Operand) -> bool:
+        """Whether `[base+displacement]` has a register as its base, and not a parameter of the kernel."""
+        named = isinstance(node, Address) and node.base is not None and node.base.text in self.parameters
+        return not named and super().holds_address(node)
+
     # calls -----------------------------------------------------------------------------------------------
 
     def param_register(self, node: Operand, number: int, width: int) -> Register | None:

@@ -13,6 +13,7 @@ from harness.ptx.kernel.copies import Copies, Reaching
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import (
     LOCAL_WINDOW,
+    PARAMETER_WINDOW,
     SHARED_BASE,
     SHARED_WINDOW,
     Access,
@@ -122,13 +123,17 @@ class KernelFrame(Reaching):
             return lanes, [self._in_shared(step, access, address, lanes)]
         if access.space == "local":
             return lanes, [self._in_local(step, access, address, lanes)]
-        if access.space == "" and int(address.max()) >= SHARED_WINDOW:
+        if access.space == "param":
+            return lanes, [self._in_parameters(step, access, address, lanes)]
+        if access.space == "" and int(address.max()) >= PARAMETER_WINDOW:
             return lanes, self._generic(step, access, address, lanes)
         return lanes, self._in_global(step, access, address, lanes)
 
     def _where(self, access: Access, address: int) -> str:
         if access.space in ("shared", "local"):
             return f"offset {address - SHARED_BASE} of {access.space} memory"
+        if access.space == "param":
+            return f"offset {address} of the kernel's parameters"
         return self.grid.memory.describe(address, access.size)
 
     def _bounded(self, step: Step, access: Access, offset: Array, limit: int, space: str, lanes: Array) -> None:
@@ -153,8 +158,8 @@ class KernelFrame(Reaching):
     def _generic(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
         """The places for generic addresses, some of which lie in the windows of shared or local memory."""
         places = []
-        window = np.where(address >= LOCAL_WINDOW, 2, np.where(address >= SHARED_WINDOW, 1, 0))
-        for number in range(3):
+        window = np.searchsorted(np.array([PARAMETER_WINDOW, SHARED_WINDOW, LOCAL_WINDOW]), address, "right")
+        for number in range(4):
             part = np.flatnonzero(window == number)
             if len(part) == 0:
                 continue
@@ -162,6 +167,8 @@ class KernelFrame(Reaching):
             if number == 0:
                 found = self._in_global(step, access, inside, some)
             elif number == 1:
+                found = [self._in_parameters(step, access, inside - PARAMETER_WINDOW, some)]
+            elif number == 2:
                 found = [self._in_shared(step, access, inside - SHARED_WINDOW, some)]
             else:
                 found = [self._in_local(step, access, inside - LOCAL_WINDOW, some)]
@@ -169,6 +176,15 @@ class KernelFrame(Reaching):
                 place.part = part if place.part is None else part[place.part]
                 places.append(place)
         return places
+
+    def _in_parameters(self, step: Step, access: Access, address: Array, lanes: Array) -> Place:
+        """The place of an access through a register that holds an address in the kernel's parameters."""
+        within = self.grid.within_parameters(address, access.size)
+        if not within.all():
+            at = int(np.flatnonzero(~within)[0])
+            text = f"{access.size} bytes at offset {int(address[at])} of the kernel's parameters lie in none of them"
+            raise self.fault(MemoryFault, step, f"{text}, accessed by {self.who(int(lanes[at]))}")
+        return Place(self.grid.parameter_memory, address)
 
     def _in_global(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
         low, high = int(address.min()), int(address.max())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -102,6 +103,26 @@ class KernelGrid:
             if start <= offset and offset + size <= start + len(data):
                 return data[offset - start : offset - start + size]
         return None
+
+    def within_parameters(self, offsets: Array, size: int) -> Array:
+        """Whether `size` bytes from each offset on, counted from the first parameter, lie inside one parameter."""
+        places = places_of(self.kernel.parameters)
+        starts = np.array(list(places.values()), np.int64)
+        ends = starts + [len(self._parameters[name]) for name in places]
+        number = np.searchsorted(starts, offsets, "right") - 1
+        inside: Array = (number >= 0) & (offsets + size <= ends[np.maximum(number, 0)])
+        return inside
+
+    @cached_property
+    def parameter_memory(self) -> Buffer:
+        """The bytes of all parameters, for accesses through registers; a kernel cannot store to them."""
+        places = places_of(self.kernel.parameters)
+        image = np.zeros(max((start + len(self._parameters[n]) for n, start in places.items()), default=0), np.uint8)
+        for name, start in places.items():
+            data = self._parameters[name]
+            image[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        image.flags.writeable = False
+        return Buffer(image, "the kernel's parameters")
 
     def coordinates(self, block: int) -> str:
         """A block's coordinates in the grid, in words."""

@@ -21,7 +21,7 @@ from harness.ptx.kernel.memory import Access
 from harness.ptx.kernel.phases import Barrier, Completed
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.nodes import Instruction, Sink
 from harness.ptx.text.types import TYPES
 
 _WORD = 64
@@ -144,6 +144,8 @@ def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     expecting = "expect_tx" in node.modifiers
     expect(builder, node, *((3,) if expecting else (2, 3)))
     base, displacement = address(builder, node.operands[1], _space(bound))
+    if bound.modifiers["space"] == "shared::cluster" and not isinstance(node.operands[0], Sink):
+        raise builder.error(OperandError, f"{bound.spelling} gives no state: its destination is '_'", node.offset)
     writer = builder.destination(node.operands[0], TYPES["b64"], bound, True)
     readers = [base]
     if len(node.operands) == 3:
