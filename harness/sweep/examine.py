@@ -22,6 +22,7 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.match import Domain
 from harness.model.policies import Policies
+from harness.model.variants import alternatives
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful, identical
 from harness.sweep.distances import apart_of, binned
@@ -105,6 +106,25 @@ class Examiner:
         return details
 
     def _differences(
+        self, comparison: ReferenceCheck, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """By output the `Difference` of each code, and where it is in doubt; one reference accepts all of a unit."""
+        best: dict[str, Tensor] = {}
+        unsure: dict[str, Tensor] = {}
+        for reference in alternatives(comparison.policy.reference):
+            alone = replace(comparison, policy=replace(comparison.policy, reference=reference))
+            found, doubt = self._of_one_reference(alone, codes, got)
+            for name, mask in doubt.items():
+                unsure[name] = unsure[name] | mask if name in unsure else mask
+            whole = torch.ones(1, dtype=torch.bool, device=next(iter(found.values())).device)
+            for name, difference in found.items():
+                whole = whole & ~_by_unit(difference > _UNCHECKED, self.oracle.outputs[name])
+            for name, difference in found.items():
+                passing = whole.repeat_interleave(self.oracle.outputs[name].codes_per_unit)
+                best[name] = torch.where(passing, difference, best[name]) if name in best else difference
+        return best, unsure
+
+    def _of_one_reference(
         self, comparison: ReferenceCheck, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         best: dict[str, Tensor] = {}
