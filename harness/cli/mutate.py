@@ -190,7 +190,7 @@ def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[M
 
 
 def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
-    """The lines on one variant or reference: a count of each fate, and the missed and undecided survivors."""
+    """The lines on one variant or reference: a count of each fate, and the survivors that are wrong or undecided."""
     subject = f"{m.case}, reference of {m.variant}" if m.subject == "reference" else f"{m.case}::{m.variant}"
     subject = f"{subject}, its PTX" if m.subject == "ptx" else subject
     if m.words:
@@ -200,11 +200,14 @@ def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
     summary = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
     yield f"{subject} [{m.target}]: {summary or 'no mutants'} ({m.seconds:.0f} s)"
     for survivor in m.survivors:
-        if survivor.fate in ("missed", "undecided"):
-            yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
+        if survivor.fate in ("missed", "allowed", "undecided"):
+            yield f"  {_FATE_WORDS.get(survivor.fate, survivor.fate)}: {survivor.operator}: {survivor.change}"
             yield f"      {survivor.words}"
             if survivor.edge and loaded.case.elementwise:  # an element of a whole kernel cannot be a hard case
                 yield f"      {edge_line(loaded.case, survivor)}"
+
+
+_FATE_WORDS = {"allowed": "passes within the policy"}
 
 
 def edge_line(case: Case, survivor: Survivor) -> str:
@@ -215,12 +218,14 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 
 
 def _summary(found: Sequence[Mutation]) -> str:
-    """One line on all mutations. The kill rate counts only mutants that are known to give wrong bits somewhere."""
-    from harness.records.killrate import kill_rate, totals
+    """The kill rate of all mutations, which counts those that give other bits somewhere; before it what the policies
+    allow."""
+    from harness.records.killrate import allowed_changes, kill_rate, totals
 
     total = totals(found)
-    return (
+    allowed = allowed_changes(found)
+    return (f"{allowed}\n" if allowed else "") + (
         f"{kill_rate(found)}; {total['equivalent']} are equivalent on all inputs, "
-        f"{total['sampled']} on the inputs tried, {total['allowed']} within the policies, "
+        f"{total['sampled']} on the inputs tried, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )
