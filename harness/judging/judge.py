@@ -56,6 +56,8 @@ class Judgement:
     judged: dict[str, Share] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     ulps: dict[str, int] = field(default_factory=dict)
+    ulps_failing: dict[str, int] = field(default_factory=dict)
+    ulps_unchecked: dict[str, int] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     offenders: list[Offender] = field(default_factory=list)
     worst: Offender | None = None
@@ -80,7 +82,7 @@ class Judgement:
         both = Judgement(
             self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
             pooled((self.judged, other.judged)),
-            dict(self.classes), dict(self.ulps), dict(self.ranges),
+            dict(self.classes), dict(self.ulps), dict(self.ulps_failing), dict(self.ulps_unchecked), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
             _farther(self.worst, other.worst), _farther(self.worst_failing, other.worst_failing),
             _sum(self.failing, other.failing),
@@ -88,6 +90,8 @@ class Judgement:
         )  # fmt: skip
         add_counts(both.classes, other.classes)
         add_counts(both.ulps, other.ulps)
+        add_counts(both.ulps_failing, other.ulps_failing)
+        add_counts(both.ulps_unchecked, other.ulps_unchecked)
         _merge_ranges(both.ranges, other.ranges)
         return both
 
@@ -111,6 +115,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
         differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
+        _count_distances(output, judgement)
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)
@@ -291,19 +296,29 @@ def _compare_one(
 
 
 def _better(case: Case, one: dict[str, Compared], other: dict[str, Compared]) -> dict[str, Compared]:
-    """Combine the differences from two references: the other's for elements that it accepts, else the first's.
+    """Combine the differences from two references: the other's for elements that it accepts and the first does not.
 
     In an elementwise case one reference must accept all outputs of an element: outputs from two references are no
-    answer of either. Outputs of whole kernels need not correspond, and are compared separately.
+    answer of either. Outputs of whole kernels need not correspond, and are compared separately. Agreement comes before
+    a difference that is unchecked.
     """
-    passing: dict[str, Mask] = {n: np.asarray(o.difference <= Difference.UNCHECKED) for n, o in other.items()}
-    if case.elementwise:
-        units = {n: o.fmt.codes_per_unit for n, o in other.items()}
-        several = len(set(units.values())) > 1  # codes do not correspond, storage units do
-        rows = {n: p.reshape(-1, units[n] if several else 1).all(axis=1) for n, p in passing.items()}
-        whole = np.all(list(rows.values()), axis=0)
-        passing = {n: np.repeat(whole, units[n] if several else 1) for n in passing}
-    return {n: replace(o, difference=np.where(passing[n], other[n].difference, o.difference)) for n, o in one.items()}
+    before, after = _worst_of_elements(case, one), _worst_of_elements(case, other)
+    return {
+        n: replace(o, difference=np.where(after[n] < before[n], other[n].difference, o.difference))
+        for n, o in one.items()
+    }
+
+
+def _worst_of_elements(case: Case, found: dict[str, Compared]) -> dict[str, NDArray[np.int64]]:
+    """For each code, over all outputs of its element: 0 if all agree, 1 if some are unchecked, 2 if one fails."""
+    ranks = {n: np.minimum(o.difference, Difference.UNCHECKED + 1) for n, o in found.items()}
+    if not case.elementwise:
+        return ranks
+    units = {n: o.fmt.codes_per_unit for n, o in found.items()}
+    several = len(set(units.values())) > 1  # codes do not correspond, storage units do
+    rows = {n: r.reshape(-1, units[n] if several else 1).max(axis=1) for n, r in ranks.items()}
+    whole = np.max(list(rows.values()), axis=0)
+    return {n: np.repeat(whole, units[n] if several else 1) for n in ranks}
 
 
 def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
@@ -447,6 +462,16 @@ def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int,
         _keep_farthest(case, output, inputs, pack, into)
     if own:
         into.compared[output.name] = output
+
+
+def _count_distances(output: Compared, into: Judgement) -> None:
+    """Count the distances of failing and of unchecked codes, which a chart shows apart from those that pass."""
+    if not output.fmt.is_float or output.name not in into.compared:
+        return
+    unchecked = np.asarray(output.difference == Difference.UNCHECKED)
+    for histogram, mask in ((into.ulps_failing, output.failing), (into.ulps_unchecked, unchecked)):
+        if mask.any():
+            add_counts(histogram, step_histogram(output.fmt, output.expected[mask], output.got[mask]))
 
 
 def _failing_cells(case: Case, outputs: Sequence[Compared], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:
