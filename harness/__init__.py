@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from harness.launcher import emulated, run_ptx
     from harness.model.case import Case
     from harness.model.compilers import module_of_build
-    from harness.model.match import Domain, absolute, between, exact, finite, generated, magnitude, relative, ulp
+    from harness.model.match import (
+        Domain,
+        absolute,
+        approximate,
+        between,
+        exact,
+        finite,
+        generated,
+        magnitude,
+        relative,
+        ulp,
+    )
     from harness.model.targets import ALL, NONE, only, since
     from harness.model.variants import (
         Differs,
@@ -47,6 +58,7 @@ _MODULES = {
     "harness.model.match": (
         "Domain",
         "absolute",
+        "approximate",
         "between",
         "exact",
         "finite",
@@ -62,9 +74,9 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "asm",
-    "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel", "magnitude",
-    "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
+    "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "approximate",
+    "asm", "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel",
+    "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -18,8 +18,10 @@ Sources: IEEE 754-2019 sections 4.3, 7.4 and 7.5; PTX ISA, rounding modifiers an
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from references.formats import F32, F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
 from references.lazily import torch
@@ -61,6 +63,42 @@ def bit_length(value: Tensor) -> Tensor:
         wide = (value >> step > 0).to(torch.int64) * step
         length, value = length + wide, value >> wide
     return length + value
+
+
+# ---- Observing what a reference rounds ---------------------------------------------------------------------
+
+Rounded = Callable[[Format, Rounding], "Tensor"]
+Observer = Callable[[Format, Rounding, Rounded], "Tensor"]
+"""Called for each rounding with its format, its mode and a function that rounds the same exact values to any format in
+any mode; returns the codes that the reference gets."""
+
+_observers: list[Observer] = []
+
+
+@contextlib.contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Within this block, `observer` decides the result of every `round_exact` and `round_float64`.
+
+    Input sets are made with it: inputs that lie at the boundaries of a reference's intermediate roundings.
+    """
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.pop()
+
+
+def _observed(
+    fmt: Format, function: Callable[..., Tensor], values: tuple[Any, ...], rounding: Rounding, rest: dict[str, Any]
+) -> Tensor:
+    def rounded(other: Format, mode: Rounding) -> Tensor:
+        return function(other, *values, rounding=mode, **rest)
+
+    observer = _observers.pop()  # what the observer itself computes is not observed
+    try:
+        return observer(fmt, rounding, rounded)
+    finally:
+        _observers.append(observer)
 
 
 # ---- Rounding --------------------------------------------------------------------------------------------
@@ -106,6 +144,23 @@ def round_exact(
     saturate: `ValueError`. Underflow gives subnormals and signed zeros, with `ftz` a zero of the result's sign if the
     result is tiny; ue8m0 has neither and ends at 2^-127.
     """
+    if _observers:
+        rest = {"satfinite": satfinite, "ftz": ftz, "tininess": tininess}
+        return _observed(fmt, _round_exact, (negative, significand, exponent, sticky), rounding, rest)
+    return _round_exact(fmt, negative, significand, exponent, sticky, rounding, satfinite, ftz, tininess)
+
+
+def _round_exact(
+    fmt: Format,
+    negative: Tensor,
+    significand: Tensor,
+    exponent: Tensor,
+    sticky: Tensor | None,
+    rounding: Rounding,
+    satfinite: bool,
+    ftz: bool,
+    tininess: Tininess,
+) -> Tensor:
     _check_overflow(fmt, satfinite)
     significand = (significand << 1) | (0 if sticky is None else sticky)
     exponent = exponent - 1
@@ -198,6 +253,15 @@ def round_float64(
 
     Conversion to float32 uses the processor's; `by_hand` uses integers instead, for tests of that conversion.
     """
+    if _observers:
+        rest = {"satfinite": satfinite, "ftz": ftz, "tininess": tininess, "by_hand": by_hand}
+        return _observed(fmt, _round_float64, (value,), rounding, rest)
+    return _round_float64(fmt, value, rounding, satfinite, ftz, tininess, by_hand)
+
+
+def _round_float64(
+    fmt: Format, value: Tensor, rounding: Rounding, satfinite: bool, ftz: bool, tininess: Tininess, by_hand: bool
+) -> Tensor:
     if fmt.precision > 51:
         codes = value.view(torch.int64)
         result = torch.where(is_nan(F64, codes), nan_code(fmt), codes)

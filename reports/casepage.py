@@ -146,41 +146,72 @@ def promised_ulp(info: VariantInfo | None) -> int | None:
         return None
     if info.bound is not None:
         return int(info.bound)
+    if info.match.startswith("exact through "):  # the bound is that of an intermediate value
+        return None
     if m := re.search(r"\bulp\((\d+)\)", info.match):
         return int(m[1])
     return 0 if info.match.startswith("exact") else None
+
+
+PASSES, UNCHECKED, FAILS = "passes", "no bound promised", "fails"
+"""What the judge found for the codes of a bar. A permitted flush, for example, passes beyond a bound in ulp."""
 
 
 def histograms(rows: Sequence[Row]) -> list[Histogram]:
     """The ulp histograms of a case, without those that have only zero distances."""
     found = []
     for row in rows:
-        by_backend: dict[str, Counter[str]] = {}
+        bound = promised_ulp(row.info)
+        by_backend: dict[str, dict[str, Counter[str]]] = {}
         for r in row.results:
             if r.ulps:
-                by_backend.setdefault(r.key.backend, Counter()).update(r.ulps)
-        bound = promised_ulp(row.info)
-        for backend, counts in by_backend.items():
-            if any(distance(label) for label in counts):
-                bars = tuple(_bars(counts, bound))
-                found.append(Histogram(row.variant, backend, bound, bars, sum(counts.values())))
+                kinds = by_backend.setdefault(r.key.backend, {k: Counter() for k in (PASSES, UNCHECKED, FAILS)})
+                for kind, counts in by_finding(r, bound).items():
+                    kinds[kind].update(counts)
+        for backend, kinds in by_backend.items():
+            if any(distance(label) for counts in kinds.values() for label in counts):
+                total = sum(sum(counts.values()) for counts in kinds.values())
+                found.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds)), total))
     return found
 
 
-def _bars(counts: Mapping[str, int], bound: int | None) -> list[dict[str, Any]]:
+_WITHOUT_DISTANCE = frozenset({"NaN", "NaN payload", "infinity", "sign of zero", "padding bits"})
+"""Classes of failing codes that a histogram does not have, or has at zero."""
+
+
+def by_finding(r: Result, bound: int | None) -> dict[str, dict[str, int]]:
+    """The histogram of a result's distances, by what the judge found.
+
+    Records of ptxdiff before these counts say only how many codes fail: there, those beyond the bound.
+    """
+    failing, unchecked = dict(r.ulps_failing), dict(r.ulps_unchecked)
+    if r.different and not failing and bound is not None and not r.classes.keys() <= _WITHOUT_DISTANCE:
+        failing = {label: n for label, n in r.ulps.items() if distance(label) > bound}
+    passing = {label: n - failing.get(label, 0) - unchecked.get(label, 0) for label, n in r.ulps.items()}
+    return {PASSES: {label: n for label, n in passing.items() if n > 0}, UNCHECKED: unchecked, FAILS: failing}
+
+
+def bound_of_errors(row: Row) -> int | None:
+    """The bound to draw beside a variant's errors, in ulp: none if it promises none, or if codes pass beyond it."""
+    bound = promised_ulp(row.info)
+    if bound is None:
+        return None
+    for r in row.results:
+        kinds = by_finding(r, bound)
+        if any(distance(label) > bound for kind in (PASSES, UNCHECKED) for label in kinds[kind]):
+            return None
+    return bound
+
+
+def _bars(kinds: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     def signed(label: str) -> int:
         return -distance(label) if label.startswith("-") else distance(label)
 
-    greatest = max(counts.values())
+    greatest = max(n for counts in kinds.values() for n in counts.values())
+    bars = [(signed(label), kind, label, n) for kind, counts in kinds.items() for label, n in counts.items()]
     return [
-        {
-            "label": label,
-            "order": signed(label),
-            "count": n,
-            "share": round(100 * n / greatest, 2),
-            "within": "within the bound" if bound is not None and distance(label) <= bound else "beyond the bound",
-        }
-        for label, n in sorted(counts.items(), key=lambda i: signed(i[0]))
+        {"label": label, "order": order, "count": n, "share": round(100 * n / greatest, 2), "finding": kind}
+        for order, kind, label, n in sorted(bars, key=lambda b: (b[0], list(kinds).index(b[1])))
     ]
 
 

@@ -52,28 +52,24 @@ def _finished(chart: Any, height: int | None = 200) -> dict[str, Any]:
 
 
 def ulps() -> dict[str, Any]:
-    """Signed ulp histogram: rows of label, order, count, series and within (the bound promised)."""
+    """Signed ulp histogram: rows of label, order, count, and finding (of the judge for these codes)."""
     base = alt.Chart(ROWS)
     bars = base.mark_bar(stroke="var(--page)").encode(
         x=alt.X("label:N", sort=alt.SortField("order"), title="got − expected, in ulp", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("count:Q", scale=alt.Scale(type="symlog"), title="codes (log)", axis=alt.Axis(tickCount=5)),
         color=alt.Color(
-            "within:N", scale=alt.Scale(domain=["within the bound", "beyond the bound"], range=[SERIES[0], SERIES[1]])
+            "finding:N",
+            scale=alt.Scale(
+                domain=["passes", "no bound promised", "fails"], range=[SERIES[0], "var(--line-strong)", SERIES[1]]
+            ),
         ),
-        tooltip=[alt.Tooltip("label:N", title="ulp"), alt.Tooltip("count:Q", format=","), alt.Tooltip("within:N")],
+        tooltip=[alt.Tooltip("label:N", title="ulp"), alt.Tooltip("count:Q", format=","), alt.Tooltip("finding:N")],
     )
     return _finished(bars)
 
 
 def ranges() -> dict[str, Any]:
     """The error over the inputs' exponents: rows of exponent, low, high (signed ulp) and bound."""
-    base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input"))
-    band = base.mark_bar(size=3, color=SERIES[0]).encode(
-        y=alt.Y("low:Q", title="signed error, ulp"),
-        y2=alt.Y2("high:Q"),
-        tooltip=[alt.Tooltip("exponent:Q"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")],
-    )
-    points = base.mark_point(size=8, filled=True, color=SERIES[0]).encode(y="high:Q")
     bounds = [
         alt.Chart(ROWS)
         .mark_rule(strokeDash=[4, 3], color="var(--fail)")
@@ -81,7 +77,22 @@ def ranges() -> dict[str, Any]:
         .transform_aggregate(groupby=[], **{f"aggregate_{side}": f"max({side})"})
         for side in ("bound", "minus")
     ]
-    return _finished(alt.layer(band, points, *bounds))
+    return _finished(alt.layer(*_errors(), *bounds))
+
+
+def ranges_unbounded() -> dict[str, Any]:
+    """As `ranges`, without a bound."""
+    return _finished(alt.layer(*_errors()))
+
+
+def _errors() -> list[Any]:
+    base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input"))
+    band = base.mark_bar(size=3, color=SERIES[0]).encode(
+        y=alt.Y("low:Q", title="signed error, ulp"),
+        y2=alt.Y2("high:Q"),
+        tooltip=[alt.Tooltip("exponent:Q"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")],
+    )
+    return [band, base.mark_point(size=8, filled=True, color=SERIES[0]).encode(y="high:Q")]
 
 
 def speed() -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _tips(*names: str, number: str = ".4~g") -> list[Any]:
 @cache
 def specifications() -> dict[str, dict[str, Any]]:
     """Every kind of chart by name."""
-    return {chart.__name__: chart() for chart in (ulps, ranges, speed, trend)}
+    return {chart.__name__: chart() for chart in (ulps, ranges, ranges_unbounded, speed, trend)}
 
 
 def library(folder: Path | None = None) -> str:

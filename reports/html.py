@@ -25,7 +25,7 @@ from harness.records import RunRecords, by_assembler, collector_paused
 from harness.records.killrate import kill_rate, totals
 from harness.records.shown import visible
 from reports import charts, packing
-from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
+from reports.casepage import SWEPT_SHOWN, CasePage, bound_of_errors, case_page
 from reports.conformance import LedgerTable, ledger
 from reports.failingmap import map_anchor
 from reports.forked import in_forks
@@ -209,7 +209,7 @@ def size_text(shape: str) -> str:
 def _range_rows(case: CasePage) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for n, row in enumerate(case.rows):
-        bound = promised_ulp(row.info) or 0
+        bound = bound_of_errors(row)
         ranges: dict[int, tuple[int, int]] = {}
         for r in row.results:
             for exponent, (low, high) in r.ranges.items():
@@ -217,11 +217,9 @@ def _range_rows(case: CasePage) -> dict[str, Any]:
                     before = ranges.get(int(exponent), (low, high))
                     ranges[int(exponent)] = (min(low, before[0]), max(high, before[1]))
         if any(low or high for low, high in ranges.values()):
-            points = [
-                {"exponent": e, "low": low, "high": high, "bound": bound, "minus": -bound}
-                for e, (low, high) in sorted(ranges.items())
-            ]
-            rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges", "rows": points}
+            bounds = {} if bound is None else {"bound": bound, "minus": -bound}
+            points = [{"exponent": e, "low": low, "high": high, **bounds} for e, (low, high) in sorted(ranges.items())]
+            rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges" if bounds else "ranges_unbounded", "rows": points}
     return rows
 
 

@@ -190,7 +190,7 @@ def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[M
 
 
 def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
-    """The lines on one variant or reference: a count of each fate, and the missed and undecided survivors."""
+    """The lines on one variant or reference: a count of each fate, and the survivors that are wrong or undecided."""
     subject = f"{m.case}, reference of {m.variant}" if m.subject == "reference" else f"{m.case}::{m.variant}"
     subject = f"{subject}, its PTX" if m.subject == "ptx" else subject
     if m.words:
@@ -201,11 +201,14 @@ def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
     summary = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
     yield f"{subject} [{m.target}]: {summary or 'no mutants'} ({m.seconds:.0f} s)"
     for survivor in m.survivors:
-        if survivor.fate in ("missed", "undecided"):
-            yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
+        if survivor.fate in ("missed", "allowed", "undecided"):
+            yield f"  {_FATE_WORDS.get(survivor.fate, survivor.fate)}: {survivor.operator}: {survivor.change}"
             yield f"      {survivor.words}"
             if survivor.edge and loaded.case.elementwise:  # an element of a whole kernel cannot be a hard case
                 yield f"      {edge_line(loaded.case, survivor)}"
+
+
+_FATE_WORDS = {"allowed": "passes within the policy"}
 
 
 def edge_line(case: Case, survivor: Survivor) -> str:
@@ -216,13 +219,15 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 
 
 def _summary(found: Sequence[Mutation]) -> str:
-    """One line on all mutations. The kill rate counts only mutants that are known to give wrong bits somewhere."""
-    from harness.records.killrate import BY_PADDING, kill_rate, totals
+    """The kill rate of all mutations, which counts those that give other bits somewhere; before it what the policies
+    allow."""
+    from harness.records.killrate import BY_PADDING, allowed_changes, kill_rate, totals
 
     total = totals(found)
+    allowed = allowed_changes(found)
     padded = f"{total[BY_PADDING]} {BY_PADDING}, " if total[BY_PADDING] else ""
-    return (
+    return (f"{allowed}\n" if allowed else "") + (
         f"{kill_rate(found)}; {padded}{total['equivalent']} are equivalent on all inputs, "
-        f"{total['sampled']} on the inputs tried, {total['allowed']} within the policies, "
+        f"{total['sampled']} on the inputs tried, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )

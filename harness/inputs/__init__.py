@@ -4,6 +4,7 @@
 sample of the edges leaves out), `ties` (every midpoint of neighbouring outputs, for conversions to a narrower format,
 and the input format's neighbouring values), `outputs` (every binade of the reference's results and both sides of every
 threshold), `rounding` (operands whose product, sum or quotient ties, cancels or lies near an end of the range),
+`intermediate` (both sides of the boundaries of roundings inside the reference, solved backwards to inputs),
 `patterns` (integers of few bits, every edge code in every slot of a packed format, three floats in one binade), `hard`
 (the inputs that the case lists), `random` (bit patterns stratified by class) and `exhaustive` (all of them). `words-4`,
 `constants-4` and `all-words-4` have tuples of inputs that one invocation at pack 4 reads. Seeds depend on the case and

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness.inputs.constants import constant_inputs
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, CountedTuples, Generator, Stratified
+from harness.inputs.intermediate import intermediate_inputs
 from harness.inputs.neighbours import neighbour_inputs
 from harness.inputs.outputs import output_inputs
 from harness.inputs.patterns import pattern_inputs
@@ -28,7 +29,7 @@ from harness.model.codes import units_of_codes, values_of
 from harness.model.constants import constants_of
 from harness.model.match import Domain, read_only
 from harness.model.variants import Variant
-from references.formats import Format
+from references.formats import BF16, F16, F32, Format
 
 Codes = NDArray[np.int64]
 Units = Mapping[str, NDArray[np.generic]]
@@ -251,6 +252,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
+            (f"intermediate{size}/1", lambda rng: _intermediate(case, formats, results, effort, rng, inside)),
             (f"sticky{size}/1", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
@@ -334,6 +336,24 @@ def generated_set(name: str, count: int, seed: int, generator: Generator, offset
 
 def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
     return {n: generator.units(n, numbers).astype(f.numpy_dtype()) for n, f in generator.formats.items()}
+
+
+def _intermediate(
+    case: Case,
+    formats: Mapping[str, Format],
+    results: Sequence[Format],
+    effort: str,
+    rng: np.random.Generator,
+    inside: Callable[[Units], NDArray[np.bool_]],
+) -> list[Codes]:
+    """Inputs at the boundaries of roundings in the case's reference and in its variants'."""
+    references = [case.reference, *(v.reference for v in case.variants.values() if v.reference is not None)]
+    alone = all(f.codes_per_unit == 1 for f in formats.values())
+
+    def ties() -> list[Codes]:
+        return rounding_inputs(formats, [*results, F32, F16, BF16], "quick", rng) if alone else []
+
+    return intermediate_inputs(case, references, formats, effort, rng, inside, ties)
 
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:

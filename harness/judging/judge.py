@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.judging.answers import answers
-from harness.judging.differences import Difference, classify_differences, signed_steps, step_histogram
-from harness.judging.evaluate import accepted, flipped
+from harness.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
+from harness.judging.evaluate import accepted, flipped, flush
 from harness.judging.failingmap import axes_of, counted
 from harness.judging.offenders import Compared, farthest, offender_at
 from harness.judging.padding import padding_note, with_padding
@@ -24,6 +24,7 @@ from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.codes import codes_of
+from harness.model.intermediates import exact_readings
 from harness.model.match import Match
 from harness.model.policies import Policies
 from harness.model.reference import ReferenceFault, in_words
@@ -55,6 +56,8 @@ class Judgement:
     judged: dict[str, Share] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     ulps: dict[str, int] = field(default_factory=dict)
+    ulps_failing: dict[str, int] = field(default_factory=dict)
+    ulps_unchecked: dict[str, int] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     offenders: list[Offender] = field(default_factory=list)
     worst: Offender | None = None
@@ -79,7 +82,7 @@ class Judgement:
         both = Judgement(
             self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
             pooled((self.judged, other.judged)),
-            dict(self.classes), dict(self.ulps), dict(self.ranges),
+            dict(self.classes), dict(self.ulps), dict(self.ulps_failing), dict(self.ulps_unchecked), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
             _farther(self.worst, other.worst), _farther(self.worst_failing, other.worst_failing),
             _sum(self.failing, other.failing),
@@ -87,6 +90,8 @@ class Judgement:
         )  # fmt: skip
         add_counts(both.classes, other.classes)
         add_counts(both.ulps, other.ulps)
+        add_counts(both.ulps_failing, other.ulps_failing)
+        add_counts(both.ulps_unchecked, other.ulps_unchecked)
         _merge_ranges(both.ranges, other.ranges)
         return both
 
@@ -105,10 +110,12 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
         differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
     differing = [with_padding(case, o, outputs, inside=_judged_at(case, policy, inputs, o)) for o in differing]
     judgement.notes += filter(None, map(padding_note, differing))
+    judgement.notes += [_legal_codes(case, policy, input_codes, o) for o in differing if _is_through(policy, o)]
     if policy.meets is not None:
         differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
+        _count_distances(output, judgement)
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)
@@ -141,10 +148,11 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
     found = []
     for name, instructions in approximate.items():
         matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
-        if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
+        if any(m is not None and m.through is None and (m.kind == "exact" or m.bound == 0) for m in matches):
             found.append(
                 f"approximate, and the policy is exact: {name} may depend on {', '.join(instructions)}; "
-                "give match=ulp(N), or use an instruction that rounds"
+                "give match=ulp(N), exact(through=approximate(...)) where an exact step follows the approximate one, "
+                "or use an instruction that rounds"
             )
     return tuple(found)
 
@@ -198,6 +206,7 @@ def _compare_reference(
 
     An element passes if all its outputs match those of one reference.
     """
+    _check_through(case, policy, codes)
     found = [
         _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
         for reference in alternatives(policy.reference)
@@ -209,6 +218,59 @@ def _compare_reference(
             if case.elementwise and case.inputs:
                 _merge_ranges(into.ranges, _ranges(case, codes, output))
     return list(best.values())
+
+
+def _check_through(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> None:
+    """Raise ReferenceFault where the reference is not what `through=` makes of the exact intermediate value."""
+    names = [n for n, m in policy.match.items() if m.through is not None]
+    if not names:
+        return
+    required = {n for n, word in policy.ftz.items() if word == "required"}
+    given = {n: flush(format_of(case.inputs[n]), c) if n in required else c for n, c in codes.items()}
+    reference = alternatives(policy.reference)[0]
+    expected = answers(case, reference, given)
+    readings = [answers(case, r, given) for r in exact_readings(policy.reference)]
+    for name in names:
+        fmt, want = format_of(case.outputs[name]), expected[name]
+        unlike = np.ones(want.shape, dtype=bool)
+        for reading in readings:
+            if reading[name].shape != want.shape:
+                raise ReferenceFault(
+                    f"through= of {name} gave codes of shape {reading[name].shape}, and {in_words(reference)} of shape "
+                    f"{want.shape}; then= gives one code for each code of the output"
+                )
+            unlike &= classify_differences(fmt, Match(), "any", want, reading[name]) != Difference.SAME
+        if unlike.any():
+            at = int(np.flatnonzero(unlike)[0])
+            made, wanted = (int(codes_of_output.reshape(-1)[at]) for codes_of_output in (readings[0][name], want))
+            raise ReferenceFault(
+                f"reference and through= differ for {name}: then= makes {made:#x} of the exact intermediate value"
+                f"{_inputs_at(case, given, at // fmt.codes_per_unit)}, where {in_words(reference)} gives {wanted:#x}; "
+                "both define the exact result, so correct the one that is wrong"
+            )
+
+
+def _is_through(policy: Policies, output: Compared) -> bool:
+    return policy.match[output.name].through is not None and bool(output.failing.any())
+
+
+def _legal_codes(case: Case, policy: Policies, codes: Mapping[str, Codes], output: Compared) -> str:
+    """A note with the codes that `through=` accepts where the first wrong one is."""
+    at = int(np.flatnonzero(output.failing)[0])
+    legal = dict.fromkeys(int(a[output.name].reshape(-1)[at]) for a in accepted(case, policy, codes, answers))
+    shown = " or ".join(bits(output.fmt, code).bits for code in legal)
+    return f"{output.name}, code {at}: an intermediate value within its bound gives {shown}"
+
+
+def _inputs_at(case: Case, codes: Mapping[str, Codes], element: int) -> str:
+    """The input codes of one element, as part of a sentence; empty for a whole kernel."""
+    if not case.elementwise:
+        return ""
+    shown = (
+        ", ".join(f"{int(c):#x}" for c in codes[n].reshape(-1, format_of(a).codes_per_unit)[element])
+        for n, a in case.inputs.items()
+    )
+    return " for " + ", ".join(f"{n} = {s}" for n, s in zip(case.inputs, shown, strict=True))
 
 
 def _compare_one(
@@ -234,19 +296,29 @@ def _compare_one(
 
 
 def _better(case: Case, one: dict[str, Compared], other: dict[str, Compared]) -> dict[str, Compared]:
-    """Combine the differences from two references: the other's for elements that it accepts, else the first's.
+    """Combine the differences from two references: the other's for elements that it accepts and the first does not.
 
     In an elementwise case one reference must accept all outputs of an element: outputs from two references are no
-    answer of either. Outputs of whole kernels need not correspond, and are compared separately.
+    answer of either. Outputs of whole kernels need not correspond, and are compared separately. Agreement comes before
+    a difference that is unchecked.
     """
-    passing: dict[str, Mask] = {n: np.asarray(o.difference <= Difference.UNCHECKED) for n, o in other.items()}
-    if case.elementwise:
-        units = {n: o.fmt.codes_per_unit for n, o in other.items()}
-        several = len(set(units.values())) > 1  # codes do not correspond, storage units do
-        rows = {n: p.reshape(-1, units[n] if several else 1).all(axis=1) for n, p in passing.items()}
-        whole = np.all(list(rows.values()), axis=0)
-        passing = {n: np.repeat(whole, units[n] if several else 1) for n in passing}
-    return {n: replace(o, difference=np.where(passing[n], other[n].difference, o.difference)) for n, o in one.items()}
+    before, after = _worst_of_elements(case, one), _worst_of_elements(case, other)
+    return {
+        n: replace(o, difference=np.where(after[n] < before[n], other[n].difference, o.difference))
+        for n, o in one.items()
+    }
+
+
+def _worst_of_elements(case: Case, found: dict[str, Compared]) -> dict[str, NDArray[np.int64]]:
+    """For each code, over all outputs of its element: 0 if all agree, 1 if some are unchecked, 2 if one fails."""
+    ranks = {n: np.minimum(o.difference, Difference.UNCHECKED + 1) for n, o in found.items()}
+    if not case.elementwise:
+        return ranks
+    units = {n: o.fmt.codes_per_unit for n, o in found.items()}
+    several = len(set(units.values())) > 1  # codes do not correspond, storage units do
+    rows = {n: r.reshape(-1, units[n] if several else 1).max(axis=1) for n, r in ranks.items()}
+    whole = np.max(list(rows.values()), axis=0)
+    return {n: np.repeat(whole, units[n] if several else 1) for n in ranks}
 
 
 def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
@@ -390,6 +462,16 @@ def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int,
         _keep_farthest(case, output, inputs, pack, into)
     if own:
         into.compared[output.name] = output
+
+
+def _count_distances(output: Compared, into: Judgement) -> None:
+    """Count the distances of failing and of unchecked codes, which a chart shows apart from those that pass."""
+    if not output.fmt.is_float or output.name not in into.compared:
+        return
+    unchecked = np.asarray(output.difference == Difference.UNCHECKED)
+    for histogram, mask in ((into.ulps_failing, output.failing), (into.ulps_unchecked, unchecked)):
+        if mask.any():
+            add_counts(histogram, step_histogram(output.fmt, output.expected[mask], output.got[mask]))
 
 
 def _failing_cells(case: Case, outputs: Sequence[Compared], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:

@@ -202,6 +202,8 @@ def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:
         raise CaseError(f"{where}: meets= relates an own reference= to the case's; without one it says nothing")
     if variant.meets is not None and not isinstance(variant.meets, Meets):
         raise CaseError(f"{where}: meets={variant.meets!r}; write Meets(domain, match)")
+    if variant.meets is not None and variant.meets.match.through is not None:
+        raise CaseError(f"{where}: meets= takes a bound of the result; through= belongs to match=")
     resolved = policies(case, variant)
     for name, match in resolved.match.items():
         _check_bound(where, name, format_of(case.outputs[name]), match)
@@ -287,6 +289,8 @@ def _check_function(case: CaseDeclaration, where: str, variant: Variant) -> None
 
 def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
     """Refuse a bound that nearly every number meets, because wrong code would pass."""
+    if match.through is not None:
+        _check_bound(where, f"the intermediate value of {output}", match.through.fmt, match.through.bound)
     if match.kind == "ulp":
         too_wide = 4 * match.bound >= 1 << fmt.code_bits
     elif match.kind == "relative":

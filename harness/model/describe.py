@@ -33,7 +33,7 @@ def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
 
 def reference_name(reference: object) -> str:
     """`references.reciprocal.correctly_rounded`; for a function of the case file, its own name."""
-    several = getattr(reference, "alternatives", ())
+    several = [r for r in getattr(reference, "alternatives", ()) if not hasattr(r, "made_of")]  # not those of through=
     if several:
         return " or ".join(reference_name(r) for r in several)
     reference = getattr(reference, "func", reference)
@@ -89,7 +89,9 @@ def _elsewhere(variant: Variant) -> Iterator[str]:
 
 
 def _bound(policy: Policies) -> float | None:
-    """The largest ulp bound of any output; None if a policy is not in ulp."""
+    """The largest ulp bound of any output; None if a policy is not in ulp, or bounds an intermediate value."""
+    if any(m.through for m in policy.match.values()):
+        return None
     kinds = {m.kind for m in policy.match.values()}
     return float(max(m.bound for m in policy.match.values())) if kinds <= {"exact", "ulp"} else None
 

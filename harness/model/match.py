@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Literal
+
+from references.formats import Format
 
 NanPolicy = Literal["any", "canonical", "payload"]
 FtzPolicy = Literal["required", "allowed", "never"]
@@ -147,7 +149,8 @@ class Match:
     "any" if the specification does not define the sign of a zero result. overflow: whether a result may be infinite
     instead of finite, or the reverse, if the finite number is within the bound of the number that would follow the
     largest finite one. underflow: whether a result may be the zero of its sign instead of a nonzero number, or the
-    reverse, if the number is within the ulp or relative bound of zero. An absolute bound includes that. source: the
+    reverse, if the number is within the ulp or relative bound of zero. An absolute bound includes that. through: for an
+    exact match, the approximate step before the last, exact one; the domain of its bound becomes `on`. source: the
     source of the bound.
     """
 
@@ -159,8 +162,12 @@ class Match:
     overflow: bool = False
     underflow: bool = False
     source: str = ""
+    through: Approximate | None = None
 
     def __post_init__(self) -> None:
+        if self.through is not None:
+            self._check_through(self.through)
+            object.__setattr__(self, "on", self.through.bound.on)
         if self.bound < 0:
             raise ValueError(f"a match bound is at least 0, got {self.bound}")
         if self.kind == "ulp" and self.bound.denominator != 1:
@@ -176,9 +183,24 @@ class Match:
                 f"(here {self.outside.on.text!r}); leave that out, or judge the two ranges in two variants"
             )
 
+    def _check_through(self, step: Approximate) -> None:
+        if not isinstance(step, Approximate):
+            raise ValueError(f"through= takes approximate(step, format, bound, then=...), got {step!r}")
+        if self.kind != "exact":
+            raise ValueError(
+                f"through= belongs to exact(): what follows the approximate step is exact, and the bound of that step, "
+                f"here {self.kind}({_number(self.bound)}), is the third argument of approximate()"
+            )
+        if self.outside is not None or (self.on is not None and self.on is not step.bound.on):
+            raise ValueError(
+                "exact(through=...) has no on= or outside= of its own; give on= to the bound of the approximate step, "
+                "and judge what lies outside in another variant, or exclude it with where="
+            )
+
     def describe(self) -> str:
         """One phrase for tables and messages: `ulp(2) on 1 <= |b| <= 4`."""
         text = "exact" if self.kind == "exact" else f"{self.kind}({_number(self.bound)})"
+        text += f" through {self.through.describe()}" if self.through else ""
         extras = [f"zero sign {self.zero_sign}"] if self.zero_sign != "strict" else []
         extras += ["overflow allowed"] * self.overflow + ["underflow allowed"] * self.underflow
         if extras:
@@ -187,6 +209,72 @@ class Match:
             beyond = self.outside.describe() if self.outside else "unchecked"
             text += f" on {self.on.text}, else {beyond}"
         return text
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """An approximate step, and the exact one that makes results of its value; see `approximate`."""
+
+    step: Callable[..., Any]
+    fmt: Format
+    bound: Match
+    then: Callable[..., Any]
+    ftz: FtzPolicy = "never"
+
+    def __post_init__(self) -> None:
+        for name, function in (("the approximate step", self.step), ("then=", self.then)):
+            if not callable(function):
+                raise ValueError(f"approximate(): {name} is a function of codes, got {function!r}")
+        fmt, bound = self.fmt, self.bound
+        if not (isinstance(fmt, Format) and fmt.is_float and fmt.has_sign and fmt.codes_per_unit == 1):
+            raise ValueError(f"approximate(): the intermediate value has a signed float format, such as F32; got {fmt}")
+        if not isinstance(bound, Match) or bound.kind not in ("ulp", "relative") or not bound.bound:
+            given = bound.describe() if isinstance(bound, Match) else repr(bound)
+            raise ValueError(
+                f"approximate(): the bound of the approximate step is ulp(n) or relative(b) and greater than zero, "
+                f"because the values within it are tried one by one; got {given}"
+            )
+        if bound.outside is not None or bound.zero_sign != "strict":
+            raise ValueError(
+                "approximate(): the bound of the approximate step takes on=, overflow=, underflow= and source=; judge "
+                "what lies outside on= in another variant, or exclude it with where="
+            )
+        if self.ftz not in FTZ_POLICIES:
+            raise ValueError(f"approximate(): ftz={self.ftz!r}; one of {', '.join(FTZ_POLICIES)}")
+
+    def describe(self) -> str:
+        """One phrase: `ulp(2) of div (f32), then to_int8`; the domain of the bound is that of the match."""
+        flushes = f", ftz {self.ftz}" if self.ftz != "never" else ""
+        bound = replace(self.bound, on=None).describe()
+        return f"{bound} of {_name(self.step)} ({self.fmt.name}{flushes}), then {_name(self.then)}"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """The name of a function, or of the one that a partial calls."""
+    function = getattr(function, "func", function)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def approximate(
+    step: Callable[..., Any],
+    fmt: Format,
+    bound: Match,
+    *,
+    then: Callable[..., Any],
+    ftz: FtzPolicy = "never",
+) -> Approximate:
+    """The approximate step of code whose last step is exact, for `exact(through=...)`.
+
+    step: the correct result of the approximate step, as a reference gives it: a function of the inputs' int64 codes to
+    codes of `fmt`. bound: how far the approximate value may lie from it, `ulp(n)` or `relative(b)` with its source;
+    its domain `on=`, `overflow=` and `underflow=` mean what they mean for results. then: the exact last step, a
+    function of the intermediate codes, and of the inputs' codes if it takes more than one argument, to the codes of
+    the output, or of all outputs that name this object. ftz: whether subnormal intermediate values are flushed.
+
+    A result is accepted if `then` gives it for an intermediate value within the bound. Raises ValueError for a bound of
+    another kind: absolute bounds leave too many values near zero.
+    """
+    return Approximate(step, fmt, bound, then, ftz)
 
 
 def _number(bound: Fraction) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.model.arguments import flushes
 from harness.model.declaration import CaseDeclaration
+from harness.model.intermediates import specification
 from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
 from harness.model.targets import ALL, TargetSet, normal, target_set
 from harness.model.variants import Differs, FtzPolicies, Meets, Reference, Variant
@@ -14,7 +15,10 @@ from harness.model.variants import Differs, FtzPolicies, Meets, Reference, Varia
 
 @dataclass(frozen=True)
 class Policies:
-    """The effective policies of one variant, including its case's."""
+    """The effective policies of one variant, including its case's.
+
+    reference: for outputs that are exact through an approximate step, with an alternative for each intermediate value.
+    """
 
     reference: Reference
     match: Mapping[str, Match]
@@ -67,11 +71,14 @@ def policies(case: CaseDeclaration, variant: Variant) -> Policies:
     ftz = case.ftz if variant.ftz is None else variant.ftz
     arguments = {**case.inputs, **case.outputs}
     targets, refused = _target_sets(case, variant)
-    return Policies(
-        reference=variant.reference or case.reference,
-        match=dict.fromkeys(case.outputs, match)
+    by_output = (
+        dict.fromkeys(case.outputs, match)
         if isinstance(match, Match)
-        else {name: match.get(name, exact()) for name in case.outputs},
+        else {name: match.get(name, exact()) for name in case.outputs}
+    )
+    return Policies(
+        reference=specification(variant.reference or case.reference, by_output, tuple(case.outputs)),
+        match=by_output,
         ftz={n: "never" if isinstance(ftz, str) and not flushes(a) else ftz_of(ftz, n) for n, a in arguments.items()},
         nan=variant.nan or case.nan,
         targets=targets,

@@ -197,6 +197,18 @@ def _opcode(one: Written) -> Iterator[tuple[Change, ...]]:
         yield ((one.opcode, other),)
 
 
+def _rounded(one: Written) -> Iterator[tuple[Change, ...]]:
+    """Give an instruction that rounds to nearest without saying so another rounding: `mul.f32x2` -> `mul.rz.f32x2`."""
+    names = {w.text[1:] for w in one.modifiers}
+    rounds = one.opcode.text in ("add", "sub", "mul", "fma", "mad") and names & _ROUNDED_TYPES
+    if rounds and not names & {*SUBSTITUTES["rounding"], "approx", "full"}:
+        for other in SUBSTITUTES["rounding"]["rn"]:
+            yield ((one.opcode, f"{one.opcode.text}.{other}"),)
+
+
+_ROUNDED_TYPES = {"f32", "f32x2", "f64", "f16", "f16x2", "bf16", "bf16x2"}
+
+
 def _swapped(one: Written) -> Iterator[tuple[Change, ...]]:
     """Exchange each two sources, unless the instruction commutes in them."""
     for i, a in enumerate(one.sources):
@@ -317,6 +329,7 @@ def _addresses(one: Written) -> Iterator[tuple[Change, ...]]:
 
 _OPERATORS: tuple[tuple[str, Callable[[Written], Iterator[tuple[Change, ...]]]], ...] = (
     ("opcode", _opcode),
+    ("rounding added", _rounded),
     ("operands swapped", _swapped),
     ("vector order", _vectors),
     ("guard negated", _guards),

@@ -61,15 +61,17 @@ def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
 
 
 def _own(value: Any) -> Iterator[types.FunctionType]:
-    """The Python functions behind a callable: a partial's, a cached function's, those of `either`."""
+    """The Python functions behind a callable: a partial's, a cached function's, those of `either` and `through=`."""
     if isinstance(value, functools.partial):
         yield from _own(value.func)
         for argument in (*value.args, *value.keywords.values()):
             yield from _own(argument)
     elif isinstance(value, types.FunctionType):
-        yield value
-        for other in getattr(value, "alternatives", ()):
-            yield from _own(other)
+        parts = (*getattr(value, "alternatives", ()), *getattr(value, "made_of", ()))
+        if not parts:
+            yield value
+        for part in parts:
+            yield from _own(part)
     elif callable(inner := getattr(value, "__wrapped__", None)):
         yield from _own(inner)
 

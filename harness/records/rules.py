@@ -53,6 +53,10 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")
     if r.unchecked > r.total:
         raise ContradictionError(f"{r.unchecked} codes unchecked, of {r.total} compared")
+    for label in {*r.ulps_failing, *r.ulps_unchecked}:
+        part = r.ulps_failing.get(label, 0) + r.ulps_unchecked.get(label, 0)
+        if part > r.ulps.get(label, 0):
+            raise ContradictionError(f"ulps: {part} failing or unchecked codes at {label!a}, of {r.ulps.get(label, 0)}")
     for name, (low, high) in r.ranges.items():
         if low > high:
             raise ContradictionError(f"ranges: {name!a} from {low} to {high}")

@@ -173,6 +173,10 @@ class Result:
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, Count] = field(default_factory=dict)
     """Signed ulp distance to number of codes, passing codes included; beyond +-16 by powers of two, as `17..32`."""
+    ulps_failing: Mapping[str, Count] = field(default_factory=dict)
+    """The failing codes of `ulps`. A code that passes may lie beyond a bound in ulp: a permitted flush, for example."""
+    ulps_unchecked: Mapping[str, Count] = field(default_factory=dict)
+    """The codes of `ulps` that differ where no bound is promised."""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and the greatest signed ulp there."""
     worst: Offender | None = None

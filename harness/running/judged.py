@@ -50,6 +50,8 @@ def _own(kept: Judgement) -> Judgement:
         needed=dict(kept.needed),
         classes=dict(kept.classes),
         ulps=dict(kept.ulps),
+        ulps_failing=dict(kept.ulps_failing),
+        ulps_unchecked=dict(kept.ulps_unchecked),
         ranges=dict(kept.ranges),
         offenders=list(kept.offenders),
         notes=list(kept.notes),

@@ -147,6 +147,8 @@ class Recording:
             judged=judgement.judged,
             classes=judgement.classes,
             ulps=judgement.ulps,
+            ulps_failing=judgement.ulps_failing,
+            ulps_unchecked=judgement.ulps_unchecked,
             ranges=judgement.ranges,
             grid=packed(axes, judgement.failing) if judgement.failing is not None and axes else None,
             worst=judgement.worst,

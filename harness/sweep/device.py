@@ -298,6 +298,7 @@ class DeviceSweep:
         j.different, j.unchecked = total.different, total.unchecked + unchecked
         j.classes, j.ulps = dict(total.classes), near.histogram()
         add_counts(j.ulps, total.ulps)
+        j.ulps_failing, j.ulps_unchecked = dict(total.ulps_failing), dict(total.ulps_unchecked)
         j.ranges = near.ranges(self.first, *self.examiner.extremes())
         j.failing = self.examiner.failing_cells()
         if plain is not None:
@@ -308,6 +309,14 @@ class DeviceSweep:
             add_counts(j.classes, {name: -count for name, count in device.classes.items()})
             add_counts(j.classes, plain.classes)
             j.classes = {name: count for name, count in j.classes.items() if count}
+            for mine, theirs, instead in (
+                (j.ulps_failing, device.ulps_failing, plain.ulps_failing),
+                (j.ulps_unchecked, device.ulps_unchecked, plain.ulps_unchecked),
+            ):
+                add_counts(mine, {name: -count for name, count in theirs.items()})
+                add_counts(mine, instead)
+                for name in [name for name, count in mine.items() if not count]:
+                    del mine[name]
             j.offenders, j.notes = plain.offenders, plain.notes
             j.worst, j.worst_failing = plain.worst, plain.worst_failing
         if total.farthest[1] >= 0 and abs((j.worst.ulp if j.worst else 0) or 0) < total.farthest[0]:

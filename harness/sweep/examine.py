@@ -22,6 +22,7 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.match import Domain
 from harness.model.policies import Policies
+from harness.model.variants import alternatives
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful, identical
 from harness.sweep.distances import apart_of, binned
@@ -44,6 +45,8 @@ class Details:
     unchecked: int = 0
     classes: dict[str, int] = field(default_factory=dict)
     ulps: dict[str, int] = field(default_factory=dict)
+    ulps_failing: dict[str, int] = field(default_factory=dict)
+    ulps_unchecked: dict[str, int] = field(default_factory=dict)
     failing: Tensor | None = None
     doubt: Tensor | None = None
     farthest: tuple[int, int] = (0, -1)  # greatest distance of a finite pair, and the input's number
@@ -54,6 +57,8 @@ class Details:
         self.unchecked += other.unchecked
         add_counts(self.classes, other.classes)
         add_counts(self.ulps, other.ulps)
+        add_counts(self.ulps_failing, other.ulps_failing)
+        add_counts(self.ulps_unchecked, other.ulps_unchecked)
         if other.farthest[0] > self.farthest[0]:
             self.farthest = other.farthest
 
@@ -94,17 +99,41 @@ class Examiner:
         details = Details()
         bad = torch.zeros_like(number, dtype=torch.bool)
         doubt = torch.zeros_like(bad)
+        own: dict[str, Tensor] = {}
         for comparison in oracle.comparisons:
             best, unsure = self._differences(comparison, codes, got)
+            own = own or best
             for name, difference in best.items():
                 _count(difference, details)
                 bad |= _by_unit(difference > _UNCHECKED, oracle.outputs[name])
                 doubt |= _by_unit(unsure[name], oracle.outputs[name])
         details.failing, details.doubt = number[bad], number[doubt]
-        self._distances(number, codes, got, details)
+        self._distances(number, codes, got, own, details)
         return details
 
     def _differences(
+        self, comparison: ReferenceCheck, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """By output the `Difference` of each code, and where it is in doubt; one reference accepts all of a unit."""
+        best: dict[str, Tensor] = {}
+        unsure: dict[str, Tensor] = {}
+        least: Tensor | None = None
+        for reference in alternatives(comparison.policy.reference):
+            alone = replace(comparison, policy=replace(comparison.policy, reference=reference))
+            found, doubt = self._of_one_reference(alone, codes, got)
+            for name, mask in doubt.items():
+                unsure[name] = unsure[name] | mask if name in unsure else mask
+            rank = torch.stack([_rank(d, self.oracle.outputs[n]) for n, d in found.items()]).amax(0)
+            if least is None:
+                best, least = found, rank
+                continue
+            for name, difference in found.items():
+                better = (rank < least).repeat_interleave(self.oracle.outputs[name].codes_per_unit)
+                best[name] = torch.where(better, difference, best[name])
+            least = torch.minimum(rank, least)
+        return best, unsure
+
+    def _of_one_reference(
         self, comparison: ReferenceCheck, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         best: dict[str, Tensor] = {}
@@ -140,8 +169,14 @@ class Examiner:
         return holds_on_tensors(domain, values)
 
     def _distances(
-        self, number: Tensor, codes: Mapping[str, Tensor], got: Mapping[str, Tensor], details: Details
+        self,
+        number: Tensor,
+        codes: Mapping[str, Tensor],
+        got: Mapping[str, Tensor],
+        differences: Mapping[str, Tensor],
+        details: Details,
     ) -> None:
+        """Count distances. differences: by output, the `Difference` of each code from the variant's own reference."""
         expected = self.oracle.answers(self.oracle.comparisons[0], codes)[0]
         for name, fmt in self.oracle.outputs.items():
             if not fmt.is_float:
@@ -155,6 +190,9 @@ class Examiner:
             self._low.scatter_reduce_(0, rows, steps, "amin")
             self._high.scatter_reduce_(0, rows, steps, "amax")
             add_counts(details.ulps, binned(steps))
+            kinds = differences[name][finite]
+            add_counts(details.ulps_failing, binned(steps[kinds > _UNCHECKED]))
+            add_counts(details.ulps_unchecked, binned(steps[kinds == _UNCHECKED]))
             size, place = steps.abs().max(0)
             if int(size) > details.farthest[0]:
                 details.farthest = (int(size), int(owners[place]))
@@ -167,6 +205,11 @@ def _count(difference: Tensor, details: Details) -> None:
     failing = {kind.text: counts[kind] for kind in list(Difference)[_UNCHECKED + 1 :] if counts[kind]}
     details.different += sum(failing.values())
     add_counts(details.classes, failing)
+
+
+def _rank(difference: Tensor, fmt: Format) -> Tensor:
+    """For each storage unit 0 if all its codes agree, 1 if some are unchecked, 2 if one fails."""
+    return difference.clamp(max=_UNCHECKED + 1).reshape(-1, fmt.codes_per_unit).amax(1)
 
 
 def _by_unit(codes: Tensor, fmt: Format) -> Tensor:

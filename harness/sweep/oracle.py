@@ -280,7 +280,7 @@ class Oracle:
         """Whether all finite pairs that are not flagged have one sign, or are both zero."""
         policies = [m for m in (match, match.outside) if m is not None]
         checked = name not in self.open_outputs
-        return checked and all(m.kind in ("exact", "ulp") and not m.underflow for m in policies)
+        return checked and all(m.kind in ("exact", "ulp") and not m.underflow and not m.through for m in policies)
 
     def mask(self, first: Tensor, *units: Tensor) -> Tensor:
         """Which of consecutive inputs are flagged: bool, one for each."""
@@ -294,7 +294,9 @@ def numbers(first: Tensor, like: Tensor) -> Tensor:
 
 
 def _always_equal(matches: Any) -> bool:
-    return all(m.kind == "exact" and (m.outside is None or m.outside.kind == "exact") for m in matches)
+    return all(
+        m.kind == "exact" and m.through is None and (m.outside is None or m.outside.kind == "exact") for m in matches
+    )
 
 
 def _for_codes(units: Tensor, per: int) -> Tensor:

@@ -397,3 +397,33 @@ def test_every_distance_is_counted_in_its_bin():
     for distance in distances:
         expected[step_bin(distance)] = expected.get(step_bin(distance), 0) + 1
     assert count_steps(np.array(distances)) == expected
+
+
+def test_permitted_flushes_are_not_counted_among_failing_distances():
+    case = Case(
+        inputs={"x": F32},
+        outputs={"y": F32},
+        reference=lambda x: x,
+        variants={"v": asm("mov.b32 $0, $1;", "=r,r", match=ulp(1), ftz={"y": "allowed"})},
+    )
+    tiny, normal = 0x00400000, ONE
+    inputs = {"x": units(F32, tiny, normal, normal, normal)}
+    found = judge(
+        case, policies(case, case.variants["v"]), inputs, {"y": units(F32, 0, normal, normal + 1, normal + 2)}
+    )
+    assert found.ulps == {"0": 1, "1": 1, "2": 1, "-2097153..4194304": 1}
+    assert (found.different, found.ulps_failing, found.ulps_unchecked) == (1, {"2": 1}, {})
+
+
+def test_distances_outside_the_domain_of_the_bound_are_counted_apart():
+    domain = ulp(1, on=magnitude("x", 1, 2))
+    case = Case(
+        inputs={"x": F32},
+        outputs={"y": F32},
+        reference=lambda x: x,
+        variants={"v": asm("mov.b32 $0, $1;", "=r,r", match=domain)},
+    )
+    far = 0x42000000
+    inputs = {"x": units(F32, ONE, far)}
+    found = judge(case, policies(case, case.variants["v"]), inputs, {"y": units(F32, ONE + 2, far + 9)})
+    assert (found.ulps_failing, found.ulps_unchecked) == ({"2": 1}, {"9": 1})

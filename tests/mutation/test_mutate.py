@@ -104,6 +104,8 @@ def texts(text: str, constraints: str = "=r,r,r", outputs: int = 1) -> dict[str,
     [
         ("rounding", "add.rn.f32 $0, $1, $2;", "add.rz.f32 $0, $1, $2;"),
         ("rounding dropped", "add.rz.f32 $0, $1, $2;", "add.f32 $0, $1, $2;"),
+        ("rounding added", "mul.f32x2 $0, $1, $2;", "mul.rz.f32x2 $0, $1, $2;"),
+        ("rounding added", "add.ftz.f32 $0, $1, $2;", "add.rz.ftz.f32 $0, $1, $2;"),
         ("ftz added", "add.rn.f32 $0, $1, $2;", "add.rn.ftz.f32 $0, $1, $2;"),
         ("ftz dropped", "add.ftz.f32 $0, $1, $2;", "add.f32 $0, $1, $2;"),
         ("sat added", "add.f32 $0, $1, $2;", "add.sat.f32 $0, $1, $2;"),
@@ -136,6 +138,11 @@ def texts(text: str, constraints: str = "=r,r,r", outputs: int = 1) -> dict[str,
 )
 def test_each_operator_changes_what_it_is_named_for(operator, text, mutant):
     assert mutant in texts(text)[operator]
+
+
+@pytest.mark.parametrize("text", ["mul.rn.f32 $0, $1, $2;", "mul.lo.u32 $0, $1, $2;", "min.f32 $0, $1, $2;"])
+def test_a_rounding_is_added_only_where_one_is_implied(text):
+    assert "rounding added" not in texts(text)
 
 
 def test_there_are_more_than_twenty_operators():
@@ -360,3 +367,60 @@ def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_
     (found,) = mutate(loaded, ["triton"], "sm_90a", Budget(search=SEARCH), ["reference"])
     assert found.count("killed") > 3
     assert not found.count("undecided"), found.survivors
+
+
+QUANTISED = '''
+"""A quotient rounded to 8 bits, under two policies."""
+
+from harness import Case, Domain, absolute, approximate, asm, exact, ulp
+from references import arithmetic, conversion
+from references.formats import F32, I8
+
+
+def to_int8(q):
+    """To nearest even."""
+    return conversion.convert(q, source=F32, target=I8)
+
+
+def quantized(x, scale):
+    """The correctly rounded quotient, to nearest even."""
+    return to_int8(arithmetic.div(x, scale))
+
+
+def of(match):
+    """The same asm under a policy."""
+    return asm("{ .reg .f32 q; div.full.f32 q, $1, $2; cvt.rni.sat.s8.f32 $0, q; }", "=&r,r,r", match=match)
+
+
+case = Case(
+    inputs={"x": F32, "scale": F32},
+    outputs={"q": I8},
+    reference=quantized,
+    variants={
+        "within one": of(absolute(1)),
+        "through": of(exact(through=approximate(arithmetic.div, F32, ulp(2), then=to_int8))),
+    },
+    where=Domain("small", lambda v: (v["scale"] >= 2.0**-10) & (v["scale"] <= 2.0**10) & (abs(v["x"]) < 2.0**20)),
+    source="made for this test",
+)
+'''
+
+
+def test_a_wrong_rounding_that_a_bound_allows_is_named_and_dies_where_the_rest_is_exact(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "cases" / "quantised.py"
+    path.parent.mkdir()
+    path.write_text(QUANTISED)
+    mutants = asm.mutants
+    roundings = [".rzi", ".rpi"]
+    monkeypatch.setattr(
+        asm, "mutants", lambda *given: [m for m in mutants(*given) if any(r in m.text for r in roundings)]
+    )
+    words = ["mutate", str(path), "--only", "asm", "--inputs", "12"]
+    assert main([*words, "--variant", "within one"]) == 0
+    said = capsys.readouterr().out
+    assert "0 of 2 wrong mutants killed (0.00%), 2 of 2 pass within the policy" in said
+    assert "2 of 2 wrong mutants pass within the policy: cvt.rni.sat.s8.f32 $0, q; -> cvt.r" in said
+    assert said.count("  passes within the policy: rounding: cvt.rni") == 2
+    assert "100" not in said
+    assert main([*words, "--variant", "through"]) == 0
+    assert "2 of 2 wrong mutants killed (100.00%)" in capsys.readouterr().out

@@ -99,6 +99,9 @@ CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "classes that are a list": ("result", put([], "classes"), "result: classes: expected an object, found []"),
     "a class that is no count": ("result", put("2", "classes", "NaN"), "expected a whole number, found '2'"),
     "a negative class": ("result", put(-2, "classes", "NaN"), "expected a count, found -2"),
+    "more failing than counted": (
+        "result", put({"-1": 3}, "ulps_failing"), "4 failing or unchecked codes at '-1', of 3",
+    ),
     "a range of three": ("result", put([1, 2, 3], "ranges", "sub"), "ranges: a value of it: expected 2 values, found 3"),
     "a range upside down": ("result", put([2, 1], "ranges", "sub"), "ranges: 'sub' from 2 to 1"),
     "an offender without bits": ("result", put(None, "worst", "got"), "worst: got: expected an object, found null"),

@@ -61,7 +61,8 @@ GRID = Grid("a", "b", (2, 1), "eJxjZoAAAAAgAAQ=", (Bits("0x0", "0.0"),), (Bits("
             (Area((Bits("0x0", "0.0"),), (Bits("0xf", "-6.0"),), 3),), 1)  # fmt: skip
 RESULT = Result(
     KEY, "fail", True, "hardware", "words", "message", "missing early clobber", 10, 2, 1, {"NaN": 2},
-    {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
+    {"-1": 3, "17..32": 1}, {"-1": 2}, {"-1": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,),
+    ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
     judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from harness.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
+from reports.casepage import bound_of_errors, by_finding, histograms
 from reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
 from reports.verdict import overall
 from tests.reports import synthetic
@@ -168,3 +169,41 @@ def test_the_verdict_mentions_models_missing_results_and_cut_runs():
     assert "cut short" in notes
     assert "model alone" in notes
     assert "1 result did not run (gpu)" in notes
+
+
+FAR = {"-8388608..16777216": 3}
+FLUSHED = {"0": 90, "2": 5, **FAR}
+
+
+@pytest.mark.parametrize(
+    ("facts", "fails", "unchecked"),
+    [
+        ({"verdict": "pass"}, {}, {}),
+        (
+            {"verdict": "pass", "unchecked": 3, "ulps_unchecked": {"-8388608..16777216": 3}},
+            {},
+            {"-8388608..16777216": 3},
+        ),
+        ({"verdict": "fail", "different": 5, "classes": {"1 ulp": 5}, "ulps_failing": {"2": 5}}, {"2": 5}, {}),
+        ({"verdict": "fail", "different": 1, "classes": {"NaN": 1}}, {}, {}),
+        # A file of an older ptxdiff, which does not say which codes fail.
+        ({"verdict": "fail", "different": 3, "classes": {"flush to zero": 3}}, {"2": 5, **FAR}, {}),
+    ],
+)
+def test_a_bar_beyond_the_bound_counts_as_failing_only_if_the_judge_says_so(facts, fails, unchecked):
+    found = by_finding(result(total=98, ulps=FLUSHED, **facts), 1)
+    assert (found["fails"], found["no bound promised"]) == (fails, unchecked)
+    assert sum(sum(counts.values()) for counts in found.values()) == 98
+
+
+@pytest.mark.parametrize(("ulps", "bound"), [({"0": 9, "1": 1}, 1), (FLUSHED, None)])
+def test_no_bound_is_drawn_where_passing_codes_lie_beyond_it(ulps, bound):
+    (row,) = view(run(result(total=98, ulps=ulps))).rows
+    row = dataclasses.replace(row, info=dataclasses.replace(row.info, match="ulp(1)", bound=1.0))
+    assert bound_of_errors(row) == bound
+    (histogram,) = histograms([row])
+    assert {bar["finding"] for bar in histogram.bars} == {"passes"}
+    relative = dataclasses.replace(row.info, match="relative(0.01)", bound=None)
+    assert bound_of_errors(dataclasses.replace(row, info=relative)) is None
+    through = dataclasses.replace(row.info, match="exact through ulp(2) of div (float32), then f", bound=None)
+    assert bound_of_errors(dataclasses.replace(row, info=through)) is None

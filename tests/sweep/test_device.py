@@ -134,7 +134,8 @@ def test_the_judgement_is_the_plain_judges(name, fault):
     expected = plainly(case, kernel(FAULTS[fault]))
     assert found.faults == []
     if name in ("domain on the host", "several"):  # here a sweep, too, counts only differing inputs in the domain
-        assert 0 < found.judgement.unchecked <= expected.unchecked
+        assert found.judgement.unchecked <= expected.unchecked
+        assert name == "several" or found.judgement.unchecked > 0
         found.judgement.unchecked = expected.unchecked
     for fact in ("total", "different", "unchecked", "classes", "ulps", "ranges", "offenders"):
         assert getattr(found.judgement, fact) == getattr(expected, fact), fact
