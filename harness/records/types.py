@@ -213,6 +213,11 @@ class Result:
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
     node: str = ""
     """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
+    dependencies: Mapping[str, str] = field(default_factory=dict)
+    """Of an item's first result: digests of what its results depend on besides the definition, by part
+    (`harness.model.identity.dependencies`)."""
+    opened: Mapping[str, str] = field(default_factory=dict)
+    """Of an item's first result: digests of the files that the case's code opened, by path."""
 
     @property
     def outcome(self) -> str:

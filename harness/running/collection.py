@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,14 @@ from harness.backends import create
 from harness.jobs import BACKEND_NAMES, Backend
 from harness.model import load as loader
 from harness.model.case import Case
-from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
-from harness.running import reuse
+from harness.running import carryover, reuse
 from harness.running.assemblers import AssemblerChoice, Chosen, timed_by
-from harness.running.item import Item, ItemResults, fingerprint_of
+from harness.running.item import Item, ItemResults
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
@@ -83,6 +83,8 @@ class CaseModule(OwnWords, pytest.Module):
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
     """The items of a file's cases, or their groups. Raises CaseError if another file has a case of that name."""
+    if _FILES not in parent.config.stash:
+        carryover.of_session(parent.config)
     named = parent.config.stash.setdefault(_FILES, {})
     for loaded in cases:
         loader.claim(named, loaded)
@@ -271,9 +273,14 @@ class VariantItem(OwnWords, pytest.Item):
             ours = (i for i in self.session.items if isinstance(i, VariantItem) and i.assemblers == (None,))
             together = self.config.stash.setdefault(_TOGETHER, Together())
             together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
+        remark = carryover.before_run(self.item)
         found = run_item(
             self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
         )
+        carryover.after_run(self.item)
+        carryover.with_dependencies(self.item, found)
+        if remark and found.results:
+            found.results[0] = replace(found.results[0], notes=(*found.results[0].notes, remark))
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
         return found
@@ -308,8 +315,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Refuse to resume with results of a variant whose definition has changed."""
-        known = [r.fingerprint for r in done.results if r.fingerprint]
-        if known and (words := what_changed(known[0], fingerprint_of(self.item))):
+        if words := carryover.changed_since(self.item, done.results):
             raise ItemFailure(
                 f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
                 f"{words}; start a new records file"

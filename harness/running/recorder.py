@@ -41,6 +41,7 @@ from harness.records import (
 )
 from harness.records.lock import lock_of
 from harness.records.shown import terminal
+from harness.running.carryover import carried_nowhere
 from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ class Recorder:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             opened = (n for n in r.notes if n.startswith(UNPROVED))
             self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
+            if words := carried_nowhere(r):
+                self.remarks[f"{r.key.case}::{r.key.variant}: carried over to no later run: {words}"] = None
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:
