@@ -414,8 +414,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
     if "harness.running.collection" in sys.modules:
         from harness.running.carryover import note_states
+        from harness.running.collection import go_on_without_broken
         from harness.running.sparing import spare
 
+        go_on_without_broken(session)
         if not session.config.option.collectonly:
             note_states(session.items)
         spare(session)

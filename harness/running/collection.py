@@ -41,6 +41,7 @@ _TOGETHER = pytest.StashKey[Together]()
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
+_BROKEN = pytest.StashKey[list[str]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 RUN_ID = "ptxdiff_run"
@@ -63,7 +64,11 @@ class CaseFile(OwnWords, pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
-        return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
+        try:
+            return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
+        except CaseError:
+            self.config.stash.setdefault(_BROKEN, []).append(self.nodeid)
+            raise
 
 
 class CaseModule(OwnWords, pytest.Module):
@@ -120,6 +125,16 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
             yield timing_item(parent, loaded, target, timed_by(parent.config, target))
+
+
+def go_on_without_broken(session: pytest.Session) -> None:
+    """Run the other items if nothing but case files failed to be collected: one broken file says nothing about them.
+
+    pytest would run nothing. The broken files stay errors, and the records stay without an end.
+    """
+    broken = session.config.stash.get(_BROKEN, [])
+    if broken and session.testsfailed == len(broken):
+        session.config.option.continue_on_collection_errors = True
 
 
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:

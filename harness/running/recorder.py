@@ -164,8 +164,9 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, so that its items are unknown."""
-        if report.failed:
-            self.progress.uncollected.append(report.nodeid or "the session")
+        name = report.nodeid or "the session"
+        if report.failed and name not in self.progress.uncollected:  # every worker of pytest-xdist reports it
+            self.progress.uncollected.append(name)
 
     def pytest_internalerror(self) -> None:
         """Note that pytest, or a plugin, raised an internal error."""
