@@ -100,6 +100,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
     findings = [
         *_run_as_a_whole(run),
+        *_other_run(run, baseline),
         *(_reused(run) if policy.fresh else ()),
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
@@ -109,6 +110,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_redefined(run, baseline, redefined),
         *_recompiled(run, baseline, comparison, redefined),
         *_less_judged(run, baseline),
+        *_counts(run, baseline),
         *_moved(comparison, redefined),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
@@ -125,6 +127,18 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
+
+
+def _other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Facts on the whole run that decide what it tested, where they are not those of the baseline."""
+    if run.run.effort != baseline.run.effort:
+        yield Objection(ACCEPTED, RUN, f"effort {baseline.run.effort} in the baseline, {run.run.effort} here")
+    if run.run.seed != baseline.run.seed:
+        yield Objection(ACCEPTED, RUN, f"seed {baseline.run.seed} in the baseline, {run.run.seed} here")
+    was, now = (r.run.environment.get("approximate") for r in (baseline, run))
+    if was is not None and was != now:
+        text = f"bits of approximate instructions: {was} in the baseline, {now} here"
+        yield Objection(ACCEPTED, RUN, text)
 
 
 def _reused(run: RunRecords) -> Iterator[Objection]:
@@ -287,6 +301,32 @@ def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         grown, before, _ = max(members, key=lambda m: m[0])
         text = f"{what}: {_percent(before)} → {_percent(before + grown)} on {_targets(m[2] for m in members)}"
         yield Objection(CORRECTNESS, subject, f"{text}, {len(members)} results")
+
+
+def _counts(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Counts that differ on equal inputs: codes compared, codes left unchecked, and the seed of the inputs.
+
+    Fewer codes of the same inputs are fewer checks. The other changes are remarks.
+    """
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is None or not was.total:
+            continue
+        alike = was.inputs_digest == now.inputs_digest
+        if alike and was.total != now.total:
+            groups[_subject(now.key), "codes compared", f"{was.total:,} → {now.total:,}"].append(now)
+        if was.seed and was.seed != now.seed:
+            groups[_subject(now.key), "seed of the inputs", f"{was.seed} → {now.seed}"].append(now)
+        if alike and _unchecked(now) < _unchecked(was):
+            before, after = _percent(_unchecked(was)), _percent(_unchecked(now))
+            groups[_subject(now.key), "codes that differ unchecked", f"{before} → {after}"].append(now)
+    for (subject, what, change), members in groups.items():
+        first = accepted[members[0].key]
+        code = CORRECTNESS if what == "codes compared" and members[0].total < first.total else ACCEPTED
+        where = f"on {_targets(members)}, {len(members)} results"
+        yield Objection(code, subject, f"{what}: {change} {where}")
 
 
 def _unchecked(r: Result) -> Fraction:
