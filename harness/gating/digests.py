@@ -61,6 +61,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         total=total,
         unchecked=unchecked,
         judged=judged,
+        seed=int(_digest(sorted({r.seed for r in ran}))[:8], 16) if ran else 0,
         expected_failure=worst.expected_failure,
         evidence=weakest(results),
         words="" if worst.outcome == "pass" else worst.words,
@@ -117,8 +118,17 @@ def decided(run: RunRecords, baseline: RunRecords, policy: Policy) -> Decision:
     def alike(records: RunRecords) -> RunRecords:
         """In the older form where the baseline has it. A definition belongs to all items of a variant."""
         results = [_without_counts(r) if r.key in items else r for r in records.results]
-        results = [_one_digest(r) if (r.key.case, r.key.variant) in variants else r for r in results]
-        return replace(records, results=results)
+        last = {(r.key.case, r.key.variant): r for r in sorted(results, key=lambda r: r.key) if r.fingerprint}
+        one = {name: {"definition": last[name].fingerprint["definition"]} for name in variants & last.keys()}
+        return replace(
+            records,
+            results=[
+                replace(r, fingerprint=one[name])
+                if r.fingerprint and (name := (r.key.case, r.key.variant)) in one
+                else r
+                for r in results
+            ],
+        )
 
     found = gate(alike(condensed(run)), alike(baseline), policy)
     if not older:
@@ -135,11 +145,7 @@ def _is_older(r: Result) -> bool:
 
 
 def _without_counts(r: Result) -> Result:
-    return replace(r, total=0, unchecked=0, judged={})
-
-
-def _one_digest(r: Result) -> Result:
-    return replace(r, fingerprint={n: d for n, d in r.fingerprint.items() if n == "definition"})
+    return replace(r, total=0, unchecked=0, judged={}, seed=0)
 
 
 def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
@@ -209,11 +215,15 @@ def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
     yield seal.close(_text(head))
     groups: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     definitions: dict[tuple[str, str, str, str], Mapping[str, str]] = {}
-    for (case, variant, target, backend, by), results in items.items():
-        groups[case, variant, backend, by][target] = _cell(results)
+    for (case, variant, _, backend, by), results in items.items():
         definitions[case, variant, backend, by] = results[0].fingerprint or definitions.get(
             (case, variant, backend, by), {}
         )
+    for (case, variant, target, backend, by), results in items.items():
+        cell = _cell(results)
+        if results[0].fingerprint not in ({}, definitions[case, variant, backend, by]):  # it has other asm there
+            cell["own"] = dict(results[0].fingerprint)
+        groups[case, variant, backend, by][target] = cell
     for (case, variant, backend, by), cells in sorted(groups.items()):
         shared: dict[str, list[str]] = defaultdict(list)
         for target, cell in cells.items():
@@ -243,12 +253,17 @@ def _cell(results: Sequence[Result]) -> dict[str, Any]:
         "ptx": whole.body,
         "total": whole.total,
         "unchecked": whole.unchecked,
+        "seeds": whole.seed,
         "judged": {name: _of_share(share) for name, share in sorted(whole.judged.items())},
         "resources": dict(whole.resources),
         "instructions": sum(whole.instructions.values()),
         "bits": " ".join(f"{r.inputs_digest}:{r.outputs_digest[0].digest}" for r in rows),
     }
     return {n: v for n, v in fields.items() if v}
+
+
+def _definition_of(line: Mapping[str, Any]) -> dict[str, str]:
+    return {"definition": line["definition"], **line.get("parts", {})} if line["definition"] else {}
 
 
 def _of_share(share: Share) -> list[int]:
@@ -294,6 +309,7 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
     results: list[Result] = []
     head: Run | None = None
     count, ended = 0, False
+    names: set[tuple[str, ...]] = set()
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
@@ -309,6 +325,10 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
             else:
                 count += 1
                 results += _expanded(fields)
+                name = tuple(fields.get(n, "") for n in ("case", "variant", "backend", "assembler"))
+                if name in names:
+                    raise ValueError(f"a second line of {fields['case']}::{fields['variant']} ({fields['backend']})")
+                names.add(name)
         except (SealError, ValueError, KeyError, TypeError, AttributeError) as e:
             raise BaselineError(f"{path}:{number}: {e}; {_REPAIR}") from None
     if head is None or not ended or lines[-1]:
@@ -335,10 +355,11 @@ def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
                 diagnosis=cell.get("diagnosis", ""),
                 resources=cell.get("resources", {}),
                 instructions={"all": cell["instructions"]} if "instructions" in cell else {},
-                fingerprint={"definition": line["definition"], **line.get("parts", {})} if line["definition"] else {},
+                fingerprint=cell.get("own") or _definition_of(line),
                 body=cell.get("ptx", ""),
                 total=cell.get("total", 0),
                 unchecked=cell.get("unchecked", 0),
+                seed=cell.get("seeds", 0),
                 judged={name: _share(counts) for name, counts in cell.get("judged", {}).items()},
             )
             yield whole

@@ -8,7 +8,7 @@ model alone, results that could not run here, and changed definitions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -34,7 +34,6 @@ from harness.records.compare import (
     Comparison,
     change_of,
     compare,
-    definitions,
     elsewhere,
     strength,
     timed_twice,
@@ -107,10 +106,11 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
         *_missing(run, baseline, comparison, policy),
-        *_redefined(run, baseline, redefined),
+        *_redefined(run, baseline, comparison),
         *_recompiled(run, baseline, comparison, redefined),
         *_less_judged(run, baseline),
         *_counts(run, baseline),
+        *_facts_lost(run, baseline),
         *_moved(comparison, redefined),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
@@ -240,13 +240,12 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
 
 
-def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
+def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:
     """Changes of a variant's asm, constraints, pack or reference, and whether its accepted results ran again."""
     new = {r.key: r for r in run.results}
-    for case, variant in sorted(redefined):
+    changed = {(d.key.case, d.key.variant): d.detail.removeprefix("changed: ") for d in comparison.of("definition")}
+    for (case, variant), parts in sorted(changed.items()):
         subject = f"{case}::{variant}"
-        was, now = (definitions(rs)[(case, variant)] for rs in (baseline.results, run.results))
-        parts = ", ".join(n for n in sorted(was.keys() | now.keys()) if was.get(n) != now.get(n))
         before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
         again = [new[r.key] for r in before if r.key in new and _executed(new[r.key])]
         evidence = sorted({r.evidence for r in again}, key=strength, reverse=True)
@@ -327,6 +326,31 @@ def _counts(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         code = CORRECTNESS if what == "codes compared" and members[0].total < first.total else ACCEPTED
         where = f"on {_targets(members)}, {len(members)} results"
         yield Objection(code, subject, f"{what}: {change} {where}")
+
+
+def _facts_lost(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Facts that the accepted result has and this one lacks: what is not there was compared with nothing."""
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is not None:
+            for name, fact in _FACTS.items():
+                if fact(was) and not fact(now):
+                    groups[_subject(now.key), name].append(now)
+    for (subject, name), members in groups.items():
+        text = f"no {name} in the run, so not compared, on {_targets(members)}, {len(members)} results"
+        yield Objection(CORRECTNESS, subject, text)
+
+
+_FACTS: Mapping[str, Callable[[Result], object]] = {
+    "output bits": lambda r: r.outputs_digest,
+    "digest of the inputs": lambda r: r.inputs_digest,
+    "definition": lambda r: r.fingerprint,
+    "number of compared codes": lambda r: r.total,
+    "histogram of errors": lambda r: r.ulps,
+}
+"""Facts that every executed pass of the same key has, by name."""
 
 
 def _unchecked(r: Result) -> Fraction:

@@ -53,6 +53,8 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")
     if r.unchecked > r.total:
         raise ContradictionError(f"{r.unchecked} codes unchecked, of {r.total} compared")
+    if r.evidence == "hardware" and r.key.backend != "gpu":
+        raise ContradictionError(f"evidence hardware of backend {r.key.backend}, which runs on none")
     _shares(r)
     for name, (low, high) in r.ranges.items():
         if low > high:

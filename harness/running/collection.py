@@ -137,6 +137,24 @@ def go_on_without_broken(session: pytest.Session) -> None:
         session.config.option.continue_on_collection_errors = True
 
 
+def item_in(config: pytest.Config, path: str, item: tuple[str, ...]) -> Item:
+    """An item of a case file that this session does not run. path: as a record of its case has it.
+
+    Raises LookupError if there is no such file, case or variant now, and CaseError if the file cannot be loaded.
+    """
+    if _FILES not in config.stash:
+        carryover.of_session(config)
+    places = (base / path for base in (config.rootpath, *config.rootpath.parents))
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise LookupError(f"there is no {path}")
+    name, variant, target, backend = item
+    loaded = next((c for c in loader.load(file) if c.name == name), None)
+    if loaded is None or variant not in loaded.case.variants:
+        raise LookupError(f"{file} has no {name}::{variant}")
+    return Item(loaded, variant, target, backend)
+
+
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
     """Check the replay token against each case that is to run. Raises UsageError if it belongs to another case."""
     cases = {i.item.loaded.name: i.item.loaded.case for i in collected if isinstance(i, VariantItem)}
