@@ -24,7 +24,15 @@ from harness.model.case import Case
 from harness.model.identity import digest_with_code
 from harness.model.identity.code import is_users
 from harness.model.identity.definition import INCOMPARABLE, changed_parts, definition, what_changed
-from harness.model.identity.dependencies import Session, changed_files, dependencies, opened, portable, set_session
+from harness.model.identity.dependencies import (
+    Session,
+    changed_files,
+    dependencies,
+    opened,
+    portable,
+    set_from_outside,
+    set_session,
+)
 from harness.model.identity.encoding import without_encoding
 from harness.records import UNPROVED, Result
 from harness.running.item import Item, ItemResults, fingerprint_of
@@ -99,6 +107,7 @@ def note_states(items: Iterable[Any]) -> None:
         ours = getattr(item, "item", None)
         if isinstance(ours, Item):
             state_of(ours.loaded.case)
+            fingerprint_of(ours)  # kept, and so the parts that change later have names
 
 
 def state_of(case: Case) -> tuple[str, bool]:
@@ -120,8 +129,11 @@ def _digest(case: Case) -> tuple[str, bool]:
 def before_run(item: Item) -> str:
     """A note for an item's results if the values of its case have changed since it was collected; "" if not."""
     case = item.loaded.case
-    if id(case) != _last_run and id(case) not in _altered and (parts := _changed(item)):
-        _altered[id(case)] = f"another case or a plugin changed the values that {parts} uses before it ran"
+    if id(case) != _last_run and id(case) not in _altered:
+        if parts := _changed(item):
+            _altered[id(case)] = f"another case or a plugin changed the values that {parts} uses before it ran"
+        elif words := set_from_outside(item.loaded.path):
+            _altered[id(case)] = f"another file changed what it imports: {words}"
     words = _altered.get(id(case), "")
     return f"{UNPROVED}{words}; alone it may get another verdict" if words.startswith("another") else ""
 

@@ -4,11 +4,13 @@ result."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -370,8 +372,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All fields of each result, except its duration."""
-    return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
+    """All fields of each result, except its duration, and digests of what surrounds the case: an option belongs to it
+    that the conftest.py names."""
+    token = re.compile(r"-\w{8},pack")
+    results = [
+        replace(r, replay=token.sub(",pack", r.replay), message=token.sub(",pack", r.message))
+        for r in read(path).results
+    ]
+    return {r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies")) for r in results}
 
 
 def texts(path: Path) -> dict[str, str]:

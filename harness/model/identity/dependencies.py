@@ -123,6 +123,47 @@ def changed_files(path: Path, files: Mapping[str, str]) -> list[str]:
     return [f for f, was in sorted(files.items()) if digest_of(os.path.normpath(os.path.join(folder, f))) != was]
 
 
+def set_from_outside(path: Path) -> str:
+    """Which loaded file sets an attribute of a module that a case file imports, in words; "" if none does.
+
+    Only files count that the case file does not import itself: without them it would find another value there.
+    """
+    path = Path(os.path.abspath(path))
+    texts = _texts(path)
+    own = {os.path.realpath(file) for file in texts.files}
+    for module in sys.modules.copy().values():
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or os.path.realpath(file) in own:
+            continue
+        if not is_users(module):
+            continue
+        for name, attribute in _set_attributes(file_text(file)):
+            other = vars(module).get(name)
+            if isinstance(other, ModuleType) and os.path.realpath(getattr(other, "__file__", None) or "") in own:
+                return f"{os.path.basename(file)} sets {attribute} of {other.__name__.rpartition('.')[2]}"
+    return ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _set_attributes(text: str) -> tuple[tuple[str, str], ...]:
+    """The attributes that a source sets, each with the name that it has for their owner."""
+    if not re.search(r"^[ \t]*\w+\.\w+[^=\n]*=[^=]|\bsetattr\(", text, re.MULTILINE):
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    found: list[tuple[str, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            found.append((node.value.id, node.attr))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            owner, attribute, *_ = [*node.args, ast.Constant("an attribute"), ast.Constant("an attribute")]
+            if isinstance(owner, ast.Name):
+                found.append((owner.id, str(getattr(attribute, "value", "an attribute"))))
+    return tuple(dict.fromkeys(found))
+
+
 _COMPUTED = re.compile(
     r"\b(import_module|__import__|sys\.modules|runpy|exec|spec_from_file_location|module_from_spec|SourceFileLoader|"
     r"pkgutil|find_spec)\b"
