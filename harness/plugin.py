@@ -411,10 +411,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Spare a run of cases alone what only tests need."""
+    """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
     if "harness.running.collection" in sys.modules:
+        from harness.running.carryover import note_states
+        from harness.running.collection import go_on_without_broken
         from harness.running.sparing import spare
 
+        go_on_without_broken(session)
+        if not session.config.option.collectonly:
+            note_states(session.items)
         spare(session)
 
 

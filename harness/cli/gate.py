@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
         if digests.is_digests(folder):
             if args.speed:
                 raise UsageError(f"--speed: {folder} holds digests without timings; leave out --speed")
-            decision = gate(digests.condensed(run), digests.load(folder), policy)
+            decision = digests.decided(run, digests.load(folder), policy)
         else:
             decision = gate(run, load(folder), policy)
     except (RecordError, BaselineError, CompareError, ValueError, OSError) as e:

@@ -50,6 +50,7 @@ def accepted(run: RunRecords) -> RunRecords:
             total=r.total,
             unchecked=r.unchecked,
             judged=r.judged,
+            seed=r.seed,
             words="" if r.outcome == "pass" else r.words,
             diagnosis=r.diagnosis,
             ulps=_extremes(r),

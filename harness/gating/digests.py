@@ -1,7 +1,9 @@
 """A baseline of digests: the results of a whole catalogue, small enough for git.
 
-It has one file for each case file, with one line for each variant and backend. For each target a line has the verdict,
-the evidence, registers, a digest of the compiled PTX, and a short digest of the output bits for all inputs that ran.
+It has one file for each case file, with one line for each variant and backend: digests of its definition, and of the
+parts that decide how it is judged. For each target a line has the verdict, the evidence, registers, a digest of the
+compiled PTX, how many codes were compared, judged and left unchecked, and a short digest of the output bits for all
+inputs that ran. Baselines of an older form lack the counts and the parts; they are read, and the gate says so.
 Inputs are identified by a digest, so that bits are compared on equal inputs only; a run with other inputs is refused
 until it is accepted. A baseline does not name the machine that made it, but Triton's version.
 
@@ -21,9 +23,10 @@ from typing import Any
 
 from harness.gating.baseline import BaselineError, file_name
 from harness.gating.evidence import weakest
-from harness.gating.gate import WHOLE_ITEM
+from harness.gating.gate import WHOLE_ITEM, Decision, Policy, gate
+from harness.gating.objection import ACCEPTED, RUN, Objection
 from harness.gating.whoassembled import HELD, known
-from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal
+from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
 from harness.records.seal import SealError
 
 SCHEMA = 1
@@ -47,26 +50,102 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
     bodies = sorted({r.body for r in results if r.body})
     by = {r.ptxas for r in results if r.ptxas}
     ptxas = by.pop() if len(by) == 1 else ""
+    rows: dict[str, list[Result]] = defaultdict(list)
+    for r in ran:
+        rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
+    total, unchecked, judged = _counts(rows.values())
     whole = Result(
         key,
         worst.verdict,
         ptxas=ptxas,
+        total=total,
+        unchecked=unchecked,
+        judged=judged,
+        seed=int(_digest(sorted({r.seed for r in ran}))[:8], 16) if ran else 0,
         expected_failure=worst.expected_failure,
         evidence=weakest(results),
         words="" if worst.outcome == "pass" else worst.words,
         diagnosis=worst.diagnosis,
         resources=_most([r.resources for r in results]),
         instructions=_most([{"all": sum(r.instructions.values())} for r in results if r.instructions]),
-        fingerprint={"definition": _digest(sorted(known.items()))} if known else {},
+        fingerprint=_short(known) if known else {},
         body=_digest(bodies) if bodies and key.backend == "assembler" else "",
     )
     yield whole
-    rows: dict[str, list[Result]] = defaultdict(list)
-    for r in ran:
-        rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
     for name, members in sorted(rows.items()):
         bits = sorted({_digest([(b.first, b.count, b.digest) for b in r.outputs_digest]) for r in members})
         yield replace(_row(key, whole, name, _digest(bits)[:8]), ptxas=ptxas)
+
+
+JUDGING = ("inputs", "meets", "policy", "reference", "targets")
+"""The parts of a definition that decide how results are judged, and on which inputs."""
+
+
+def _short(definition: Mapping[str, str]) -> dict[str, str]:
+    """A definition as one digest, with short ones of the parts that decide how results are judged."""
+    parts = {n: definition[n][:_PART] for n in JUDGING if n in definition and " " not in definition[n]}
+    return {"definition": _digest(sorted(definition.items())), **parts}
+
+
+_PART = 8  # digits
+
+
+def _counts(rows: Iterable[Sequence[Result]]) -> tuple[int, int, dict[str, Share]]:
+    """The codes compared, those unchecked, and the judged shares, over all inputs that ran.
+
+    rows: for each set of inputs the results of all setups, of which the one counts that checked least. So the counts do
+    not depend on how setups are distributed over targets.
+    """
+    total, unchecked = 0, 0
+    judged: dict[str, Share] = {}
+    for members in rows:
+        total += min(r.total for r in members)
+        unchecked += max(r.unchecked for r in members)
+        for name in sorted({n for r in members for n in r.judged}):
+            least = min((r.judged.get(name, Share()) for r in members), key=lambda s: (s.ordinary_judged, s.judged))
+            judged[name] = judged.get(name, Share()) + least
+    return total, unchecked, judged
+
+
+def decided(run: RunRecords, baseline: RunRecords, policy: Policy) -> Decision:
+    """The gate's decision on a whole run against a baseline of digests.
+
+    Where the baseline has the older form, the counts that it lacks are not compared, and a remark says so.
+    """
+    older = [r for r in baseline.results if _is_older(r)]
+    items, variants = {r.key for r in older}, {(r.key.case, r.key.variant) for r in older}
+
+    def alike(records: RunRecords) -> RunRecords:
+        """In the older form where the baseline has it. A definition belongs to all items of a variant."""
+        results = [_without_counts(r) if r.key in items else r for r in records.results]
+        last = {(r.key.case, r.key.variant): r for r in sorted(results, key=lambda r: r.key) if r.fingerprint}
+        one = {name: {"definition": last[name].fingerprint["definition"]} for name in variants & last.keys()}
+        return replace(
+            records,
+            results=[
+                replace(r, fingerprint=one[name])
+                if r.fingerprint and (name := (r.key.case, r.key.variant)) in one
+                else r
+                for r in results
+            ],
+        )
+
+    found = gate(alike(condensed(run)), alike(baseline), policy)
+    if not older:
+        return found
+    text = (
+        f"{len(items)} items of the baseline have no counts of judged and unchecked codes, and no digests of policies "
+        "and domains: that a policy promises less than before is not noticed; make the baseline again with --accept"
+    )
+    return replace(found, findings=(*found.findings, Objection(ACCEPTED, RUN, text)))
+
+
+def _is_older(r: Result) -> bool:
+    return r.key.input_set == WHOLE_ITEM and bool(r.fingerprint) and r.fingerprint.keys() == {"definition"}
+
+
+def _without_counts(r: Result) -> Result:
+    return replace(r, total=0, unchecked=0, judged={}, seed=0)
 
 
 def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
@@ -131,14 +210,20 @@ def _by_item(results: Iterable[Result]) -> dict[Item, list[Result]]:
 def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
     """The lines of one file: a head, a line for each variant, backend and assembler, and an end with their number."""
     seal = Seal(chained=False)
-    versions = {n: run.environment[n] for n in ("triton", HELD) if n in run.environment}
-    yield seal.close(_text({"record": "digests", "schema": SCHEMA, "effort": run.effort, "versions": versions}))
+    versions = {n: run.environment[n] for n in ("triton", "approximate", HELD) if n in run.environment}
+    head = {"record": "digests", "schema": SCHEMA, "effort": run.effort, "seed": run.seed, "versions": versions}
+    yield seal.close(_text(head))
     groups: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
-    definitions: dict[tuple[str, str, str, str], str] = {}
+    definitions: dict[tuple[str, str, str, str], Mapping[str, str]] = {}
+    for (case, variant, _, backend, by), results in items.items():
+        definitions[case, variant, backend, by] = results[0].fingerprint or definitions.get(
+            (case, variant, backend, by), {}
+        )
     for (case, variant, target, backend, by), results in items.items():
-        groups[case, variant, backend, by][target] = _cell(results)
-        definition = results[0].fingerprint.get("definition", "")
-        definitions[case, variant, backend, by] = definition or definitions.get((case, variant, backend, by), "")
+        cell = _cell(results)
+        if results[0].fingerprint not in ({}, definitions[case, variant, backend, by]):  # it has other asm there
+            cell["own"] = dict(results[0].fingerprint)
+        groups[case, variant, backend, by][target] = cell
     for (case, variant, backend, by), cells in sorted(groups.items()):
         shared: dict[str, list[str]] = defaultdict(list)
         for target, cell in cells.items():
@@ -146,7 +231,9 @@ def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
         targets = {" ".join(names): json.loads(cell) for cell, names in shared.items()}
         line = {"case": case, "variant": variant, "backend": backend}
         line |= {"assembler": by} if by else {}
-        line |= {"definition": definitions[case, variant, backend, by]}
+        definition = dict(definitions[case, variant, backend, by])
+        line |= {"definition": definition.pop("definition", "")}
+        line |= {"parts": definition} if definition else {}
         yield seal.close(_text({**line, "targets": targets}))
     yield seal.close(_text({"record": "end", "variants": len(groups)}))
 
@@ -164,11 +251,32 @@ def _cell(results: Sequence[Result]) -> dict[str, Any]:
         "evidence": whole.evidence if whole.evidence != "none" else "",
         "diagnosis": whole.diagnosis,
         "ptx": whole.body,
+        "total": whole.total,
+        "unchecked": whole.unchecked,
+        "seeds": whole.seed,
+        "judged": {name: _of_share(share) for name, share in sorted(whole.judged.items())},
         "resources": dict(whole.resources),
         "instructions": sum(whole.instructions.values()),
         "bits": " ".join(f"{r.inputs_digest}:{r.outputs_digest[0].digest}" for r in rows),
     }
     return {n: v for n, v in fields.items() if v}
+
+
+def _definition_of(line: Mapping[str, Any]) -> dict[str, str]:
+    return {"definition": line["definition"], **line.get("parts", {})} if line["definition"] else {}
+
+
+def _of_share(share: Share) -> list[int]:
+    """A share's counts; only the two totals where everything is judged."""
+    counts = [share.codes, share.ordinary, share.judged, share.ordinary_judged]
+    return counts[:2] if counts[:2] == counts[2:] else counts
+
+
+def _share(counts: Sequence[int]) -> Share:
+    codes, ordinary, judged, ordinary_judged = (*counts, *counts) if len(counts) == 2 else counts
+    if not all(type(n) is int and n >= 0 for n in counts):
+        raise ValueError(f"judged: {counts!a}; expected numbers of codes")
+    return Share(codes, judged, ordinary, ordinary_judged)
 
 
 def is_digests(folder: Path) -> bool:
@@ -201,6 +309,7 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
     results: list[Result] = []
     head: Run | None = None
     count, ended = 0, False
+    names: set[tuple[str, ...]] = set()
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
@@ -208,7 +317,7 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
             if number == 1:
                 if fields["record"] != "digests" or fields["schema"] != SCHEMA:
                     raise ValueError(f"schema {fields.get('schema')}; this version reads {SCHEMA}")
-                head = Run("baseline", "", fields["effort"], 0, fields["versions"], chained=False)
+                head = Run("baseline", "", fields["effort"], fields.get("seed", 0), fields["versions"], chained=False)
             elif fields.get("record") == "end":
                 if fields["variants"] != count or number != len(lines) - 1:
                     raise ValueError("lines were lost or added")
@@ -216,6 +325,10 @@ def _read(path: Path) -> tuple[Run, list[Result]]:
             else:
                 count += 1
                 results += _expanded(fields)
+                name = tuple(fields.get(n, "") for n in ("case", "variant", "backend", "assembler"))
+                if name in names:
+                    raise ValueError(f"a second line of {fields['case']}::{fields['variant']} ({fields['backend']})")
+                names.add(name)
         except (SealError, ValueError, KeyError, TypeError, AttributeError) as e:
             raise BaselineError(f"{path}:{number}: {e}; {_REPAIR}") from None
     if head is None or not ended or lines[-1]:
@@ -242,8 +355,12 @@ def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
                 diagnosis=cell.get("diagnosis", ""),
                 resources=cell.get("resources", {}),
                 instructions={"all": cell["instructions"]} if "instructions" in cell else {},
-                fingerprint={"definition": line["definition"]} if line["definition"] else {},
+                fingerprint=cell.get("own") or _definition_of(line),
                 body=cell.get("ptx", ""),
+                total=cell.get("total", 0),
+                unchecked=cell.get("unchecked", 0),
+                seed=cell.get("seeds", 0),
+                judged={name: _share(counts) for name, counts in cell.get("judged", {}).items()},
             )
             yield whole
             for pair in cell.get("bits", "").split():

@@ -8,7 +8,7 @@ model alone, results that could not run here, and changed definitions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -34,7 +34,6 @@ from harness.records.compare import (
     Comparison,
     change_of,
     compare,
-    definitions,
     elsewhere,
     strength,
     timed_twice,
@@ -100,15 +99,18 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
     findings = [
         *_run_as_a_whole(run),
+        *_other_run(run, baseline),
         *(_reused(run) if policy.fresh else ()),
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
         *_missing(run, baseline, comparison, policy),
-        *_redefined(run, baseline, redefined),
+        *_redefined(run, baseline, comparison),
         *_recompiled(run, baseline, comparison, redefined),
         *_less_judged(run, baseline),
+        *_counts(run, baseline),
+        *_facts_lost(run, baseline),
         *_moved(comparison, redefined),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
@@ -125,6 +127,18 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
+
+
+def _other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Facts on the whole run that decide what it tested, where they are not those of the baseline."""
+    if run.run.effort != baseline.run.effort:
+        yield Objection(ACCEPTED, RUN, f"effort {baseline.run.effort} in the baseline, {run.run.effort} here")
+    if run.run.seed != baseline.run.seed:
+        yield Objection(ACCEPTED, RUN, f"seed {baseline.run.seed} in the baseline, {run.run.seed} here")
+    was, now = (r.run.environment.get("approximate") for r in (baseline, run))
+    if was is not None and was != now:
+        text = f"bits of approximate instructions: {was} in the baseline, {now} here"
+        yield Objection(ACCEPTED, RUN, text)
 
 
 def _reused(run: RunRecords) -> Iterator[Objection]:
@@ -226,13 +240,12 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
 
 
-def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
+def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:
     """Changes of a variant's asm, constraints, pack or reference, and whether its accepted results ran again."""
     new = {r.key: r for r in run.results}
-    for case, variant in sorted(redefined):
+    changed = {(d.key.case, d.key.variant): d.detail.removeprefix("changed: ") for d in comparison.of("definition")}
+    for (case, variant), parts in sorted(changed.items()):
         subject = f"{case}::{variant}"
-        was, now = (definitions(rs)[(case, variant)] for rs in (baseline.results, run.results))
-        parts = ", ".join(n for n in sorted(was.keys() | now.keys()) if was.get(n) != now.get(n))
         before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
         again = [new[r.key] for r in before if r.key in new and _executed(new[r.key])]
         evidence = sorted({r.evidence for r in again}, key=strength, reverse=True)
@@ -287,6 +300,57 @@ def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         grown, before, _ = max(members, key=lambda m: m[0])
         text = f"{what}: {_percent(before)} → {_percent(before + grown)} on {_targets(m[2] for m in members)}"
         yield Objection(CORRECTNESS, subject, f"{text}, {len(members)} results")
+
+
+def _counts(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Counts that differ on equal inputs: codes compared, codes left unchecked, and the seed of the inputs.
+
+    Fewer codes of the same inputs are fewer checks. The other changes are remarks.
+    """
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is None or not was.total:
+            continue
+        alike = was.inputs_digest == now.inputs_digest
+        if alike and was.total != now.total:
+            groups[_subject(now.key), "codes compared", f"{was.total:,} → {now.total:,}"].append(now)
+        if was.seed and was.seed != now.seed:
+            groups[_subject(now.key), "seed of the inputs", f"{was.seed} → {now.seed}"].append(now)
+        if alike and _unchecked(now) < _unchecked(was):
+            before, after = _percent(_unchecked(was)), _percent(_unchecked(now))
+            groups[_subject(now.key), "codes that differ unchecked", f"{before} → {after}"].append(now)
+    for (subject, what, change), members in groups.items():
+        first = accepted[members[0].key]
+        code = CORRECTNESS if what == "codes compared" and members[0].total < first.total else ACCEPTED
+        where = f"on {_targets(members)}, {len(members)} results"
+        yield Objection(code, subject, f"{what}: {change} {where}")
+
+
+def _facts_lost(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Facts that the accepted result has and this one lacks: what is not there was compared with nothing."""
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is not None:
+            for name, fact in _FACTS.items():
+                if fact(was) and not fact(now):
+                    groups[_subject(now.key), name].append(now)
+    for (subject, name), members in groups.items():
+        text = f"no {name} in the run, so not compared, on {_targets(members)}, {len(members)} results"
+        yield Objection(CORRECTNESS, subject, text)
+
+
+_FACTS: Mapping[str, Callable[[Result], object]] = {
+    "output bits": lambda r: r.outputs_digest,
+    "digest of the inputs": lambda r: r.inputs_digest,
+    "definition": lambda r: r.fingerprint,
+    "number of compared codes": lambda r: r.total,
+    "histogram of errors": lambda r: r.ulps,
+}
+"""Facts that every executed pass of the same key has, by name."""
 
 
 def _unchecked(r: Result) -> Fraction:

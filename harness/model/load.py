@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from harness.model import files
 from harness.model.case import Case
@@ -57,7 +58,8 @@ def cases_of(path: Path) -> list[LoadedCase]:
     Raises CaseError if the file cannot be executed, with the line at fault.
     """
     try:
-        module = load_module(path)
+        with staying():
+            module = load_module(path)
         found = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
     except (Exception, SystemExit) as e:  # a file that calls sys.exit would otherwise end this process
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
@@ -66,6 +68,32 @@ def cases_of(path: Path) -> list[LoadedCase]:
         LoadedCase(case, path.stem if name == "case" else f"{path.stem}.{name}", name, path, title)
         for name, case in found.items()
     ]
+
+
+@contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """Within this block `os._exit` raises CaseError in this process; a fork may still end so.
+
+    A case's function that ends the process with status 0 would end the whole run as if everything had passed.
+    """
+    owner, leave = os.getpid(), os._exit
+
+    def stay(status: int) -> NoReturn:
+        if os.getpid() != owner:
+            leave(status)
+        raise CaseError(
+            f"the case's code calls os._exit({status}), which would end the whole run with that status; return a "
+            "value, or raise an exception"
+        )
+
+    modules = [m for m in (os, sys.modules.get("posix")) if m is not None]
+    for module in modules:
+        module._exit = stay  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in modules:
+            module._exit = leave  # type: ignore[attr-defined]
 
 
 def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:

@@ -96,7 +96,7 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
     found = [
         *_presence("vanished", {k for k in old.keys() - new.keys() if k.item not in both}, new.keys()),
         *_presence("new", {k for k in new.keys() - old.keys() if k.item not in both}, old.keys()),
-        *_definitions(old.values(), new.values()),
+        *_definitions(list(old.values()), list(new.values())),
     ]
     matched = [k for k in old if k in new]
     equal = 0
@@ -242,13 +242,25 @@ def definitions(results: Iterable[Result]) -> dict[tuple[str, str], Mapping[str,
     return {(r.key.case, r.key.variant): r.fingerprint for r in results if r.fingerprint}
 
 
-def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Change]:
-    before, after = definitions(old), definitions(new)
-    for (case, variant), now in after.items():
-        was = before.get((case, variant))
+def _definitions(old: Sequence[Result], new: Sequence[Result]) -> Iterator[Change]:
+    """Variants with another definition on any target or backend that both runs have."""
+    before, after = _by_item(old), _by_item(new)
+    changed: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for item, now in after.items():
+        was = before.get(item)
         if was is not None and was != now:
-            parts = sorted(n for n in was.keys() | now.keys() if was.get(n) != now.get(n))
-            yield Change("definition", Key(case, variant, "*", "*"), detail=f"changed: {', '.join(parts)}")
+            changed[item[:2]].update(n for n in was.keys() | now.keys() if was.get(n) != now.get(n))
+    both, compared = (definitions(old), definitions(new)), {item[:2] for item in after if item in before}
+    for name, now in both[1].items():  # of variants that ran on other targets and backends, the only ones there are
+        was = both[0].get(name)
+        if was is not None and was != now and name not in compared:
+            changed[name].update(n for n in was.keys() | now.keys() if was.get(n) != now.get(n))
+    for (case, variant), parts in changed.items():
+        yield Change("definition", Key(case, variant, "*", "*"), detail=f"changed: {', '.join(sorted(parts))}")
+
+
+def _by_item(results: Iterable[Result]) -> dict[tuple[str, ...], Mapping[str, str]]:
+    return {r.key.item: r.fingerprint for r in results if r.fingerprint}
 
 
 def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:

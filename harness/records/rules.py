@@ -57,11 +57,35 @@ def _result(r: Result) -> None:
         part = r.ulps_failing.get(label, 0) + r.ulps_unchecked.get(label, 0)
         if part > r.ulps.get(label, 0):
             raise ContradictionError(f"ulps: {part} failing or unchecked codes at {label!a}, of {r.ulps.get(label, 0)}")
+    if r.evidence == "hardware" and r.key.backend != "gpu":
+        raise ContradictionError(f"evidence hardware of backend {r.key.backend}, which runs on none")
+    _shares(r)
     for name, (low, high) in r.ranges.items():
         if low > high:
             raise ContradictionError(f"ranges: {name!a} from {low} to {high}")
     if r.grid is not None:
         _grid(r.grid)
+
+
+def _shares(r: Result) -> None:
+    """Counts of one result that must add up. A sweep counts a sample of its inputs, and has no digest of them."""
+    for name, share in r.judged.items():
+        if share.judged > share.codes or share.ordinary > share.codes or share.ordinary_judged > share.ordinary:
+            raise ContradictionError(f"judged: of {name!a} more codes are judged than there are")
+    if not r.judged or not r.inputs_digest or r.sweep or r.key.context != "straight":
+        return
+    compared = sum(share.codes for name, share in r.judged.items() if not name.endswith(_CASES_REFERENCE))
+    if compared != r.total:
+        raise ContradictionError(f"{r.total} codes compared, but the shares of its outputs have {compared}")
+    left = sum(share.codes - share.judged for share in r.judged.values())
+    if r.unchecked > left:
+        raise ContradictionError(f"{r.unchecked} codes unchecked, but only {left} are not judged")
+    if sum(r.ulps.values()) > r.total:
+        raise ContradictionError(f"distances of {sum(r.ulps.values())} codes, of {r.total} compared")
+
+
+_CASES_REFERENCE = " (the case's reference)"
+"""The suffix of an output's name for the comparison with the case's reference, by `meets=`."""
 
 
 def _grid(grid: Grid) -> None:

@@ -219,6 +219,11 @@ class Result:
     """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
     padding_alone: bool = False
     """A failure only because undefined bits fill a partial pack and reach a result: with any bits there it is right."""
+    dependencies: Mapping[str, str] = field(default_factory=dict)
+    """Of an item's first result: digests of what its results depend on besides the definition, by part
+    (`harness.model.identity.dependencies`)."""
+    opened: Mapping[str, str] = field(default_factory=dict)
+    """Of an item's first result: digests of the files that the case's code opened, by path."""
 
     @property
     def outcome(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,14 @@ from harness.backends import create
 from harness.jobs import BACKEND_NAMES, Backend
 from harness.model import load as loader
 from harness.model.case import Case
-from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
-from harness.running import reuse
+from harness.running import carryover, reuse
 from harness.running.assemblers import AssemblerChoice, Chosen, timed_by
-from harness.running.item import Item, ItemResults, fingerprint_of
+from harness.running.item import Item, ItemResults
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
@@ -41,6 +41,7 @@ _TOGETHER = pytest.StashKey[Together]()
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
+_BROKEN = pytest.StashKey[list[str]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 RUN_ID = "ptxdiff_run"
@@ -63,7 +64,11 @@ class CaseFile(OwnWords, pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
-        return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
+        try:
+            return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
+        except CaseError:
+            self.config.stash.setdefault(_BROKEN, []).append(self.nodeid)
+            raise
 
 
 class CaseModule(OwnWords, pytest.Module):
@@ -83,6 +88,8 @@ class CaseModule(OwnWords, pytest.Module):
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
     """The items of a file's cases, or their groups. Raises CaseError if another file has a case of that name."""
+    if _FILES not in parent.config.stash:
+        carryover.of_session(parent.config)
     named = parent.config.stash.setdefault(_FILES, {})
     for loaded in cases:
         loader.claim(named, loaded)
@@ -118,6 +125,34 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
             yield timing_item(parent, loaded, target, timed_by(parent.config, target))
+
+
+def go_on_without_broken(session: pytest.Session) -> None:
+    """Run the other items if nothing but case files failed to be collected: one broken file says nothing about them.
+
+    pytest would run nothing. The broken files stay errors, and the records stay without an end.
+    """
+    broken = session.config.stash.get(_BROKEN, [])
+    if broken and session.testsfailed == len(broken):
+        session.config.option.continue_on_collection_errors = True
+
+
+def item_in(config: pytest.Config, path: str, item: tuple[str, ...]) -> Item:
+    """An item of a case file that this session does not run. path: as a record of its case has it.
+
+    Raises LookupError if there is no such file, case or variant now, and CaseError if the file cannot be loaded.
+    """
+    if _FILES not in config.stash:
+        carryover.of_session(config)
+    places = (base / path for base in (config.rootpath, *config.rootpath.parents))
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise LookupError(f"there is no {path}")
+    name, variant, target, backend = item
+    loaded = next((c for c in loader.load(file) if c.name == name), None)
+    if loaded is None or variant not in loaded.case.variants:
+        raise LookupError(f"{file} has no {name}::{variant}")
+    return Item(loaded, variant, target, backend)
 
 
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
@@ -271,9 +306,14 @@ class VariantItem(OwnWords, pytest.Item):
             ours = (i for i in self.session.items if isinstance(i, VariantItem) and i.assemblers == (None,))
             together = self.config.stash.setdefault(_TOGETHER, Together())
             together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
+        remark = carryover.before_run(self.item)
         found = run_item(
             self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
         )
+        carryover.after_run(self.item)
+        carryover.with_dependencies(self.item, found)
+        if remark and found.results:
+            found.results[0] = replace(found.results[0], notes=(*found.results[0].notes, remark))
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
         return found
@@ -308,8 +348,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Refuse to resume with results of a variant whose definition has changed."""
-        known = [r.fingerprint for r in done.results if r.fingerprint]
-        if known and (words := what_changed(known[0], fingerprint_of(self.item))):
+        if words := carryover.changed_since(self.item, done.results):
             raise ItemFailure(
                 f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
                 f"{words}; start a new records file"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.model.variants import CaseError
 from harness.processes.gpus import gpu_visible
 from harness.records import (
     UNPROVED,
@@ -41,6 +42,7 @@ from harness.records import (
 )
 from harness.records.lock import lock_of
 from harness.records.shown import terminal
+from harness.running.carryover import carried_nowhere
 from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class Recorder:
         self.fault = ""
         self.progress = Progress()
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
+        self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.lock = FileLock(self.path) if self.path else None
         try:
@@ -93,6 +96,8 @@ class Recorder:
                 raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)
             self.progress.resumed(earlier)
+            for r in earlier.results:
+                self.earlier.setdefault(r.key.item, []).append(r)
             self.known = {r.key.item for r in earlier.results if r.verdict in ("fail", "error")}
             self.cases |= earlier.cases
             self.timings += earlier.timings
@@ -136,6 +141,8 @@ class Recorder:
             self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
             if r.padding_alone:
                 self.remarks[f"{r.key.case}::{r.key.variant}: fails by undefined padding alone: see its message"] = None
+            if words := carried_nowhere(r):
+                self.remarks[f"{r.key.case}::{r.key.variant}: carried over to no later run: {words}"] = None
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:
@@ -163,8 +170,9 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, so that its items are unknown."""
-        if report.failed:
-            self.progress.uncollected.append(report.nodeid or "the session")
+        name = report.nodeid or "the session"
+        if report.failed and name not in self.progress.uncollected:  # every worker of pytest-xdist reports it
+            self.progress.uncollected.append(name)
 
     def pytest_internalerror(self) -> None:
         """Note that pytest, or a plugin, raised an internal error."""
@@ -217,7 +225,7 @@ class Recorder:
         A run that was cut short gets no `end` record, whatever the exit status is.
         """
         found_splits = splits(self.results)
-        missing = self.progress.missing
+        missing = self.progress.missing or self._changed_meanwhile()
         found = (
             self._disagreements(found_splits)
             if not missing and found_splits and not self.config.option.ptx_replay
@@ -243,6 +251,26 @@ class Recorder:
             remember(self.config)
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def _changed_meanwhile(self) -> str:
+        """Which results of the resumed file belong to another text of their case, in words; "" if none does.
+
+        Items that this start runs compare their own results. The others are compared here.
+        """
+        left = {item: rs for item, rs in self.earlier.items() if self.progress.is_elsewhere(item)}
+        if not left:
+            return ""
+        from harness.running.carryover import changed_since
+        from harness.running.collection import item_in
+
+        for item, results in left.items():
+            try:
+                words = changed_since(item_in(self.config, self.cases[item[0]].path, item), results)
+            except (KeyError, LookupError, CaseError) as e:
+                words = f"it cannot be loaded: {e}"
+            if words:
+                return f"{_label(item)}, which was not chosen this time, has results of an earlier definition: {words}"
+        return ""
 
     def _leave_open(self) -> None:
         """Close the file without an `end` record. A resumed file without new records loses its old `end`."""
@@ -333,6 +361,10 @@ class Progress:
         if report.when != "setup" or not report.passed:
             item = _item(report.nodeid)
             self._reported |= {_label(item)} if item else set()
+
+    def is_elsewhere(self, item: Sequence[str]) -> bool:
+        """Whether an item of an earlier start was not chosen this time."""
+        return self._planned is not None and _label(item) not in self._planned
 
     @property
     def collected(self) -> bool:

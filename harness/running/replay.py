@@ -64,31 +64,37 @@ class Origin:
 
     definition: of all parts of the variant's definition; it decides whether anything has changed. parts: one for each
     part, in the order of their names, so that a change can be named. body: of the PTX that ran. inputs: of a whole
-    kernel's inputs. The last two may be empty.
+    kernel's inputs. around: of what stands around the definition, and of the files that its code opened. The last three
+    may be empty.
     """
 
     definition: str
     parts: tuple[str, ...]
     body: str = ""
     inputs: str = ""
+    around: str = ""
 
     @classmethod
-    def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "") -> Origin:
-        """The origin of a definition (`harness.model.identity.definition`), a PTX body's hash and an inputs' digest."""
+    def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "", around: str = "") -> Origin:
+        """The origin of a definition (`harness.model.identity.definition`), a PTX body's hash and an inputs' digest.
+
+        around: a digest of what stands around the definition (`harness.running.carryover`).
+        """
         known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
         parts = tuple(known[name][-2:] for name in sorted(known))
-        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8])
+        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8], around[:8])
 
     @classmethod
     def read(cls, word: str) -> Origin:
         """The origin that a token contains. Raises ValueError."""
-        if not re.fullmatch(r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?", word):
+        if not re.fullmatch(r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?(?:-[0-9a-f]{8})?", word):
             raise ValueError(f"identity={word} is incomplete; copy the whole token")
-        definition, parts, body, inputs = word.split("-")
-        return cls(definition, tuple(re.findall("..", parts)), body, inputs)
+        definition, parts, body, inputs, *around = word.split("-")
+        return cls(definition, tuple(re.findall("..", parts)), body, inputs, *around)
 
     def __str__(self) -> str:
-        return "-".join((self.definition, "".join(self.parts), self.body, self.inputs))
+        words = (self.definition, "".join(self.parts), self.body, self.inputs, self.around)
+        return "-".join(words if self.around else words[:-1])
 
     def changed(self, definition: Mapping[str, str]) -> tuple[str, ...]:
         """The names of the parts whose digests differ from a present definition; empty if all are the same."""
@@ -121,8 +127,11 @@ class Replay:
         return {n: np.resize(self.inputs[n], size).reshape(self.setup.shape) for n in case.inputs}
 
 
-def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = "") -> tuple[str, ...]:
-    """What has changed since a token was made, for the person who replays it. body: hash of the PTX that ran."""
+def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = "", around: str = "") -> tuple[str, ...]:
+    """What has changed since a token was made, for the person who replays it.
+
+    body: hash of the PTX that ran. around: as in `Origin.of`.
+    """
     if replay is None:
         return ()
     if replay.origin is None:
@@ -132,6 +141,9 @@ def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = ""
         return (f"{MARK} the case has changed since this token was made: {', '.join(found)}; {AS_IT_IS}",)
     if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
         return (f"{MARK} cannot tell whether the {', '.join(strange)} has changed since this token was made",)
+    if around and replay.origin.around and not around.startswith(replay.origin.around):
+        what = "the text of its file, a module or conftest.py that it imports, a setting, or a file that it opens"
+        return (f"{MARK} what the case depends on has changed since this token was made: {what}; {AS_IT_IS}",)
     if body and replay.origin.body and not body.startswith(replay.origin.body):
         why = "because of another Triton, or of a part of the case that no digest covers"
         return (f"{MARK} the case compiles to other code than when this token was made, {why}; {AS_IT_IS}",)

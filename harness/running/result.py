@@ -17,6 +17,8 @@ from harness.model.arguments import format_of
 from harness.model.compilers import twin
 from harness.model.derive import AsmForm, asm_form
 from harness.model.describe import reference_name
+from harness.model.identity import digest as digest_of_values
+from harness.model.identity.dependencies import dependencies, opened, portable
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError
 from harness.ptx.binding.approximate import HOPPER
@@ -134,7 +136,7 @@ class Recording:
         replayed = ""
         if verdict == "fail" and job and (job.inputs or not swept):
             inputs = digest(job.inputs) if setup.sizes else ""
-            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs)
+            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs, self._around())
             replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
         axes = axes_of(self.case)
         return Result(
@@ -168,11 +170,21 @@ class Recording:
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
             ptxas=self._ptxas(item) if verdict != "not run" else "",
-            notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
+            notes=(*self._remarks(artifacts.body), *(swept or outcome).notes),
             device=outcome.device,
             identity=outcome.identity,
             body=artifacts.body,
         )
+
+    def _remarks(self, body: str) -> tuple[str, ...]:
+        """What has changed since the token that is replayed was made."""
+        return remarks(self.replay, self.fingerprint, body, self._around()) if self.replay is not None else ()
+
+    def _around(self) -> str:
+        """A digest of what the item's results depend on besides the definition, for tokens."""
+        path = self.item.loaded.path
+        files = opened(path)
+        return digest_of_values({**dependencies(path), **portable(path, files.files)}) if not files.unknown else ""
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
         """The input element that belongs to a code of the first offender's output."""

@@ -1,14 +1,15 @@
 """Results of earlier runs, reused if nothing that decides them has changed.
 
 Each entry is one test item of the emulator or the assembler. Its key has the definitions of the variant and of the
-whole case (whose reference decides the inputs), the text of the case file and of what it imports (a module may register
-an operator, or replace a function of torch), the place of the item, effort and limits, the text of the harness and its
-ledger, and what is installed: Python, the packages that compute, and each file of Triton, or of the Triton build that
-compiles the variant. A part that cannot be encoded equals no part of another process, so nothing is reused.
+whole case (whose reference decides the inputs), what stands around them (`model/identity/dependencies`), the place of
+the item, effort and limits, the text of the harness and its ledger, and what is installed: Python, the packages that
+compute, and each file of Triton, or of the Triton build that compiles the variant. The entry lists the files that the
+case's code opened; it is used if their contents are the same. A part that cannot be encoded equals no part of another
+process, so nothing is reused.
 
 A process stores nothing if the harness was edited after the process began: it may still run the old text. Only items
-with repeatable verdicts are stored: no errors, and nothing that was not run. A reference that reads a file or a clock
-when it is called does not depend on its inputs alone; `--ptx-fresh` is for such references.
+with repeatable verdicts are stored: no errors, and nothing that was not run. A reference that asks a clock does not
+depend on its inputs alone; `--ptx-fresh` is for such references.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ import os
 import platform
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import harness as harness_package
 import references
 from harness.diskcache import DiskCache
-from harness.model.case import Case
-from harness.model.identity import digest, digest_with_code
-from harness.model.identity.definition import definition
+from harness.model.identity import digest
+from harness.model.identity.definition import INCOMPARABLE, definition
+from harness.model.identity.dependencies import dependencies, opened
 from harness.model.identity.experiment import harness
-from harness.model.identity.imported import imported_texts
-from harness.model.identity.source import file_text
+from harness.model.identity.opened import digest_of
 from harness.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
 from harness.running.assemblers import Chosen, tritons_own
+from harness.running.carryover import is_altered, state_of
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.triton.builds import NoBuild, installation_of
 from harness.triton.installation import NoTriton
@@ -57,7 +58,7 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
     settings: what else decides the results, such as the effort.
     """
     try:
-        stored = _kept.get(*_key(item, settings))
+        stored = _kept.get(*_key(item, settings)) if _comparable(item) else None
     except NoBuild:  # the build that compiled it is not installed
         return None
     if stored is None:
@@ -65,7 +66,7 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
     try:
         head, *lines = zlib.decompress(stored).split(b"\n")
         entry = json.loads(head)
-        run, files = str(entry["run"]), entry["files"]
+        run, files, read = str(entry["run"]), entry["files"], dict(entry["opened"])
         found = ItemResults.of([received(of_run(n, run) if n.startswith(_RESULT) else n) for n in lines])
     except (ValueError, KeyError, TypeError, zlib.error, RecordError):
         return None
@@ -76,6 +77,8 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
     mine = fingerprint_of(item)
     if any(r.fingerprint != mine for r in results) or files != _files(texts):
         return None
+    if any(digest_of(path) != made for path, made in read.items()):
+        return None
     return found
 
 
@@ -84,7 +87,10 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     global _waits_until
     if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
         return
-    head = json.dumps({"run": run, "files": _files(found.texts.values())}).encode()
+    read = _read_by(item)
+    if read is None:
+        return
+    head = json.dumps({"run": run, "files": _files(found.texts.values()), "opened": dict(read)}).encode()
     lines = [head, *(text for _, text in found.sent)]
     _waiting.append((zlib.compress(b"\n".join(lines), 1), _key(item, settings)))
     if time.monotonic() >= _waits_until:
@@ -131,7 +137,7 @@ def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Dis
 
     stored_key: which results of the items, and what else decides their outputs.
     """
-    if any(i.backend not in BACKENDS for i in items):
+    if any(i.backend not in BACKENDS or not _comparable(i) or _read_by(i) for i in items):
         return None
     try:
         stored = _pairs.get(*_pair(items, stored_key))
@@ -143,7 +149,7 @@ def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Dis
 
 def keep_disagreement(items: Sequence[Item], found: Disagreement, stored_key: tuple[Any, ...]) -> None:
     """Store a disagreement between results of these items. stored_key: see `find_disagreement`."""
-    if all(i.backend in BACKENDS for i in items) and not _edited_meanwhile():
+    if all(i.backend in BACKENDS and _read_by(i) == {} for i in items) and not _edited_meanwhile():
         _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, stored_key))
 
 
@@ -169,35 +175,35 @@ def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
     return tuple(part.encode() for part in parts)
 
 
+def _comparable(item: Item) -> bool:
+    """Whether another process can have the item's key: all that it is made of has an encoding."""
+    case = item.loaded.case
+    parts = definition(case, item.variant, exact=True)
+    return state_of(case)[1] and not any(d.startswith(INCOMPARABLE) for d in parts.values())
+
+
+def _read_by(item: Item) -> Mapping[str, str] | None:
+    """The files that the case's code has opened, with digests; None if no later run could have the same results."""
+    read = opened(item.loaded.path)
+    return None if read.unknown or is_altered(item.loaded.case) or not _comparable(item) else read.files
+
+
 def _case(item: Item) -> str:
     case, variant = item.loaded.case, item.variant
     path = _resolved(item.loaded.path)
+    around = dependencies(path, exact=True)
     known = _cases.get((id(case), id(variant), path))
-    if known is None:
-        beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # a conftest.py may patch anything
-        made = digest((definition(case, variant, exact=True), _whole(case, path), file_text(str(path)), beside))
-        known = _cases[id(case), id(variant), path] = (case, variant, made)
-    return known[2]
-
-
-def _whole(case: Case, path: Path) -> str:
-    """The digest of a case with all its variants, and of what its file and each conftest.py import.
-
-    It is computed once for all variants.
-    """
-    if (id(case), path) not in _wholes:
-        imported = imported_texts(path, *(folder / "conftest.py" for folder in path.parents))
-        _wholes[id(case), path] = (case, digest((digest_with_code(case, exact=True), imported)))
-    return _wholes[id(case), path][1]
+    if known is None or known[2] != around:
+        made = digest((definition(case, variant, exact=True), state_of(case)[0], around))
+        known = _cases[id(case), id(variant), path] = (case, variant, around, made)
+    return known[3]
 
 
 _resolved = functools.cache(Path.resolve)
 
-_wholes: dict[tuple[int, Path], tuple[Case, str]] = {}
-
-_cases: dict[tuple[int, int, Path], tuple[Any, Any, str]] = {}
+_cases: dict[tuple[int, int, Path], tuple[Any, Any, dict[str, str], str]] = {}
 """By the ids of case and variant, which are kept alive, so that no other object gets their ids, and by the file, since
-two files may bind the same case; so in `_wholes`."""
+two files may bind the same case."""
 
 
 def _edited_meanwhile() -> bool:

@@ -22,6 +22,7 @@ from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
 from harness.judging.promise import pooled, too_little, unwritten_error
 from harness.model.dialect import AsmCall
+from harness.model.load import staying
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
@@ -77,7 +78,7 @@ def run_item(
 
     An error of a compiler or a device ends the plan for one assembler: the other setups would only repeat the error.
     """
-    with digested_once(), references_digested_once():
+    with digested_once(), references_digested_once(), staying():
         return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
@@ -140,7 +141,11 @@ class _ItemRun(PtxasTrial):
                         break
         except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
             self._record(item, Outcome("error"), "error", 0.0, str(e))
-        except Exception as e:
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as e:  # pytest.skip, pytest.xfail and sys.exit raise no Exception, and would end no failure
             self._fault(item, e)
         return self._settled(replay)
 
@@ -261,8 +266,15 @@ class _ItemRun(PtxasTrial):
             )
         return inputs
 
-    def _fault(self, item: WorkItem, error: Exception) -> None:
+    def _fault(self, item: WorkItem, error: BaseException) -> None:
         """Record an exception of the harness, or of the case file's functions, as an error."""
+        if not isinstance(error, Exception):
+            kind = _ENDS_A_TEST.get(type(error).__name__, type(error).__name__)
+            words = (
+                f"the case's code ends the test itself, by {kind}: {error}; a case passes or fails by its bits alone"
+            )
+            self._record(item, Outcome("error"), "error", 0.0, words)
+            return
         last = traceback.extract_tb(error.__traceback__)[-1]
         words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
         self._record(item, Outcome("error"), "error", 0.0, words)
@@ -505,6 +517,15 @@ class _ItemRun(PtxasTrial):
         elif self.judged:
             self._remark_on_domain()
             self._remark_on_words()
+
+
+_ENDS_A_TEST = {
+    "Skipped": "pytest.skip",
+    "XFailed": "pytest.xfail",
+    "Failed": "pytest.fail",
+    "SystemExit": "sys.exit",
+}
+"""By the names of exceptions that are no `Exception`: what raises them."""
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

@@ -8,7 +8,7 @@ import pytest
 from harness.cli import main
 from harness.gating import baseline, digests
 from harness.gating.baseline import BaselineError
-from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy
 from harness.records import DECLARED, Block, Writer
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results
@@ -29,7 +29,7 @@ def folder(base, tmp_path_factory):
 
 
 def decided(run, folder):
-    return gate(digests.condensed(run), digests.load(folder), MODELS)
+    return digests.decided(run, digests.load(folder), MODELS)
 
 
 def one(run, change):
@@ -97,7 +97,7 @@ def test_another_ptx_body_and_another_definition_are_reported(base, folder):
     changed = [f for f in decided(run, folder).findings if "compiles to other PTX" in f.text]
     assert bool(changed) == any(r.body for r in base.results if r.key.backend == "assembler")
     run = with_results(base, lambda r: dataclasses.replace(r, fingerprint={"asm": "0" * 16}))
-    assert any("definition changed" in f.text for f in decided(run, folder).findings)
+    assert any(f.text.startswith("definition, reference changed") for f in decided(run, folder).findings)
 
 
 def test_the_files_name_no_machine_and_are_small(base, folder):

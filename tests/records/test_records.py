@@ -287,12 +287,31 @@ def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
 
 def test_results_of_another_form_of_the_variant_are_refused(run_cases):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
-    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", folder="changed/cases", flip=FLIP)
-    result.assert_outcomes(passed=1, failed=1)
-    changed = FLIP.replace("0x01010101;", "0x02020202;")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", folder="same/cases", flip="# A comment.\n" + RIGHT)
+    result.assert_outcomes(passed=1)
+    changed = RIGHT.replace("0x01010101;", "0x02020202;")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*--ptx-resume: the records hold results of an earlier definition *changed*"])
+
+
+def test_results_of_an_edited_file_that_a_resumed_run_leaves_out_are_noticed(run_cases, pytester):
+    """Otherwise the pass of the old text would stay, and the run would count as whole."""
+    run_cases("--ptx-records=run.jsonl", one=RIGHT, two=RIGHT)
+    run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-k", "two")
+    assert records_of(pytester).end is not None  # nothing was edited
+    wrong = RIGHT.replace("0x01010101", "0x03010101")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-k", "two", one=wrong)
+    result.stdout.fnmatch_lines(["records: * (cut short: one::right*not chosen this time*asm*changed*"])
+    assert records_of(pytester).end is None
+
+
+def test_a_file_with_one_more_variant_is_another_file(run_cases):
+    """The new text may do anything to the variant that has results: it may replace a function of torch."""
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", flip=FLIP)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*results of an earlier definition of this variant: case file changed*"])
 
 
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""

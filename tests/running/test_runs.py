@@ -4,11 +4,13 @@ result."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -197,6 +199,35 @@ def test_a_case_file_that_cannot_be_read_leaves_no_whole_run(run_cases, capsys):
     assert refused(Path("run.jsonl"), capsys)
 
 
+BROKEN = {
+    "raises": RIGHT.replace("case =", "1 / 0\ncase ="),
+    "no_python": "case = (",
+    "no_case": "CASE = 1\n",
+    "refused": RIGHT.replace("inputs=", "imputs="),
+    "imports": "import a_module_that_is_not_there\n" + RIGHT,
+}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]])
+def test_broken_case_files_keep_no_other_file_from_running(run_cases, capsys, workers):
+    result = run_cases("--ptx-records=run.jsonl", *workers, good=RIGHT, **BROKEN)
+    outcomes = result.parseoutcomes()
+    assert (outcomes["passed"], outcomes["errors"], result.ret) == (1, len(BROKEN) * (len(workers) + 1), 1)
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: * and 4 more could not be collected; *"])
+    assert refused(Path("run.jsonl"), capsys)
+
+
+def test_the_first_broken_file_ends_a_run_that_is_to_stop_there(run_cases):
+    result = run_cases("-x", good=RIGHT, **BROKEN)
+    assert "passed" not in result.parseoutcomes()
+
+
+def test_a_broken_test_module_stops_the_run_as_pytest_does(run_cases, pytester):
+    pytester.makepyfile(test_broken="1 / 0")
+    result = run_cases("cases", "test_broken.py", good=RIGHT, raises=BROKEN["raises"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["-x", "--maxfail=1"])
 def test_workers_stopped_at_the_first_failure_leave_no_whole_run(start, tmp_path, option):
@@ -341,8 +372,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All fields of each result, except its duration."""
-    return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
+    """All fields of each result, except its duration, and digests of what surrounds the case: an option belongs to it
+    that the conftest.py names."""
+    token = re.compile(r"-\w{8},pack")
+    results = [
+        replace(r, replay=token.sub(",pack", r.replay), message=token.sub(",pack", r.message))
+        for r in read(path).results
+    ]
+    return {r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies")) for r in results}
 
 
 def texts(path: Path) -> dict[str, str]:

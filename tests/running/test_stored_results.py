@@ -25,6 +25,7 @@ class Stage:
         monkeypatch.setattr(reuse, "_waiting", [])
         monkeypatch.setattr(reuse, "_waits_until", 0.0)
         monkeypatch.setattr(reuse, "_edited_meanwhile", self.look)
+        monkeypatch.setattr(reuse, "_read_by", lambda item: {})
         monkeypatch.setattr(reuse, "_key", lambda item, settings: (item.name, *settings))
         monkeypatch.setattr(reuse, "time", SimpleNamespace(monotonic=lambda: self.now))
 

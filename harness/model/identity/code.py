@@ -23,11 +23,11 @@ import inspect
 import sys
 import sysconfig
 import types
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from harness.model.identity.encoding import encode, tagged
+from harness.model.identity.encoding import array, encode, only_here, tagged
 from harness.model.identity.source import byte_code, file_text, imports_in, names_in, source
 from harness.ours import ROOT
 
@@ -45,6 +45,13 @@ _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FI
 
 _COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 """The endings of the names of compiled modules."""
+
+_MUTABLE_HEAP = 1 << 9
+_MADE_IN_PYTHON = _MUTABLE_HEAP | 1 << 8
+"""Flags of types: those that a class statement makes are on the heap and can be changed (PEP 630, bpo-43908)."""
+
+_COPYING = frozenset({"__reduce__", "__reduce_ex__", "__getstate__"})
+"""Methods with which a class says what a copy of it holds; it may leave something out."""
 
 _PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
 """Types whose subclasses hold a value besides their attributes."""
@@ -140,7 +147,24 @@ class _Walk:
         slots = [n for c in cls.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
         held = next((plain(value) for plain in _PLAIN if isinstance(value, plain)), None)
         state = {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(getattr(value, "__dict__", {}))
-        return tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
+        encoded = tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
+        inner = b"" if held is not None else self._compiled_part(value)
+        return encoded if not inner else tagged("instance of compiled", encoded, inner)
+
+    def _compiled_part(self, value: Any) -> bytes:
+        """What a value of a user's class holds as a value of a compiled class, such as an array or a deque."""
+        base = type(value)
+        while base.__flags__ & _MADE_IN_PYTHON == _MUTABLE_HEAP and base.__base__ is not None:
+            base = base.__base__
+        if base is object or base is type:
+            return b""
+        if issubclass(base, BaseException):
+            return self.encode(value.args)
+        found = array(value, self.other)
+        if found is None:
+            redefined = [c for c in type(value).__mro__ if self._own(c) and vars(c).keys() & _COPYING]
+            found = None if redefined else self._reduced(value, base.__reduce_ex__)
+        return only_here(value) if found is None else found
 
     def _foreign(self, value: Any) -> bytes | None:
         """A value of a class that the walk does not enter; None if no property distinguishes it from other values."""
@@ -156,15 +180,27 @@ class _Walk:
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
         reduce = copyreg.dispatch_table.get(type(value))
-        if reduce is None and hasattr(value, "__dict__"):
-            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
+        found = self._reduced(value, (lambda v, _: reduce(v)) if reduce else type(value).__reduce_ex__)
+        attributes = getattr(value, "__dict__", None)
+        if found is not None:
+            return tagged("made with", found, self.encode(dict(attributes))) if attributes else found
+        pure = all(c is object or c.__flags__ & _MADE_IN_PYTHON == _MUTABLE_HEAP for c in type(value).__mro__)
+        if pure and attributes is not None:  # all that it holds are attributes, whatever it says about copies
+            return tagged("instance", self.encode(type(value)), self.encode(dict(attributes)))
+        return None
+
+    def _reduced(self, value: Any, reduce: Callable[[Any, int], Any]) -> bytes | None:
+        """What a copy of a value is made of, by the protocol of pickle; None if it cannot be copied."""
         try:
-            parts = reduce(value) if reduce else value.__reduce_ex__(2)
+            parts = reduce(value, 2)
         except Exception:  # a class may raise anything when copied
             return None
-        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _modules_of(value)):
-            return None  # the name has another value, or none
-        return tagged("made", _name(type(value)).encode(), self.encode(parts))
+        if isinstance(parts, str):
+            known = any(getattr(m, parts, None) is value for m in _modules_of(value))
+            return tagged("made", _name(type(value)).encode(), self.encode(parts)) if known else None
+        # Elements of lists and dictionaries come as iterators, which would be encoded as such.
+        listed = tuple(list(p) if place > 2 and p is not None else p for place, p in enumerate(parts))
+        return tagged("made", _name(type(value)).encode(), self.encode(listed))
 
     def _function(self, function: types.FunctionType) -> bytes:
         attributes = {n: v for n, v in vars(function).items() if n != "__wrapped__"}
@@ -258,7 +294,7 @@ def _resolved(file: str) -> str:
 _OF_EVERY_CLASS = frozenset(
     {"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__firstlineno__", "__static_attributes__",
      "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
-     "__annotate_func__", "__annotations_cache__"}
+     "__annotate_func__", "__annotations_cache__", "__slotnames__"}
 )  # fmt: skip
 
 
@@ -319,4 +355,7 @@ def digest_with_code(value: Any, *, exact: bool = False) -> str:
 
     exact: for use within one version of Python; byte code counts too.
     """
-    return hashlib.sha256(_Walk(exact).encode(value)).hexdigest()
+    try:
+        return hashlib.sha256(_Walk(exact).encode(value)).hexdigest()
+    except RecursionError:  # a list that contains itself
+        return hashlib.sha256(only_here(value)).hexdigest()

@@ -32,12 +32,22 @@ _known: dict[tuple[int, int, bool], tuple[Case, Variant, dict[str, str]]] = {}
 """Definitions by the ids of case and variant. Both are kept alive, so that no other object gets their ids."""
 
 
-def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str, str]:
+def definition(case: Case, variant: Variant, *, exact: bool = False, anew: bool = False) -> dict[str, str]:
     """The digests of a variant's code and of its judging rules, by part. Computed once per variant and process.
 
-    exact: for comparisons within one environment; byte code and versions of packages count too.
+    exact: for comparisons within one environment; byte code and versions of packages count too. anew: of the values
+    that the case has now; the definition that was computed before stays the one that later calls return.
     """
     key = (id(case), id(variant), exact)
+    if anew:
+        known, shared = _known.pop(key, None), _shared.pop((id(case), exact), None)
+        try:
+            return definition(case, variant, exact=exact)
+        finally:
+            if known is not None:
+                _known[key] = known
+            if shared is not None:
+                _shared[id(case), exact] = shared
     if key not in _known:
         of_all = _of_all(case, exact)
         if policies(case, variant).reference is not case.reference:
@@ -84,7 +94,10 @@ def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     words = [f"{', '.join(changed)} changed"] if changed else []
     for name, found in strange.items():
         kind = found.removeprefix(INCOMPARABLE).rpartition(" ")[0]
-        words.append(f"{name} uses a value of type {kind}, which cannot be compared with that of another process")
+        if " " in kind:  # a reason, and not the name of a type
+            words.append(f"{name} cannot be compared with another process: {kind}")
+        else:
+            words.append(f"{name} uses a value of type {kind}, which cannot be compared with that of another process")
     return "; ".join(words)
 
 

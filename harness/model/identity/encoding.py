@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import PurePath
@@ -62,8 +63,8 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = ((name, encode(getattr(value, field), other)) for field, name in _fields(type(value)))
         return tagged("data", _class(value), *(part for pair in parts for part in pair))
-    found = _array(value)
-    return _only_here(value) if found is None else found
+    found = array(value, other)
+    return only_here(value) if found is None else found
 
 
 @functools.cache
@@ -105,27 +106,76 @@ _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
 }
 
 
-def _array(value: Any) -> bytes | None:
-    """numpy's arrays, numbers and dtypes, and torch's tensors on the CPU."""
-    home = type(value).__module__.partition(".")[0]
-    if home == "torch" and hasattr(value, "data_ptr"):
-        import torch
+def array(value: Any, other: Fallback | None = None) -> bytes | None:
+    """The encoding of an array, number or dtype of numpy, or of a tensor; None for other values, and for arrays of
+    objects.
 
-        flat = value.detach().cpu().contiguous().reshape(-1)
-        raw = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-        return tagged("tensor", str(value.dtype).encode(), encode(tuple(value.shape)), raw)
+    Everything that code can reach from the value counts: attributes, the memory behind a view, metadata of a dtype.
+    """
+    home = type(value).__module__.partition(".")[0]
     if home == "torch" and type(value).__name__ in ("dtype", "device", "layout", "memory_format"):
         return tagged("torch", str(value).encode())
-    if home not in ("numpy", "ml_dtypes"):
+    if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+        return _tensor(value, other)
+    if "numpy" not in sys.modules:
         return None
     import numpy as np
 
     if isinstance(value, np.ndarray | np.generic) and not np.asarray(value).dtype.hasobject:
-        array = np.ascontiguousarray(value)
-        return tagged("array", str(array.dtype).encode(), encode(np.shape(value)), array.tobytes())
+        plain = np.ascontiguousarray(value).view(np.ndarray)
+        kind = str(plain.dtype).encode()
+        encoded = tagged("array", kind, encode(np.shape(value)), plain.tobytes())
+        beyond = _beyond_dtype(plain.dtype, other) + _beyond_array(value, other)
+        return tagged("array with", encoded, *beyond) if beyond else encoded
     if isinstance(value, np.dtype):
-        return tagged("dtype", str(value).encode())
+        kind, beyond = tagged("dtype", str(value).encode()), _beyond_dtype(value, other)
+        return tagged("dtype with", kind, *beyond) if beyond else kind
     return None
+
+
+def _tensor(value: Any, other: Fallback | None) -> bytes | None:
+    import torch
+
+    try:
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        raw = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+        encoded = tagged("tensor", str(value.dtype).encode(), encode(tuple(value.shape)), raw)
+        beyond = [encode(dict(vars(value)), other)] if vars(value) else []
+        if value.requires_grad or value.grad is not None:
+            beyond.append(encode((value.requires_grad, value.grad), other))
+        storage = value.untyped_storage()
+        if value.device.type == "cpu" and storage.nbytes() != len(raw):  # a view: its storage can be reached
+            memory = torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()
+            beyond += [encode((value.stride(), value.storage_offset())), memory]
+        if value._base is not None and vars(value._base):
+            beyond.append(encode(dict(vars(value._base)), other))
+    except (RuntimeError, NotImplementedError, TypeError):  # it has no memory here, such as on the device "meta"
+        return None
+    return tagged("tensor with", encoded, *beyond) if beyond else encoded
+
+
+def _beyond_dtype(dtype: Any, other: Fallback | None) -> list[bytes]:
+    """What the text of a dtype does not show."""
+    found = [encode(dict(dtype.metadata), other)] if dtype.metadata else []
+    if dtype.names:
+        fields = [(name, dtype.fields[name][1:]) for name in dtype.names]
+        found += [encode((fields, dtype.itemsize)), *(array(dtype.fields[n][0], other) or b"" for n in dtype.names)]
+    elif dtype.subdtype is not None:
+        found += _beyond_dtype(dtype.subdtype[0], other)
+    return found
+
+
+def _beyond_array(value: Any, other: Fallback | None) -> list[bytes]:
+    """What an array leads to besides its elements: its attributes, and the memory of which it is a view."""
+    import numpy as np
+
+    attributes = getattr(value, "__dict__", None)
+    found = [encode((type(value).__name__, dict(attributes)), other)] if attributes else []
+    base = value.base
+    if base is None:
+        return found
+    alike = type(base) is np.ndarray and base.nbytes == value.nbytes and not _beyond_array(base, other)
+    return found if alike else [*found, encode(base, other)]
 
 
 def _class(value: Any) -> bytes:
@@ -137,7 +187,7 @@ def without_encoding() -> list[Any]:
     return _kept
 
 
-def _only_here(value: Any) -> bytes:
+def only_here(value: Any) -> bytes:
     """An encoding that differs from that of every other object, in this and every other process."""
     _kept.append(value)  # kept alive, so that no other object gets its id
     return tagged("object", _class(value), _NONCE, str(id(value)).encode())

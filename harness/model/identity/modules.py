@@ -16,6 +16,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from harness.model.identity.opened import watch
 from harness.model.identity.source import executed
 
 _FOLDER = "ptxdiff_folder_"
@@ -28,6 +29,7 @@ def execute_file(path: Path, name: str) -> ModuleType:
     """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
+    watch()
     full = module_name(path, name)
     _know_folder(path)
     loader = _FromText(full, str(path))

@@ -1,0 +1,316 @@
+"""The files that the user's code opens, and what else it does that no digest of its text shows.
+
+An audit hook (`sys.addaudithook`) sees every `open`, every list of a folder and every start of a process. It notes them
+by the user's files whose code is on the stack at that moment, so that a case has the files that its own modules and
+functions opened, also those that another case made a shared helper read. Digests are computed later; a file that has
+changed between its opening and its digest has none.
+
+Not noted, because other parts of an identity cover them: what the harness opens (its text and its caches have keys of
+their own), files of Python, of installed packages and of the cache folder (versions), what an installed package does
+while it is imported, byte code beside a source, files that this process itself wrote first, devices, and `/proc`.
+
+A hook cannot be removed. So it is installed with the first case file, and ignores every event until then and most
+events later: its first line decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from importlib.util import source_from_cache
+from types import FrameType
+from typing import Any
+
+from harness.diskcache import cache_folder
+from harness.ours import ROOT
+
+ABSENT = "absent"
+"""In the place of a digest: the file did not exist when it was opened."""
+
+_DIGITS = 32
+
+_Stamp = tuple[int, int, int] | None
+"""Size, time of the last change in nanoseconds and inode of a file; None if it does not exist."""
+
+
+@dataclass
+class _Noted:
+    """What the code of one source file did. files: paths, each with its stamp at the first opening."""
+
+    files: dict[str, _Stamp] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    effects: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the code of some source files has opened so far in this process.
+
+    files: a digest by path, `ABSENT` for a file that was not there; a folder has a digest of the names in it. unknown:
+    why the inputs of the code are not known, in words; empty if they are known.
+    """
+
+    files: Mapping[str, str]
+    unknown: tuple[str, ...] = ()
+
+
+_noted: dict[str, _Noted] = {}
+_written: set[str] = set()
+_faults: dict[str, None] = {}
+_installed = False
+_paused = False
+
+
+def watch() -> None:
+    """Install the hook, once in a process."""
+    global _installed
+    if not _installed:
+        _installed = True
+        sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    note = _EVENTS.get(event)
+    if note is None or _paused:
+        return
+    try:
+        note(event, arguments)
+    except Exception as fault:  # raised from here, it would end the user's own call
+        _faults[f"what it opens is not known ({event}: {type(fault).__name__}: {fault})"] = None
+
+
+def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened:
+    """What the code of these source files has opened in this process.
+
+    without: paths that another part of an identity covers.
+    """
+    files: dict[str, str] = {}
+    unknown: dict[str, None] = dict(_faults)
+    excluded = {_real(path) for path in without}
+    for source in sources:
+        noted = _noted.get(_real(source))
+        if noted is None:
+            continue
+        unknown |= noted.effects
+        for path, stamp in noted.files.items():
+            if path in excluded or path in _written:
+                continue
+            if path in noted.changed or _stamp(path) != stamp:
+                unknown[f"it opened {path}, which has changed since then"] = None
+            else:
+                files[path] = digest_of(path)
+    return Opened(dict(sorted(files.items())), tuple(unknown))
+
+
+def digest_of(path: str) -> str:
+    """A digest of the present contents of a file, or of the names in a folder; `ABSENT` if there is none."""
+    stamp = _stamp(path)
+    return ABSENT if stamp is None else _digest(path, stamp)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(path: str, stamp: _Stamp) -> str:
+    global _paused
+    _paused = True
+    try:
+        if os.path.isdir(path):
+            text = "\0".join(sorted(n for n in os.listdir(path) if not _derived(n))).encode("utf-8", "surrogateescape")
+            return "folder " + hashlib.sha256(text).hexdigest()[:_DIGITS]
+        found = hashlib.sha256()
+        with open(path, "rb") as file:
+            while part := file.read(1 << 20):
+                found.update(part)
+        return found.hexdigest()[:_DIGITS]
+    except OSError:
+        return "unreadable"
+    finally:
+        _paused = False
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+# ---- events --------------------------------------------------------------------------------------------------
+
+
+def _open(event: str, arguments: tuple[Any, ...]) -> None:
+    path, _, flags = arguments
+    sources = _users_sources()
+    if not sources or (text := _path(path)) is None:
+        return
+    text = _source_of(text)
+    if _excluded(text):
+        return
+    flags = flags if isinstance(flags, int) else 0
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    stamp = _stamp(text)
+    if text in _written:
+        return
+    if writes and (flags & (os.O_TRUNC | os.O_EXCL) or stamp is None):
+        _written.add(text)  # its contents come from this process
+        return
+    _note(sources, text, stamp)
+    if writes:
+        for source in sources:
+            _noted[source].changed.add(text)
+    elif stamp is not None and not _is_plain(text):
+        _effect(sources, f"it reads {text}, which is no ordinary file")
+
+
+def _folder(event: str, arguments: tuple[Any, ...]) -> None:
+    sources = _users_sources()
+    if not sources or (text := _path("." if arguments[0] is None else arguments[0])) is None or _excluded(text):
+        return
+    _note(sources, text, _stamp(text))
+
+
+def _library(event: str, arguments: tuple[Any, ...]) -> None:
+    """A shared library, a database or an extension module: a path in the first argument that is one."""
+    name = arguments[1] if event == "import" else arguments[0]
+    if not isinstance(name, str | bytes) or not name or b"/" not in os.fsencode(name):
+        return  # a system's library, a database in memory, or a module that `import` will open itself
+    sources = _users_sources()
+    if sources and (text := _path(name)) is not None and not _excluded(text):
+        _note(sources, text, _stamp(text))
+
+
+def _outside(event: str, arguments: tuple[Any, ...]) -> None:
+    if sources := _users_sources():
+        _effect(sources, f"it {_OUTSIDE[event]}")
+
+
+_OUTSIDE = {
+    "subprocess.Popen": "starts a process",
+    "os.system": "starts a process",
+    "os.exec": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.spawn": "starts a process",
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "pty.spawn": "starts a process",
+    "socket.connect": "uses the network",
+    "socket.getaddrinfo": "uses the network",
+    "socket.sendto": "uses the network",
+    "socket.bind": "uses the network",
+}
+"""Events whose results no digest covers."""
+
+_EVENTS: dict[str, Callable[[str, tuple[Any, ...]], None]] = {
+    "open": _open,
+    "os.listdir": _folder,
+    "os.scandir": _folder,
+    "ctypes.dlopen": _library,
+    "sqlite3.connect": _library,
+    "import": _library,
+    **dict.fromkeys(_OUTSIDE, _outside),
+}
+
+
+def _note(sources: Collection[str], path: str, stamp: _Stamp) -> None:
+    for source in sources:
+        noted = _noted.setdefault(source, _Noted())
+        if noted.files.setdefault(path, stamp) != stamp:
+            noted.changed.add(path)
+
+
+def _effect(sources: Collection[str], words: str) -> None:
+    for source in sources:
+        _noted.setdefault(source, _Noted()).effects[words] = None
+
+
+# ---- whose code it is ----------------------------------------------------------------------------------------
+
+_USER, _LIBRARY, _OURS, _IMPORTING = "user", "library", "ours", "importing"
+
+
+def _users_sources() -> list[str]:
+    """The user's files whose code is on the stack, down to the harness's own code; empty for what is not theirs."""
+    found: dict[str, None] = {}
+    frame: FrameType | None = sys._getframe(3)  # below this module's functions
+    innermost = True
+    while frame is not None:
+        kind, path = _kind(frame.f_code.co_filename)
+        if kind is _OURS:
+            break
+        if kind is _LIBRARY and frame.f_code.co_name == "<module>":
+            break  # an installed package is being imported: its version covers that
+        if kind is _USER:
+            found[path] = None
+        elif kind is _IMPORTING and innermost and frame.f_code.co_name == "_fill_cache":
+            return []  # the import system lists the folders of `sys.path`
+        innermost = False
+        frame = frame.f_back
+    return list(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(file: str) -> tuple[str, str]:
+    """Whose code a file has, and its real path."""
+    if file.startswith("<"):
+        return (_IMPORTING if file.startswith("<frozen importlib") else _LIBRARY + "?"), ""
+    path = _real(file)
+    if any(path.startswith(f"{folder}/") for folder in _OUR_FOLDERS):
+        return _OURS, path
+    return (_LIBRARY if any(path.startswith(f"{folder}/") for folder in _INSTALLED) else _USER), path
+
+
+_real = functools.lru_cache(maxsize=4096)(os.path.realpath)
+
+_OUR_FOLDERS = tuple(os.path.realpath(ROOT / name) for name in ("harness", "references", "reports"))
+_INSTALLED = tuple(
+    {os.path.realpath(path) for name, path in sysconfig.get_paths().items() if name not in ("scripts", "data")}
+    | {os.path.realpath(sys.base_prefix) + "/lib", os.path.realpath(sys.prefix) + "/lib"}
+)
+_MACHINES = ("/proc/", "/sys/", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty", "/dev/pts/")
+_DERIVED = (".nbi", ".nbc")
+
+
+def _path(path: Any) -> str | None:
+    """The full path that an event names; None for an open file's number."""
+    try:
+        return os.path.abspath(os.fsdecode(path))
+    except (TypeError, ValueError):
+        return None
+
+
+def _source_of(path: str) -> str:
+    """The source behind a file of byte code: Python reads the source only where the byte code is out of date."""
+    try:
+        source = source_from_cache(path) if path.endswith(".pyc") else path
+    except ValueError:
+        return path
+    return source if os.path.exists(source) else path
+
+
+def _excluded(path: str) -> bool:
+    """Whether a file is Python's, of an installed package, of the cache folder, of the machine, or derived."""
+    if path.startswith(_MACHINES) or _derived(os.path.basename(path)):
+        return True
+    real = os.path.realpath(path)
+    cache = cache_folder()
+    folders = (*_INSTALLED, *_OUR_FOLDERS, *(() if cache is None else (os.path.realpath(cache),)))
+    return any(real == folder or real.startswith(f"{folder}/") for folder in folders)
+
+
+def _derived(name: str) -> bool:
+    """Whether it is numba's cache beside a source, whose text counts, or the folder of byte code."""
+    return name.endswith(_DERIVED) or name == "__pycache__"
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

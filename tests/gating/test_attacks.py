@@ -1,0 +1,320 @@
+"""Records and baselines that somebody edited, with right checksums: nothing passes without an objection or a remark.
+
+Each attack edits the JSON of a run that is accepted as it is, or of its baseline. It is refused when it is read, refused
+by the gate, or named in a remark. A run that was not edited is accepted without a word.
+"""
+
+# ruff: noqa: E501 (tables of one line an entry)
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.gating import baseline, digests
+from harness.gating.baseline import BaselineError
+from harness.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate
+from harness.records import RecordError, RunRecords, Share, Writer, read
+from tests.reports import synthetic
+from tests.reports.synthetic import with_results
+from tests.sealed import sealed, unsealed
+
+MODELS = Policy(allow_model=True)
+SUBJECT = ("rcp", "asm.approx", "sm_100a", "emulator")
+"""The item whose records are edited. Of its codes a part lies outside the domain, and some of these differ."""
+
+
+@pytest.fixture(scope="module")
+def base() -> RunRecords:
+    run = synthetic.catalogue(2, targets=("sm_90a", "sm_100a"), per_cell=9, texts=False)
+    run.timings.clear()
+    policy = {"policy": "0123456789abcdef", "inputs": "fedcba9876543210"}
+
+    def judged(r):
+        if not r.total:
+            return r
+        some = r.key.variant == "asm.approx"
+        share = Share(4096, 3000, 4000, 2900) if some else Share(4096, 4096, 4000, 4000)
+        return dataclasses.replace(
+            r, judged={"y": share}, unchecked=50 * some, fingerprint={**r.fingerprint, **policy}, seed=7
+        )
+
+    run = with_results(run, judged)
+    environment = {**run.run.environment, "approximate": "hopper"}
+    return dataclasses.replace(run, run=dataclasses.replace(run.run, environment=environment))
+
+
+@pytest.fixture(scope="module")
+def lines(base, tmp_path_factory) -> list[bytes]:
+    """The lines of the run, without checksums."""
+    path = tmp_path_factory.mktemp("base") / "run.jsonl"
+    writer = Writer(path)
+    writer.write(base.run, *base.cases.values(), *base.results, base.end)
+    writer.close()
+    return unsealed(path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def folders(base, tmp_path_factory) -> dict[str, Path]:
+    found = {form: tmp_path_factory.mktemp(form) for form in ("full", "digests")}
+    baseline.write(base, found["full"])
+    digests.write(digests.condensed(base), found["digests"])
+    return found
+
+
+def decided(run: RunRecords, form: str, folder: Path) -> Decision:
+    if form == "digests":
+        return digests.decided(run, digests.load(folder), MODELS)
+    return gate(run, baseline.load(folder), MODELS)
+
+
+def is_subjects(obj: dict[str, Any]) -> bool:
+    key = obj.get("key", {})
+    return tuple(key.get(n, "") for n in ("case", "variant", "target", "backend")) == SUBJECT
+
+
+def of_results(**members: Any):
+    """Set members of each result of the subject; a function gets the former value, None removes the member."""
+
+    def edit(objects: list[dict[str, Any]]) -> None:
+        for obj in filter(is_subjects, objects):
+            for name, value in members.items():
+                made = value(obj.get(name)) if callable(value) else value
+                obj.pop(name, None)
+                if made is not None:
+                    obj[name] = made
+
+    return edit
+
+
+def of_key(**members: Any):
+    def edit(objects: list[dict[str, Any]]) -> None:
+        for obj in filter(is_subjects, objects):
+            obj["key"] = {**obj["key"], **members}
+
+    return edit
+
+
+def of_head(**members: Any):
+    return lambda objects: objects[0].update(members)
+
+
+def of_environment(**members: Any):
+    return lambda objects: objects[0]["environment"].update(members)
+
+
+def share(codes=4096, judged=3000, ordinary=4000, ordinary_judged=2900):
+    return {"y": {"codes": codes, "judged": judged, "ordinary": ordinary, "ordinary_judged": ordinary_judged}}
+
+
+def without_item(objects: list[dict[str, Any]]) -> None:
+    objects[:] = [o for o in objects if not is_subjects(o)]
+    recounted(objects)
+
+
+def without_one(objects: list[dict[str, Any]]) -> None:
+    objects.remove(next(o for o in objects if is_subjects(o)))
+    recounted(objects)
+
+
+def recounted(objects: list[dict[str, Any]]) -> None:
+    """Correct the counts of the last line, as somebody who hides an edit does."""
+    results = [o for o in objects if o["record"] == "result"]
+    objects[-1]["verdicts"] = Counter(
+        "expected failure" if o.get("expected_failure") else o["verdict"] for o in results
+    )
+
+
+def twice(objects: list[dict[str, Any]]) -> None:
+    objects.insert(-1, next(o for o in objects if is_subjects(o)))
+    recounted(objects)
+
+
+BITS = {"outputs_digest": lambda blocks: [{**b, "digest": "0" * 32} for b in blocks]}
+SHRUNK = {"judged": share(judged=600, ordinary_judged=500), "unchecked": 900, **BITS}
+
+READ = "when it is read"
+"""An attack that no command gets to see."""
+
+ATTACKS = {
+    # edit, what happens: READ, or a pattern of the gate's words; those that begin with ! only in a remark
+    "a pass whose codes differ": (of_results(different=1), READ),
+    "a pass with a finding": (of_results(findings=["a guard zone was hit"]), READ),
+    "an expected failure that passes": (of_results(expected_failure=True), READ),
+    "fewer codes than the shares have": (of_results(total=4000), READ),
+    "more codes than the shares have": (of_results(total=8192), READ),
+    "no codes": (of_results(total=None), READ),
+    "more unchecked than not judged": (of_results(unchecked=1097), READ),
+    "more unchecked than there are": (of_results(unchecked=5000), READ),
+    "more judged than there are": (of_results(judged=share(judged=5000)), READ),
+    "more ordinary ones judged than there are": (of_results(judged=share(ordinary_judged=4001)), READ),
+    "more ordinary ones than codes": (of_results(judged=share(ordinary=4097)), READ),
+    "distances of more codes": (of_results(ulps={"0": 4096, "1": 1}), READ),
+    "evidence of hardware that did not run": (of_results(evidence="hardware"), READ),
+    "an unknown evidence": (of_results(evidence="certain"), READ),
+    "an unknown verdict": (of_results(verdict="passed"), READ),
+    "an unknown member": (of_results(approved=True), READ),
+    "a result twice": (twice, READ),
+    "a failure that was renamed a pass in the counts": (lambda o: o[-1].update(verdicts={"pass": 1}), READ),
+    "no end": (lambda o: o.pop(), "cut short"),
+    "an effort": (of_head(effort="exhaustive"), "!effort quick in the baseline, exhaustive here"),
+    "a seed of the run": (of_head(seed=5), "!seed 0 in the baseline, 5 here"),
+    "the choice of approximate bits": (of_environment(approximate="rounded"), "!hopper in the baseline, rounded here"),
+    "a choice of approximate bits that is gone": (lambda o: o[0]["environment"].pop("approximate"), "!hopper in the baseline, None here"),
+    "seeds of results": (of_results(seed=8), "!seed of the inputs: "),
+    "fewer unchecked": (of_results(unchecked=10), "!codes that differ unchecked: 1.221% → 0.244%"),
+    "none unchecked": (of_results(unchecked=None), "!codes that differ unchecked: 1.221% → 0.000%"),
+    "more unchecked": (of_results(unchecked=1000), "codes that differ unchecked: 1.221% → 24.414%"),
+    "fewer codes, and shares that fit": (of_results(total=2048, judged=share(2048, 1500, 2000, 1450), ulps={"0": 2048}), "codes compared: |compared codes"),
+    "a smaller share": (of_results(judged=share(ordinary_judged=2000)), "ordinary codes of y that are not judged"),
+    "no share": (of_results(judged=None), "ordinary codes of y that are not judged"),
+    "a smaller domain, with a factor of two outside": (of_results(**SHRUNK, fingerprint=lambda f: {**f, "policy": "0" * 16}), "ordinary codes of y that are not judged"),
+    "other bits": (of_results(**BITS), "output bits changed"),
+    "no bits": (of_results(outputs_digest=None), "no output bits in the run|in the baseline but not in the run"),
+    "bits of other inputs": (of_results(inputs_digest="f" * 32), "!other inputs than|in the baseline but not in the run"),
+    "no digest of inputs": (of_results(inputs_digest=None), "no digest of the inputs|in the baseline but not in the run"),
+    "no definition": (of_results(fingerprint=None), "no definition in the run"),
+    "a failure": (of_results(verdict="fail"), "fail on sm_100a"),
+    "an error": (of_results(verdict="error"), "error on sm_100a"),
+    "a pass that is not run": (of_results(verdict="not run", evidence="none"), "!not run here"),
+    "a pass that is unsupported": (of_results(verdict="unsupported"), "pass → unsupported"),
+    "an item that is gone": (without_item, "in the baseline but not in the run"),
+    "another target": (of_key(target="sm_103a"), "in the baseline but not in the run"),
+    "another variant": (of_key(variant="asm.better"), "in the baseline but not in the run"),
+    "another backend": (of_key(backend="assembler"), "in the baseline but not in the run"),
+    "a weaker evidence": (of_results(evidence="none"), "!evidence model → none|passes on a model alone"),
+    "declared failures": (of_results(verdict="fail", expected_failure=True, diagnosis="other bits, as the case declares"), "no baseline has accepted these bits"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_edited_run_is_refused_or_remarked_on(lines, folders, tmp_path, attack, form):
+    edit, expected = ATTACKS[attack]
+    objects = [json.loads(line) for line in lines]
+    edit(objects)
+    if expected != READ and "no end" not in attack:
+        recounted(objects)
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(sealed([json.dumps(o, separators=(",", ":")).encode() for o in objects]))
+    if expected == READ:
+        with pytest.raises(RecordError):
+            read(path)
+        return
+    decision = decided(read(path), form, folders[form])
+    pattern = re.compile(expected.removeprefix("!"))
+    named = [f for f in decision.findings if pattern.search(f.text)]
+    assert named, [f.text for f in decision.findings]
+    if not expected.startswith("!"):
+        assert decision.code == CORRECTNESS
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_the_run_itself_is_accepted_without_a_word(base, lines, folders, tmp_path, form):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(sealed(lines))
+    decision = decided(read(path), form, folders[form])
+    assert decision.code == ACCEPTED
+    assert not [f.text for f in decision.findings if "on a model alone" not in f.text]
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_a_larger_domain_and_fewer_unchecked_codes_are_accepted(base, folders, form):
+    better = Share(4096, 4096, 4000, 4000)
+    run = with_results(base, lambda r: dataclasses.replace(r, judged={"y": better}, unchecked=0) if r.total else r)
+    assert decided(run, form, folders[form]).code == ACCEPTED
+
+
+# ---- baselines -----------------------------------------------------------------------------------------------
+
+
+def of_line(**members: Any):
+    """Edit the line of the subject's variant, in a baseline of digests."""
+
+    def edit(objects: list[dict[str, Any]]) -> None:
+        for obj in objects:
+            if (obj.get("case"), obj.get("variant"), obj.get("backend")) == ("rcp", "asm.approx", "emulator"):
+                obj.update(members)
+
+    return edit
+
+
+def of_cells(**members: Any):
+    def edit(objects: list[dict[str, Any]]) -> None:
+        for obj in objects:
+            for cell in obj.get("targets", {}).values():
+                if obj["backend"] == "emulator":
+                    cell.update({n: v for n, v in members.items() if v is not None})
+                    for name in (n for n, v in members.items() if v is None):
+                        cell.pop(name, None)
+
+    return edit
+
+
+def a_line_twice(objects: list[dict[str, Any]]) -> None:
+    objects.insert(1, objects[1])
+    objects[-1]["variants"] += 1
+
+
+def a_line_less(objects: list[dict[str, Any]]) -> None:
+    del objects[1]
+    objects[-1]["variants"] -= 1
+
+
+BASELINES = {
+    "an unknown verdict": (of_cells(verdict="passed"), READ),
+    "an unknown evidence": (of_cells(evidence="certain"), READ),
+    "a variant twice": (a_line_twice, READ),
+    "a share that is no number": (of_cells(judged={"y": ["4096", "4000"]}), READ),
+    "shares of three numbers": (of_cells(judged={"y": [1, 2, 3]}), READ),
+    "another schema": (lambda o: o[0].update(schema=2), READ),
+    "a variant less": (a_line_less, "!new, so not compared"),
+    "another effort": (lambda o: o[0].update(effort="full"), "!effort full in the baseline, quick here"),
+    "another seed": (lambda o: o[0].update(seed=3), "!seed 3 in the baseline, 0 here"),
+    "another choice of approximate bits": (lambda o: o[0]["versions"].update(approximate="rounded"), "!rounded in the baseline, hopper here"),
+    "an accepted failure": (of_cells(verdict="fail"), "!accepted in the baseline although no pass"),
+    "other bits": (of_cells(bits="000000:00000000"), "in the baseline but not in the run"),
+    "another definition": (of_line(definition="0" * 12), "!definition changed"),
+    "another policy": (of_line(parts={"policy": "0" * 8, "inputs": "fedcba98", "reference": "0" * 8}), "!policy, reference changed"),
+    "the older form": (of_line(parts={}), "!items of the baseline have no counts"),
+    "more codes": (of_cells(total=99999), "codes compared: 99,999"),
+    "fewer codes": (of_cells(total=1), "!codes compared: 1 "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", BASELINES)
+def test_an_edited_baseline_of_digests_is_refused_or_remarked_on(base, folders, tmp_path, attack):
+    edit, expected = BASELINES[attack]
+    for path in folders["digests"].glob("*.jsonl"):
+        objects = [json.loads(line) for line in unsealed(path.read_bytes())]
+        edit(objects)
+        data = sealed(
+            [json.dumps(o, ensure_ascii=False, separators=(",", ":")).encode() for o in objects], chained=False
+        )
+        (tmp_path / path.name).write_bytes(data)
+    if expected == READ:
+        with pytest.raises(BaselineError):
+            digests.load(tmp_path)
+        return
+    decision = decided(base, "digests", tmp_path)
+    pattern = re.compile(expected.removeprefix("!"))
+    assert any(pattern.search(f.text) for f in decision.findings), [f.text for f in decision.findings]
+    if not expected.startswith("!"):
+        assert decision.code == CORRECTNESS
+
+
+def test_the_committed_baseline_is_read_and_says_what_it_lacks():
+    """It has the older form until somebody accepts the catalogue again."""
+    folder = Path(__file__).parents[2] / "baseline"
+    names = sorted(folder.glob("*.jsonl"))[:2]
+    results = [r for path in names for r in digests._read(path)[1]]
+    found = RunRecords(digests._read(names[0])[0], results=results)
+    texts = [f.text for f in digests.decided(found, found, MODELS).findings]
+    older = any(r.fingerprint.keys() == {"definition"} for r in results)
+    assert older == any("make the baseline again with --accept" in text for text in texts)
