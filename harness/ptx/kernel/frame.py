@@ -248,6 +248,7 @@ class KernelFrame(Reaching):
         self.refuse_write(step, access, lanes, place)
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
+        self.grid.changes += 1
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
             zero = UNSIGNED[access.width](0)
@@ -332,7 +333,7 @@ class KernelFrame(Reaching):
         update: Callable[..., int],
         element: int = 0,
     ) -> list[int]:
-        """Update one element of each access in the order of lanes; returns the previous values."""
+        """Update one element of each access in the order of lanes, or in reverse; returns the previous values."""
         old = [0] * len(lanes)
         for place in places:
             region = place.region
@@ -350,12 +351,15 @@ class KernelFrame(Reaching):
                 called = (isinstance(region, Buffer) and region.name) or "memory"
                 where = f"an atomic on {called}, where nothing was stored before,"
                 self.refuse_undefined(step, doubt, some, where)
-            part = range(len(lanes)) if place.part is None else place.part.tolist()
+            part = list(range(len(lanes))) if place.part is None else place.part.tolist()
             cells = {cell: int(table[cell]) for cell in set(index)}
-            for position, cell in zip(part, index, strict=True):
+            begun = cells.copy()
+            turns = list(zip(part, index, strict=True))[:: -1 if self.grid.order.reverse else 1]
+            for position, cell in turns:
                 before = cells[cell]
                 old[position] = before
                 cells[cell] = update(before, *(c[position] for c in columns))
+            self.grid.changes += cells != begun
             table[list(cells)] = np.array(list(cells.values()), table.dtype)
         return old
 

@@ -74,13 +74,18 @@ class Buffer:
         self.size = array.nbytes
         self.residue = residue % 256
         self.slot = slot
-        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
-        padded[self.residue : self.residue + self.size] = array.reshape(-1).view(np.uint8)
-        self.bytes = padded
-        self.undefined: Array | None = None if defined else np.full(len(padded), 0xFF, np.uint8)
+        self.defined = defined
         self.base = 0
-        self.shadow: Shadow | None = None
         self.owners: list[Array] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a launch: the bytes are the array's, and nothing has accessed them."""
+        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
+        padded[self.residue : self.residue + self.size] = self.array.reshape(-1).view(np.uint8)
+        self.bytes = padded
+        self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
+        self.shadow: Shadow | None = None
 
     @property
     def address(self) -> int:
