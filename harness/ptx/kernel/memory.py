@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from harness.ptx.binding.program import ReadSlot
 from harness.ptx.kernel import sharedaccess
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -367,12 +368,14 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access of a memory instruction: `count` neighbouring values of `width` bits."""
+    """The access of a memory instruction: `count` neighbouring values of `width` bits. policy: of the caches, if it has
+    one; it decides no value."""
 
     space: str
     displacement: int
     width: int
     count: int
+    policy: ReadSlot | None = None
 
     @property
     def size(self) -> int:
