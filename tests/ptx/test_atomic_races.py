@@ -45,7 +45,7 @@ SHARED = """.version 8.0
 """
 ZERO, ADD, FIVE = "@p st.global.u32 [at], 0;", "atom.global.add.u32 old, [at], 1;", "@p st.global.u32 [at], 5;"
 IN_SHARED = {ZERO: "@p st.shared.u32 [place], 0;", ADD: "atom.shared.add.u32 old, [place], 1;"}
-FOREIGN = r"race: thread 1 of block \(0, 0, 0\) updates .* which (thread 0 of block \(0, 0, 0\)|another thread) wrote"
+FOREIGN = r"race: thread 1 of block .* updates .* which (thread 0 of block \(0, 0, 0\)|another thread) (read or )?wrote"
 
 
 def run(template: str, *statements: str, before: int = 7) -> int:

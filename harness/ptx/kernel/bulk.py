@@ -137,7 +137,7 @@ class Bulk:
         """
         frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
         offsets, size = coming.offsets, coming.size
-        frame.refuse_unmade(step, coming.barrier, lane)
+        frame.refuse_unmade(step, [coming.barrier], np.array([lane]))
         units = shared.units(offsets, size)
         if (shared.under_way[units] > 0).any() and coming.update is None:
             self.refuse(step, lane, offsets, units, "copies to")
@@ -146,7 +146,7 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            bad = shared.note_write(offsets, size, frame.member[lanes], frame.clock, frame.times(lanes), changes)
+            bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
@@ -203,9 +203,10 @@ class Bulk:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
             if frame.grid.races:
-                # The threads that wait at the mbarrier hear of the bytes first, in whichever block the bytes lie.
-                hears = frame.receiver(one.lane, np.full(len(one.offsets), one.barrier))
-                shared.note_landing(one.offsets, one.size, hears, frame.clock)
+                # Only threads that see the phase of the mbarrier complete are ordered after the bytes.
+                barrier = frame.barriers.get(one.barrier)
+                agent = -1 if barrier is None else barrier.agent
+                shared.note_landing(one.offsets, one.size, np.full(len(one.offsets), agent))
             frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
         return bool(coming)
 
@@ -281,6 +282,7 @@ class Bulk:
                 mask = np.ones(1, np.uint8)
                 frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
             buffer.bytes[where] = data[chosen, part]
+            frame.grid.changes += 1
             if buffer.undefined is not None:
                 buffer.undefined[where] = 0
         self.leave(step, lane, offsets)
@@ -305,7 +307,7 @@ class Bulk:
             at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
             text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
             raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-        bad = shared.note_read(offsets, 16, frame.member[lanes], frame.clock, frame.times(lanes))
+        bad = shared.note_read(offsets, 16, lanes)
         if bad.any():
             at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
             text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
@@ -321,7 +323,11 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                tally(self.frame.shared.source_reads, self.frame.shared.units(one.offsets, 16), -1)
+                shared, frame = self.frame.shared, self.frame
+                tally(shared.source_reads, shared.units(one.offsets, 16), -1)
+                if frame.grid.races:
+                    member = int(frame.member[one.lane])
+                    shared.note_finished_read(one.offsets, 16, np.full(len(one.offsets), one.lane), member)
             else:
                 staying.append(one)
         self.leaving = staying

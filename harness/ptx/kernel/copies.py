@@ -7,6 +7,7 @@ writes to the source before it lands are not checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,12 +56,8 @@ class Reaching(ThreadFrame):
         """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
         raise NotImplementedError
 
-    def has_heard(self, lanes: Array) -> Array:
-        """By rank, the time up to which any of the lanes has heard of each block of the cluster."""
-        raise NotImplementedError
-
-    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+        """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
         raise NotImplementedError
 
@@ -70,14 +67,6 @@ class Reaching(ThreadFrame):
 
     def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
         """The blocks of this frame in a mask of ranks."""
-        raise NotImplementedError
-
-    def receiver(self, lane: int, offsets: Array) -> Array:
-        """The threads that count as writers of the bytes that a lane's bulk copies bring to shared memory."""
-        raise NotImplementedError
-
-    def landed(self, barrier: Barrier, block: int) -> None:
-        """Record in an mbarrier that a copy to a block has landed, or that its tensor cores have finished."""
         raise NotImplementedError
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:

@@ -24,12 +24,21 @@ from harness.ptx.kernel.memory import (
     rows,
     scatter,
 )
-from harness.ptx.kernel.phases import Barrier
+from harness.ptx.kernel.memory_model import between
 from harness.ptx.kernel.promises import Promises
-from harness.ptx.kernel.races import note_read, note_update, note_write
+from harness.ptx.kernel.races import is_strong, note_read, note_update, note_write
 from harness.ptx.kernel.tensorwaits import TensorWaits
 from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+
+def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
+    """Which lanes would change the bytes at their places by storing values."""
+    changes = np.zeros(len(place.offsets), np.bool_)
+    before = gather(place.region.bytes, place.offsets, access.width, access.count)
+    for old, new in zip(before, values, strict=True):
+        changes |= old != new
+    return changes
 
 
 class KernelFrame(Reaching):
@@ -40,7 +49,7 @@ class KernelFrame(Reaching):
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
-        self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
+        self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races, self.order)
         self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None
         self.copies = Copies(self)
         self.promises = Promises(self)
@@ -49,18 +58,14 @@ class KernelFrame(Reaching):
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
         self.refused: set[int] = set()
+        self.between = between(self, grid.judging)
+
+    @property
+    def team_bytes(self) -> int:
+        """The bytes of shared memory of a block, or of all blocks of a cluster."""
+        return self.shared.size * self.grid.cluster_size
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
-
-    def note_arrival(self, barrier: Barrier, lane: int) -> None:
-        """Record in an mbarrier what the arriving lane has heard of other blocks."""
-
-    def landed(self, barrier: Barrier, block: int) -> None:
-        """Record in an mbarrier that a copy to a block has landed."""
-
-    def has_heard(self, lanes: Array) -> Array:
-        """By rank, the time up to which any of the lanes has heard of each block of the cluster."""
-        return np.asarray(self.block_time[lanes].max(keepdims=True))
 
     def reach(self, step: Step, lanes: Array, rank: Array, *, waits: bool = True) -> None:
         """Record that lanes access memory of other blocks.
@@ -68,15 +73,24 @@ class KernelFrame(Reaching):
         Raises MemoryFault if those may not have begun, or may have ended.
         """
 
-    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
-        """Raise ExecutionError if a lane uses another block's mbarrier whose initialisation is not ordered before
+    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+        """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
+        if not self.grid.races:
+            return
+        at = [i for i, offset in enumerate(offsets) if offset in self.barriers]
+        barriers = [self.barriers[offsets[i]] for i in at]
+        makers = self.order.members(np.array([barrier.maker for barrier in barriers], np.int64))
+        unordered = self.order.heard(lanes[at], makers[:, None])[:, 0] <= [barrier.made for barrier in barriers]
+        for i in np.flatnonzero(unordered).tolist():
+            self.refuse_unordered_init(step, offsets[at[i]], int(lanes[at[i]]))
 
-    def order_after(self, lanes: Array, offsets: Sequence[int]) -> None:
-        """Order lanes after the phases of mbarriers at offsets, which they have found complete."""
-        since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
-        self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
-        self.warp_time[lanes] = np.maximum(self.warp_time[lanes], since)
+    def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
+        """Raise ExecutionError for a use of an mbarrier whose mbarrier.init may come later."""
+        maker = int(self.thread[self.barriers[offset].maker])
+        text = f"race: {self.who(lane)} uses the mbarrier at offset {offset % self.shared.size}, and no barrier lies "
+        text += f"between this and the mbarrier.init of thread {maker}, which may come later"
+        raise self.fault(ExecutionError, step, text)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
@@ -89,10 +103,6 @@ class KernelFrame(Reaching):
             text = f"{self.who(lane)} copies to the blocks of mask 0x{ranks:x}, and its cluster has {size}"
             raise self.fault(ExecutionError, step, text)
         return [block // size * size + rank for rank in range(size) if ranks >> rank & 1]
-
-    def receiver(self, lane: int, offsets: Array) -> Array:
-        """The threads that count as writers of the bytes that a lane's bulk copies bring to shared memory."""
-        return np.asarray(self.member[np.full(len(offsets), lane)])
 
     # addresses -------------------------------------------------------------------------------------------
 
@@ -213,6 +223,10 @@ class KernelFrame(Reaching):
                 m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
             ]
         if self.grid.races:
+            if self.between is not None and isinstance(region, Buffer):
+                values = self.between.read(step, access, lanes, place, values)
+            if step.kind == "ld":
+                self._synchronise(step, lanes, place, "load")
             self._check_read(step, access, lanes, place)
         return values, masks
 
@@ -248,6 +262,9 @@ class KernelFrame(Reaching):
         self.refuse_write(step, access, lanes, place)
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
+            if self.between is not None and isinstance(region, Buffer):
+                self.between.write(step, access, lanes, place, changed(access, place, values))
+            self._synchronise(step, lanes, place, "store")
         self.grid.changes += 1
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
@@ -260,7 +277,7 @@ class KernelFrame(Reaching):
         """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
         shared = self.shared
         if self.grid.races:
-            shared.note_landing(place.offsets, access.size, self.member[lanes], self.clock)
+            shared.note_landing(place.offsets, access.size, self.order.members(lanes))
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
@@ -299,8 +316,8 @@ class KernelFrame(Reaching):
             text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
             raise self.fault(ExecutionError, step, f"{text}where none is")
         found.bytes -= size
-        self.landed(found, barrier // self.shared.size)
-        self.clock += found.settle(self.clock + 1)
+        found.copies = True
+        found.settle(self.order)
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
@@ -344,6 +361,9 @@ class KernelFrame(Reaching):
             self.refuse_write(step, access, some, place)
             if self.grid.races:
                 self._check_update(step, access, some, place)
+                if self.between is not None and isinstance(region, Buffer):
+                    self.between.check_update(step, access, some, place)
+                self._synchronise(step, some, place, "update")
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -359,6 +379,9 @@ class KernelFrame(Reaching):
                 before = cells[cell]
                 old[position] = before
                 cells[cell] = update(before, *(c[position] for c in columns))
+                if self.between is not None and isinstance(region, Buffer):
+                    offset = cell * access.width // 8
+                    self.between.update(step, int(lanes[position]), region, offset, before, cells[cell])
             self.grid.changes += cells != begun
             table[list(cells)] = np.array(list(cells.values()), table.dtype)
         return old
@@ -383,8 +406,7 @@ class KernelFrame(Reaching):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            times = self.times(lanes)
-            bad = region.note_read(place.offsets, access.size, self.member[lanes], self.clock, times)
+            bad = region.note_read(place.offsets, access.size, lanes, is_strong(step))
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
@@ -398,24 +420,44 @@ class KernelFrame(Reaching):
         region = place.region
         if isinstance(region, Buffer):
             note_update(self, step, access, lanes, place, region)
-        elif type(region) is Shared:  # not that of a cluster, whose blocks hear of each other otherwise
-            times = self.times(lanes)
-            bad = region.note_update(place.offsets, access.size, self.member[lanes], self.clock, times)
+        elif isinstance(region, Shared):
+            bad = region.note_update(place.offsets, access.size, lanes)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
                 text = f"race: {self.who(int(lanes[at]))} updates shared memory at offset {offset}, which another"
-                raise self.fault(MemoryFault, step, f"{text} thread wrote, and no barrier lies between")
+                raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
+
+    def _synchronise(self, step: Step, lanes: Array, place: Place, what: str) -> None:
+        """Let strong accesses release and acquire at their locations (see `HappensBefore`)."""
+        if self.between is not None and self.between.orders and isinstance(place.region, Buffer):
+            return
+        order, sem = self.order, step.bound.modifiers.get("sem")
+        if what == "update":
+            sem = sem or "relaxed"
+        elif sem == "volatile":
+            sem = "relaxed"
+        sem = sem or "weak"
+        if sem in ("weak", "relaxed") and not order.synchronised:
+            return
+        scope = step.bound.modifiers.get("scope") or ("sys" if what != "update" else "gpu")
+        access = {"load": order.load, "store": order.store, "update": order.update}[what]
+        region = id(place.region)
+        turns = list(zip(lanes.tolist(), place.offsets.tolist(), strict=True))
+        for lane, offset in turns[:: -1 if what == "update" and self.grid.order.reverse else 1]:
+            location = region, offset, lane // order.team  # what other teams release orders nothing here
+            if sem != "weak" or order.publishes(location):
+                access(lane, location, sem, scope)
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
-        changes = np.zeros(len(lanes), np.bool_)
-        for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
-            changes |= before != value
+        if step.kind == "st" and is_strong(step):
+            self._check_update(step, access, lanes, place)
+            return
+        changes = changed(access, place, values)
         if isinstance(region, Shared):
-            times = self.times(lanes)
-            bad = region.note_write(place.offsets, access.size, self.member[lanes], self.clock, times, changes)
+            bad = region.note_write(place.offsets, access.size, lanes, changes)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size

@@ -73,6 +73,8 @@ class KernelGrid:
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)
         self.order = TOGETHER
+        self.judging = ""
+        """How accesses of different blocks are judged: see `memory_model.between`."""
         self.changes = 0
         """How many changes of memory there were, in a kernel whose blocks can wait for each other."""
         self.launches = Launches(clusters, self.synchronises) if requests else None

@@ -5,8 +5,8 @@ One vocabulary for shared memory, global memory and asynchronous copies, and for
 A *team* is the threads that can order each other: those of a block, of a cluster, or of more blocks. A *member* is a
 thread of a team, by its number in it; `agent` gives numbers beyond the threads' to asynchronous work (the bytes that
 arrive at an mbarrier, the products of a warpgroup). The *clock* counts events of synchronisation in the whole frame.
-An access is recorded with its member and the clock at that moment (FastTrack's epoch). What a lane *knows* is a time for
-each member: an access of the member at `when` happens before the lane's next instruction if `when` < that time. So
+An access is recorded with its member and the clock at that moment (FastTrack's epoch). What a lane *knows* is a time
+for each member: an access of the member at `when` happens before the lane's next instruction if `when` < that time. So
 
     race = when >= order.heard(lanes, members)      # and one of the two writes, and not both are strong
 
@@ -18,7 +18,7 @@ keeps what its arrivals released until a thread sees the phase complete. On a lo
     order.store(lane, location, sem, scope)         # st.release publishes, st.relaxed what a fence before it published
     order.load(lane, location, sem, scope)          # ld.acquire learns, ld.relaxed as soon as a fence follows
     order.update(lane, location, sem, scope)        # atom, red: both, and it goes on with a release sequence
-    order.fence(lanes, scope)                       # fence.acq_rel, fence.sc, membar
+    order.fence(lanes, scope, sem)                  # fence.acq_rel, fence.sc, membar
 
 `location` is any hashable name of the bytes, `sem` one of "weak", "relaxed", "acquire", "release", "acq_rel", `scope`
 one of "cta", "cluster", "gpu", "sys". Two operations synchronise only if the scope of each contains the other's thread.
@@ -26,8 +26,8 @@ A weak or relaxed store ends the release sequence of the location; an update doe
 
 Costs: threads of a block that met at a barrier of the whole block share one number, `block_time`, and those of a warp
 one more, `warp_time`. Both are lower bounds of what a lane knows, and decide nearly all accesses. A row for each
-different state of knowledge exists only from the first partial meeting on; `row[lane]` is its index in `rows`, and row 0
-knows nothing. Rows are never changed in place, so lanes share them.
+different state of knowledge exists only from the first partial meeting on; `row[lane]` is its index in `rows`, and row
+0 knows nothing. Rows are never changed in place, so lanes share them.
 """
 
 from __future__ import annotations
@@ -84,15 +84,19 @@ class HappensBefore:
 
     def members(self, lanes: Array) -> Array:
         """The numbers of lanes within their teams."""
-        return np.asarray(lanes % self.team)
+        found: Array = lanes % self.team
+        return found
 
     def agent(self, key: Hashable) -> int:
-        """The member that stands for asynchronous work, the same in all teams; made when it is first asked for."""
+        """The member that stands for asynchronous work, the same in all teams; made when it is first asked for.
+
+        Each has the numbers of a warp, so that accesses of two agents are never taken for those of one warp.
+        """
         found = self._agents.get(key)
         if found is None:
-            found = self._agents[key] = self.team + len(self._agents)
+            found = self._agents[key] = self.team + 32 * len(self._agents)
             if found >= self.rows.shape[1]:
-                self.rows = np.pad(self.rows, ((0, 0), (0, max(16, len(self._agents)))))
+                self.rows = np.pad(self.rows, ((0, 0), (0, 32 * max(4, len(self._agents)))))
         return found
 
     def tick(self) -> int:
@@ -115,7 +119,7 @@ class HappensBefore:
 
     def times(self, lanes: Array) -> Array:
         """The most that any of some lanes of one team knows of each member, without their own past."""
-        found = self.rows[np.unique(self.row[lanes])].max(axis=0)
+        found: Array = self.rows[np.unique(self.row[lanes])].max(axis=0)
         self._with_own(found, lanes, self.block_time[lanes], self.warp_time[lanes])
         return found
 
@@ -143,11 +147,18 @@ class HappensBefore:
     def acquire(self, lanes: Array, times: Array) -> None:
         """Order lanes of one team after what was released."""
         times = self._wide(times)
-        for old in np.unique(self.row[lanes]).tolist():
-            joined = np.maximum(self.rows[old], times)
-            if not np.array_equal(joined, self.rows[old]):
-                some = lanes[self.row[lanes] == old]
-                self.row[some] = self._new(joined)
+        before = np.unique(self.row[lanes])
+        if self.used + len(before) > len(self.rows):
+            self._compact(len(before))
+            before = np.unique(self.row[lanes])
+        joined = np.maximum(self.rows[before], times)
+        changed = (joined != self.rows[before]).any(axis=1)
+        if changed.any():
+            kept = before.copy()
+            kept[changed] = self.used + np.arange(int(changed.sum()))
+            self.rows[kept[changed]] = joined[changed]
+            self.used += int(changed.sum())
+            self.row[lanes] = kept[np.searchsorted(before, self.row[lanes])]
         blocks = self.members(lanes) // self.threads
         for block in np.unique(blocks).tolist():
             whole = int(times[block * self.threads : (block + 1) * self.threads].min())
@@ -163,17 +174,10 @@ class HappensBefore:
         """The maximum of what was released twice."""
         return self._wide(other) if one is None else np.maximum(self._wide(one), self._wide(other))
 
-    def _new(self, times: Array) -> int:
-        if self.used == len(self.rows):
-            self._compact()
-        self.rows[self.used] = times
-        self.used += 1
-        return self.used - 1
-
-    def _compact(self) -> None:
-        """Keep only rows that a lane still has, and make room for more."""
+    def _compact(self, more: int) -> None:
+        """Keep only rows that a lane still has, and make room for as many again and for `more`."""
         held = np.unique(np.concatenate([[0], self.row, self._fenced[0]]))
-        size = max(_FIRST_ROWS, 2 * len(held))
+        size = max(_FIRST_ROWS, 2 * len(held) + more)
         kept = np.zeros((size, self.rows.shape[1]), np.int32)
         kept[: len(held)] = self.rows[held]
         self.row = np.searchsorted(held, self.row)
@@ -211,20 +215,22 @@ class HappensBefore:
 
     # locations of memory ---------------------------------------------------------------------------------
 
-    def fence(self, lanes: Array, scope: str) -> None:
-        """A fence that releases and acquires: later relaxed writes publish what lanes know now."""
+    def fence(self, lanes: Array, scope: str, sem: str = "acq_rel") -> None:
+        """A fence: what relaxed loads have seen is acquired, and later relaxed writes release what lanes know now."""
         now = self.tick()
-        for lane in self._pending.keys() & set(lanes.tolist()):
+        for lane in self._pending.keys() & set(lanes.tolist()) if sem in _ACQUIRES else ():
             for one in self._pending.pop(lane):
                 if self._strong(lane, scope, one):
                     self.acquire(np.array([lane]), one.times)
+        if sem not in _RELEASES:
+            return
         some = (self.row[lanes], self.block_time[lanes], self.warp_time[lanes], np.full(len(lanes), now))
         self._fenced[:, lanes] = some
         self._fence_scope[lanes] = SCOPES.index(scope)
 
     def store(self, lane: int, location: Hashable, sem: str, scope: str = "sys") -> None:
         """A store to a location, which ends its release sequence and may begin another."""
-        published = self._published(lane, sem, scope)
+        published = self.published(lane, sem, scope)
         if published:
             self._at[location] = published
         else:
@@ -238,16 +244,21 @@ class HappensBefore:
         """An atomic operation: a load and a store that goes on with the location's release sequence."""
         before = self._at.get(location)
         self._learn(lane, before, sem, scope)
-        published = self._published(lane, sem, scope)
+        published = self.published(lane, sem, scope)
         if published:
             self._at[location] = self._merged(before or [], published)
+
+    def publishes(self, location: Hashable) -> bool:
+        """Whether anything was released at a location."""
+        return location in self._at
 
     @property
     def synchronised(self) -> bool:
         """Whether any location or fence can order lanes; if not, relaxed accesses have no effect here."""
         return bool(self._at) or bool((self._fence_scope >= 0).any())
 
-    def _published(self, lane: int, sem: str, scope: str) -> list[Released]:
+    def published(self, lane: int, sem: str, scope: str) -> list[Released]:
+        """What a store or an arrival with this `.sem` hands over."""
         block = lane // self.threads
         if sem in _RELEASES:
             self.tick()
@@ -260,6 +271,12 @@ class HappensBefore:
         self._with_own(times, one, np.array([block_time]), np.array([warp_time]))
         times[lane % self.team] = when
         return [Released(times, block, SCOPES[min(SCOPES.index(scope), int(self._fence_scope[lane]))])]
+
+    def learn_relaxed(self, lanes: list[int], times: Array) -> None:
+        """Let lanes learn what was released as soon as they execute a fence."""
+        for lane in lanes:
+            seen = [Released(times, lane // self.threads, "sys")]
+            self._pending[lane] = self._merged(self._pending.get(lane, []), seen)
 
     def _merged(self, before: list[Released], published: list[Released]) -> list[Released]:
         found = {(one.block, one.scope): one for one in before}

@@ -18,7 +18,7 @@ from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import Access
-from harness.ptx.kernel.phases import Barrier
+from harness.ptx.kernel.phases import Barrier, Completed
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction
@@ -103,7 +103,8 @@ def _run_init(frame: KernelFrame, step: Step, active: Array | None) -> None:
         if old is not None and (old.pending != old.expected or old.bytes):  # Triton 3.6 initialises idle barriers again
             text = f"{frame.who(lane)} makes an mbarrier where one is in use, and no mbarrier.inval lies between"
             raise frame.fault(ExecutionError, step, text)
-        frame.barriers[offset] = Barrier(count, count, made=frame.clock, maker=lane)
+        agent = frame.order.agent(("mbarrier", offset % frame.team_bytes))
+        frame.barriers[offset] = Barrier(count, count, made=frame.order.clock, maker=lane, agent=agent)
         frame.shared.undefined[offset : offset + 8] = 0xFF  # the bits of a barrier are opaque
 
 
@@ -132,8 +133,8 @@ def _run_expect(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if len(lanes):
         counts = _values(frame, step, step.sources[1], lanes)
         offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+        frame.refuse_unmade(step, offsets, lanes)
         for offset, count, lane in zip(offsets, counts, lanes.tolist(), strict=True):
-            frame.refuse_unmade(step, offset, lane)
             barrier_at(frame, step, offset, lane).bytes += count
 
 
@@ -160,11 +161,12 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
     expecting = "expect_tx" in step.node.modifiers
     tokens = np.zeros(len(lanes), np.uint64)
     offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+    frame.refuse_unmade(step, offsets, lanes)
+    frame.order.tick()
+    arrived: dict[int, list[int]] = {}
     for number, (offset, count, lane) in enumerate(zip(offsets, counts, lanes.tolist(), strict=True)):
-        frame.refuse_unmade(step, offset, lane)
         found = barrier_at(frame, step, offset, lane)
         tokens[number] = found.phase
-        frame.note_arrival(found, lane)
         arrivals = 1 if expecting else count
         if expecting:
             found.bytes += count
@@ -174,10 +176,26 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
             )
             raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} more")
         found.pending -= arrivals
-        frame.clock += found.settle(frame.clock + 1)
+        arrived.setdefault(offset, []).append(lane)
+        if not found.pending:
+            _release(frame, step, found, arrived.pop(offset))
+            found.settle(frame.order)
+    for offset, some in arrived.items():
+        _release(frame, step, frame.barriers[offset], some)
     for writer in step.destinations:
         if writer.slot >= 0:
             frame.write_lanes(writer, tokens, None, lanes, active)
+
+
+def _release(frame: KernelFrame, step: Step, barrier: Barrier, lanes: list[int]) -> None:
+    """Record what lanes release as they arrive; a relaxed arrival releases what a fence before it has published."""
+    order = frame.order
+    if "relaxed" not in step.node.modifiers:
+        barrier.arrive(order, order.released(np.array(lanes)))
+        return
+    for lane in lanes:
+        for one in order.published(lane, "relaxed", step.bound.modifiers.get("scope") or "cta"):
+            barrier.arrive(order, one.times)
 
 
 # waiting ----------------------------------------------------------------------------------------------------------
@@ -207,6 +225,7 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     asked = _values(frame, step, step.sources[1], lanes)
     parity = "parity" in step.node.modifiers
     found = np.zeros(len(lanes), np.bool_)
+    frame.refuse_unmade(step, offsets, lanes)
     for number, (offset, phase, lane) in enumerate(zip(offsets, asked, lanes.tolist(), strict=True)):
         barrier = barrier_at(frame, step, offset, lane)
         if offset // frame.shared.size != frame.block[lane]:
@@ -217,11 +236,33 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     return found
 
 
-def known(frame: KernelFrame, step: Step, lanes: Array) -> Array:
-    """Of lanes that ask a barrier, which have met others since its last phase ended, or asked before the first."""
+def _awaited(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | None]:
+    """The complete phases for which lanes waited; None if a lane knows it already, or for the one before the first.
+
+    A thread may have tested as soon as the phase that it named was complete, whichever phase is complete now. A parity
+    names the first phase that the thread does not know, if this has the parity, and else the one before.
+    """
     offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
-    ended = np.array([frame.barriers[offset].completed for offset in offsets], np.int64)
-    return np.asarray(frame.block_time[lanes] >= ended)
+    asked = _values(frame, step, step.sources[1], lanes)
+    parity = "parity" in step.node.modifiers
+    order = frame.order
+    found: list[Completed | None] = []
+    unknown: dict[tuple[int, ...], list[tuple[Completed, int]]] = {}
+    for offset, phase, lane in zip(offsets, asked, lanes.tolist(), strict=True):
+        key = (offset, lane >> 5, int(order.row[lane]), int(order.block_time[lane]), int(order.warp_time[lane]))
+        if key not in unknown:
+            unknown[key] = frame.barriers[offset].unknown(order.times(np.array([lane])))
+        left = [one for one, only in unknown[key] if only != lane % order.team]
+        if parity:
+            found.append(left[0] if left and left[0].phase & 1 == phase & 1 else None)
+        else:
+            found.append(next((one for one in left if one.phase >= phase), None))
+    return found
+
+
+def known(frame: KernelFrame, step: Step, lanes: Array) -> Array:
+    """Of lanes that ask a barrier for a complete phase, which know it: it happened before, or there was none before."""
+    return np.array([one is None for one in _awaited(frame, step, lanes)], np.bool_)
 
 
 def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
@@ -230,10 +271,20 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
     whole[lanes] = True
     frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
     some = lanes[answers]
-    if len(some):
-        # A parity that names the phase before the first is complete from the start, and orders nothing.
-        offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
-        frame.order_after(some, offsets)
+    if not len(some):
+        return
+    phases: dict[int, tuple[Completed, list[int]]] = {}
+    offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
+    for lane, offset, one in zip(some.tolist(), offsets, _awaited(frame, step, some), strict=True):
+        if one is not None:
+            phases.setdefault(id(one), (one, []))[1].append(lane)
+            barrier = frame.barriers[offset]
+            barrier.observed = max(barrier.observed, one.phase)
+    for one, waiting in phases.values():
+        if "relaxed" in step.node.modifiers:
+            frame.order.learn_relaxed(waiting, one.released)
+        else:
+            frame.order.acquire(np.array(waiting), one.released)
 
 
 @runs("mbarrier_test_wait")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from harness.ptx.binding.program import ReadSlot
 from harness.ptx.kernel import sharedaccess
+from harness.ptx.kernel.happens_before import ALWAYS, HappensBefore
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -199,26 +200,19 @@ class GlobalMemory:
         return f"{size} bytes at offset {offset} of {name}, which has {buffer.size} bytes"
 
 
-Times = tuple[Array, ...]
-"""For each lane, when its block and its warp last passed a barrier; in a cluster also the `heard` time of each
-block."""
-
-
 class Shared:
-    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the last access to each unit.
+    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
 
-    Races are found by time: two threads access the same unit of bytes with no barrier between. `unit`: the size of the
-    program's smallest access. `compiled`: whether compiled code records accesses, with the same result as the
-    definitions here.
+    `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
+    whether two accesses race (`sharedaccess`).
     """
 
-    compiled = True
-
-    def __init__(self, blocks: int, size: int, unit: int, races: bool) -> None:
+    def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
         self.size = -(-max(size, 16) // 16) * 16
         self.limit = size
         self.blocks = blocks
         self.unit = unit
+        self.order = order
         self.bytes = np.zeros(blocks * self.size, np.uint8)
         self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
         # Asynchronous copies: how many are under way to a unit, and their data.
@@ -228,142 +222,130 @@ class Shared:
         self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
         self.swizzles: Array | None = None
-        units = blocks * self.size // unit if races else 0
         self.races = races
-        self.writer = np.full(units, -1, np.int32)
-        self.written = np.full(units, -1, np.int32)
-        self.reader = np.full(units, -1, np.int32)
-        self.read = np.full(units, -1, np.int32)
-        self.updated: Array | None = None  # units whose last write was an atomic's, once there was one
+        self.accesses = np.zeros((blocks * self.size // unit if races else 0, sharedaccess.FIELDS), np.int32)
+        # Slots for units that several warps accessed, and a stack of the free ones after its height.
+        self._sets = np.zeros((0, order.team // 32, 2), np.int32)
+        self._free = np.zeros(1, np.int64)
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row for each access."""
         first = offsets // self.unit
         return first[:, None] + np.arange(max(size // self.unit, 1))
 
-    def note_read(self, offsets: Array, size: int, thread: Array, now: int, times: Times) -> Array:
-        """Record reads at time `now`; returns which lanes read a unit that another thread wrote since the last barrier.
+    def note_read(self, offsets: Array, size: int, lanes: Array, strong: bool = False) -> Array:
+        """Record reads; returns which lanes read a unit that another thread wrote and nothing orders before them.
 
-        `times`: for each lane, when its block and its warp last passed a barrier.
+        strong: by volatile, relaxed or acquire loads, which do not race with atomic operations.
         """
-        if self.compiled:
-            return self._noted(0, offsets, size, thread, now, times)
-        units = self.units(offsets, size)
-        bad = self._clash(self.writer, self.written, units, thread, times)
-        rows = np.broadcast_to(thread[:, None], units.shape)
-        old = self.reader[units]
-        shared = (self.read[units] >= self._since(old, times)) & (old != rows)
-        self.reader[units] = np.where(shared, self._joined(old, rows), rows) if shared.any() else rows
-        self.read[units] = now
-        # Several lanes at once: the entry holds the last lane's number; merge the others' into it.
-        while True:
-            left = self.reader[units]
-            torn = left != rows
-            if not torn.any():
-                return bad
-            joined = self._joined(left, rows)
-            torn &= left != joined
-            if not torn.any():
-                return bad
-            self.reader[units[torn]] = joined[torn]
+        kind = sharedaccess.STRONG_READ if strong else sharedaccess.PLAIN_READ
+        return self._note(kind, offsets, size, self.order.members(lanes), lanes)
 
-    def note_write(self, offsets: Array, size: int, thread: Array, now: int, times: Times, changes: Array) -> Array:
-        """Record writes; returns which lanes change a unit that another thread read or wrote since the last barrier."""
-        if self.updated is not None:
-            self.updated[self.units(offsets, size)] = False
-        if self.compiled:
-            return self._noted(1, offsets, size, thread, now, times, self.unfenced) & changes
-        units = self.units(offsets, size)
-        bad = self._clash(self.writer, self.written, units, thread, times)
-        bad |= self._clash(self.reader, self.read, units, thread, times)
-        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
-        self.written[units] = now
-        self.unfenced[units] = True
-        return bad & changes
+    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
+        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
+        self.unfenced[self.units(offsets, size)] = True
+        return self._note(sharedaccess.PLAIN_WRITE, offsets, size, self.order.members(lanes), lanes) & changes
 
-    def note_update(self, offsets: Array, size: int, thread: Array, now: int, times: Times) -> Array:
-        """Record atomic operations; which lanes meet what another thread wrote otherwise since the last barrier."""
-        units = self.units(offsets, size)
-        if self.updated is None:
-            self.updated = np.zeros(len(self.writer), np.bool_)
-        bad = self._clash(self.writer, self.written, units, thread, times) & ~self.updated[units].any(axis=1)
-        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
-        self.written[units] = now
-        self.unfenced[units] = self.updated[units] = True
-        return bad
+    def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record atomic operations and strong stores; which lanes meet plain accesses of others that nothing orders."""
+        self.unfenced[self.units(offsets, size)] = True
+        return self._note(sharedaccess.STRONG_WRITE, offsets, size, self.order.members(lanes), lanes)
 
-    def _noted(
-        self, which: int, offsets: Array, size: int, thread: Array, now: int, times: Times, *more: Array
-    ) -> Array:
-        """Record reads (0) or writes (1) by compiled code."""
-        bad = np.zeros(len(offsets), np.bool_)
-        first, who, block_since, warp_since = (
-            np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, thread, times[0], times[1])
-        )
-        note = sharedaccess.compiled()[which]
-        held = (self.writer, self.written, self.reader, self.read)
-        note(first, max(size // self.unit, 1), who, block_since, warp_since, now, *held, bad, *more)
-        return bad
-
-    def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
-        """Record the writes of asynchronous copies at time `now`, when their threads waited for them.
+    def note_landing(self, offsets: Array, size: int, members: Array) -> None:
+        """Record the writes of asynchronous copies when they are complete. members: who wrote, by team.
 
         No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
         units = self.units(offsets, size)
-        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
-        self.written[units] = now
+        self.accesses[units, sharedaccess.WRITER] = members[:, None] + 1
+        self.accesses[units, sharedaccess.WRITTEN] = self.order.clock
         self.unfenced[units] = False
 
-    def note_group_read(self, units: Array, now: int, block: int | None = None) -> None:
-        """Record that several warps, or tensor cores, read units until time `now`.
+    def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
+        """Record that asynchronous work of lanes, with the number `member`, has read until now."""
+        self._note(sharedaccess.LANDED, offsets, size, np.full(len(offsets), member), lanes)
 
-        block: that of the threads, whose completion orders others after the reads (None: the units' own).
-        """
-        self.reader[units] = SEVERAL_WARPS
-        self.read[units] = now
+    def _note(self, kind: int, offsets: Array, size: int, who: Array, lanes: Array) -> Array:
+        order, count = self.order, max(size // self.unit, 1)
+        bad = np.zeros(len(offsets), np.bool_)
+        if not len(offsets):
+            return bad
+        self._make_room(len(offsets) * count)
+        first, members, own = (
+            np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, who, order.members(lanes))
+        )
+        known = (order.block_time[lanes], order.warp_time[lanes], order.row[lanes], order.rows)
+        now = order.clock
+        held = (self.accesses, self._sets, self._free)
+        sharedaccess.compiled()(kind, first, count, members, own, *known, order.threads, now, *held, bad)
+        return bad
 
-    def written_by_others(self, units: Array, thread: Array, times: Times) -> Array:
-        """Which rows of units a warp other than the thread's own wrote since the last barrier."""
-        who = self.writer[units]
-        found: Array = (who != -1) & (who >> 5 != thread[:, None] >> 5)
-        found &= self.written[units] >= self._since(who, times)
+    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        return self._note(kind, offsets, size, self.order.members(lanes), lanes)
+
+    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
+        """The members of a set in a unit's row of `accesses`, each with a time."""
+        warp, mask, when = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        if warp < 0:
+            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
+        for number, held, time in entries:
+            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
+    def _make_room(self, accesses: int) -> None:
+        """Have a free slot for each access, and in each slot an entry for every warp and agent."""
+        free, warps = int(self._free[0]), self.order.rows.shape[1] // 32
+        slots = len(self._sets)
+        if warps > self._sets.shape[1]:
+            self._sets = np.pad(self._sets, ((0, 0), (0, warps - self._sets.shape[1]), (0, 0)))
+        if not slots or free < accesses:
+            more = max(accesses, slots)
+            self._sets = np.concatenate([self._sets, np.zeros((more, self._sets.shape[1], 2), np.int32)])
+            stack = np.zeros(1 + len(self._sets), np.int64)
+            stack[1 : free + 1] = self._free[1 : free + 1]
+            stack[free + 1 : free + 1 + more] = np.arange(slots, slots + more)
+            stack[0] = free + more
+            self._free = stack
+
+    def written_by_others(self, units: Array, lanes: Array) -> Array:
+        """Which rows of units a warp other than the lane's own wrote, and nothing orders that before the lane."""
+        who = self.accesses[units, sharedaccess.WRITER] - 1
+        when = self.accesses[units, sharedaccess.WRITTEN]
+        found = (who >= 0) & (who >> 5 != self.order.members(lanes)[:, None] >> 5)
+        if found.any():
+            found &= when >= self.order.heard(lanes, who)
         return np.asarray(found.any(axis=1))
 
-    def fence(self, threads: Array, block: Array, since: Array) -> None:
-        """Make visible to the async proxy what some threads wrote, and what is ordered before them by a barrier.
-
-        block, since: each thread's block, and when it last passed a barrier of the block.
-        """
+    def fence(self, lanes: Array) -> None:
+        """Make visible to the async proxy what lanes wrote, and what happened before them."""
         if not self.unfenced.any():
             return
-        each = self.size // self.unit
-        for number in np.unique(block).tolist():
-            some = slice(number * each, (number + 1) * each)
-            mine = block == number
-            known = self.written[some] < since[mine].max()
-            own = np.isin(self.writer[some], threads[mine])
-            self.unfenced[some] &= ~(known | own)
+        order = self.order
+        each = order.team // order.threads * self.size // self.unit
+        teams = lanes // order.team
+        for team in np.unique(teams).tolist():
+            some = slice(team * each, (team + 1) * each)
+            mine = lanes[teams == team]
+            times = order.times(mine)
+            times[order.members(mine)] = ALWAYS
+            who = self.accesses[some, sharedaccess.WRITER] - 1
+            ordered = (who < 0) | (self.accesses[some, sharedaccess.WRITTEN] < times[who])
+            ordered &= self._sets_before(some, sharedaccess.UPDATED, times)
+            self.unfenced[some] &= ~ordered
 
-    def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: Times) -> Array:
-        other, moment = who[units], when[units]
-        foreign: Any = moment >= self._since(other, times)
-        if not foreign.any():  # the usual case: a barrier orders everything
-            return np.zeros(len(units), np.bool_)
-        foreign &= (other != -1) & (other != thread[:, None])
-        if foreign.any():
-            same_warp = _warp(other) == thread[:, None] >> 5
-            foreign &= ~(same_warp & (moment < times[1][:, None]))
-        found: Array = foreign.any(axis=1)
-        return found
-
-    def _since(self, who: Array, times: Times) -> Array:
-        """For each lane, the time from which on accesses of threads `who` are not ordered before it."""
-        return np.asarray(times[0][:, None])
-
-    def _joined(self, one: Array, other: Array) -> Array:
-        """The number that stands for two different readers."""
-        return np.where(_warp(one) == _warp(other), -2 - _warp(one), SEVERAL_WARPS)
+    def _sets_before(self, some: slice, column: int, times: Array) -> Array:
+        """Whether all accesses of each unit in a set happened before some times."""
+        warp, mask, when = self.accesses[some, column : column + 3].T
+        ordered = warp == 0
+        for at in np.flatnonzero(warp).tolist():
+            entries = (
+                [(int(warp[at]) - 1, int(mask[at]), int(when[at]))]
+                if warp[at] > 0
+                else [(k, int(m), int(t)) for k, (m, t) in enumerate(self._sets[mask[at]].tolist()) if m]
+            )
+            ordered[at] = all(t < times[32 * k + bit] for k, m, t in entries for bit in range(32) if m >> bit & 1)
+        return np.asarray(ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,15 +386,6 @@ class LocalMemory:
         self.size = -(-max(size, 16) // 16) * 16
         self.bytes = np.zeros(lanes * self.size, np.uint8)
         self.undefined = np.full(lanes * self.size, 0xFF, np.uint8)
-
-
-SEVERAL_WARPS = -100
-
-
-def _warp(reader: Array) -> Array:
-    """The warp of a reader number, which is a thread's number, or -2 - warp for several threads of one warp; -100:
-    several warps."""
-    return np.where(reader >= 0, reader >> 5, -2 - reader)
 
 
 def tally(counts: Array, units: Array, by: int) -> None:

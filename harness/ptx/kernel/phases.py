@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from harness.ptx.kernel.happens_before import HappensBefore
 from harness.ptx.numeric.vectorise import Array
+
+_PHASES = 64
+"""The most phases of one mbarrier that are kept although no thread has seen them complete."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A phase that is complete: its number, the clock at its last moment, and what its arrivals released.
+
+    `copies`: whether bytes of copies were among what it waited for.
+    """
+
+    phase: int
+    at: int
+    released: Array
+    copies: bool
 
 
 @dataclass
@@ -12,29 +31,59 @@ class Barrier:
     """The state of one mbarrier: the arrivals that a phase needs, the arrivals and bytes still pending, and the phase's
     number.
 
-    `completed`: the frame's clock when the previous phase was completed. In a cluster also: `made`: the clock when lane
-    `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `heard`: the times up to which the arrived
-    threads have heard of each block. `previous_heard`: `heard` at the end of the previous phase.
+    `made`: the clock when lane `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `released`: what
+    the arrivals of all phases released. `agent`: the member that stands for the ends of phases and for the bytes of
+    copies that arrive. `history`: the last phases, at least those after `observed`, which some thread saw complete.
+    `copies`: whether copies have reported to this phase.
     """
 
     expected: int
     pending: int
     phase: int = 0
     bytes: int = 0
-    completed: int = 0
     made: int = 0
     maker: int = -1
     fenced: bool = False
-    heard: Array | None = None
-    previous_heard: Array | None = None
+    agent: int = 0
+    observed: int = -1
+    copies: bool = False
+    released: Array | None = None
+    history: list[Completed] = field(default_factory=list)
 
-    def settle(self, now: int) -> bool:
-        """Begin the next phase if this one is complete; returns whether it is. now: the frame's clock from then on."""
+    def settle(self, order: HappensBefore) -> None:
+        """Begin the next phase if this one is complete."""
         if self.pending or self.bytes:
-            return False
+            return
+        now = order.tick()
+        released = order.joined(self.released, np.zeros(order.rows.shape[1], np.int32))
+        released[self.agent] = now
+        self.released = released
+        if len(self.history) > 1 and (self.history[0].phase <= self.observed or len(self.history) > _PHASES):
+            del self.history[0]
+        self.history.append(Completed(self.phase, now - 1, released.copy(), self.copies))
         self.phase += 1
-        self.pending, self.completed, self.previous_heard = self.expected, now, self.heard
-        return True
+        self.pending, self.copies = self.expected, False
+
+    def arrive(self, order: HappensBefore, released: Array) -> None:
+        """Add what an arrival releases."""
+        self.released = order.joined(self.released, released)
+
+    def unknown(self, times: Array) -> list[tuple[Completed, int]]:
+        """The complete phases that are not known to whoever knows `times`; with each the only member of whose arrival
+        it does not know, or -1.
+
+        A phase is known to whoever heard of its end, or of all arrivals of threads if no copies reported to it.
+        """
+        found = []
+        for one in self.history:
+            if one.at < times[self.agent]:
+                continue
+            late = one.released > times[: len(one.released)]
+            late[self.agent] = one.copies
+            members = np.flatnonzero(late).tolist()
+            if members:
+                found.append((one, members[0] if len(members) == 1 else -1))
+        return found
 
     @property
     def words(self) -> str:

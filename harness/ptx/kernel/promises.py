@@ -31,6 +31,7 @@ class Promise:
     """Products of one step before their wait: their warpgroups, the wgmma group of each, and what they own.
 
     accumulators: how many registers of the step belong to d. `units`: units of shared memory, a row for each warpgroup.
+    `offsets`: the same as offsets of 16-byte chunks.
     """
 
     step: Step
@@ -38,6 +39,7 @@ class Promise:
     number: Array
     accumulators: int
     units: list[Array] = field(default_factory=list)
+    offsets: list[Array] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     renamed: dict[int, set[int]] = field(default_factory=dict)
 
@@ -199,7 +201,7 @@ class Promises:
             self._refuse_unfenced(step, lanes, flat, units)
             for warp in range(4):
                 some = lanes + 32 * warp
-                bad = shared.written_by_others(units, frame.member[some], frame.times(some))
+                bad = shared.written_by_others(units, some)
                 if bad.any():
                     at = int(np.flatnonzero(bad)[0])
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
@@ -207,6 +209,7 @@ class Promises:
                     raise frame.fault(MemoryFault, step, text)
         tally(shared.source_reads, units, 1)
         promise.units.append(units.reshape(len(promise.groups), -1))
+        promise.offsets.append(offsets)
 
     def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
         bad = self.frame.shared.unfenced[units].any(axis=1)
@@ -280,14 +283,23 @@ class Promises:
             if not ready.all():
                 promise.groups, promise.number = promise.groups[~ready], promise.number[~ready]
                 promise.units = [u[~ready] for u in promise.units]
+                promise.offsets = [o[~ready] for o in promise.offsets]
                 staying.append(promise)
         self.given = staying
         self._listed()
 
     def _complete(self, promise: Promise, ready: Array) -> None:
-        shared = self.frame.shared
+        shared, order = self.frame.shared, self.frame.order
         for units in promise.units:
-            some = units[ready].reshape(-1)
-            tally(shared.source_reads, some, -1)
-            if self.frame.grid.races:
-                shared.note_group_read(some, self.frame.clock)
+            tally(shared.source_reads, units[ready].reshape(-1), -1)
+        if not self.frame.grid.races or not promise.units:
+            return
+        # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
+        for number in np.flatnonzero(ready).tolist():
+            lane = int(promise.groups[number]) * 128
+            agent = order.agent(("warpgroup", lane % order.team))
+            for offsets in promise.offsets:
+                shared.note_finished_read(offsets[number], 16, np.full(offsets.shape[1], lane), agent)
+            times = np.zeros(order.rows.shape[1], np.int32)
+            times[agent] = order.tick()
+            order.acquire(np.arange(lane, lane + 128), times)

@@ -2,11 +2,11 @@
 
 Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
 read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
-time, which is the number of barriers that the frame has passed. A barrier orders the threads of a block. Nothing
-orders blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because
-this module does not model such order. Blocks of one cluster are ordered as `clusters` describes; a write after reads
-by several of its blocks is not checked. Atomics race with stores, not with each other. A load that meets another
-thread's atomic is not reported, because spin loops wait for one so.
+time of the frame's clock. `happens_before` says what is ordered within a block, or a cluster. Nothing orders other
+blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this
+module does not model such order. A write after reads by several blocks of a cluster is not checked, and of several
+readers in different instructions only the last is, if not all met at one barrier. Atomics and strong stores race with
+plain accesses, not with each other: spin loops wait for them with volatile, relaxed or acquire loads.
 
 Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
 
@@ -46,15 +46,21 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
-    since = frame.block_time[lanes][:, None]
+    since = frame.order.block_time[lanes][:, None]
     if shadow.written:
         entry = shadow.writers[units]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
+    if shadow.updaters is not None and step.bound.modifiers.get("sem") in (None, "weak"):
+        entry = shadow.updaters[units]
+        bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
     if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
         _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
+    if is_strong(step):
+        return
     old = shadow.readers[units]
-    stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
+    stamp = np.broadcast_to(me << _THREAD | np.int64(frame.order.clock) & _TIME, units.shape)
     # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
     shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
     first = shadow.readers[units] >> _THREAD
@@ -106,7 +112,7 @@ def note_write(
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
     if changes.any():
-        since = frame.block_time[lanes][:, None]
+        since = frame.order.block_time[lanes][:, None]
         entry = shadow.writers[units]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
         _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
@@ -118,7 +124,7 @@ def note_write(
             entry = shadow.updaters[units]
             bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
-    shadow.writers[units] = me << _THREAD | np.int64(frame.clock) & _TIME
+    shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     shadow.written = True
 
 
@@ -127,14 +133,19 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
-    since = frame.block_time[lanes][:, None]
+    since = frame.order.block_time[lanes][:, None]
     entry = shadow.writers[units]
     bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
     _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    if is_strong(step) and step.kind == "st":
+        entry = shadow.readers[units]
+        bad = _unordered(frame, entry, me, since, lanes)
+        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "read")
     if shadow.updaters is None:
         shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
     old = shadow.updaters[units]
-    shadow.updaters[units] = me << _THREAD | np.int64(frame.clock) & _TIME
+    shadow.updaters[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     # Several threads of a block since its last barrier: no later store by one of them is behind them all.
     recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
     several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (shadow.updaters[units] >> _THREAD != me)
@@ -142,20 +153,34 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
         shadow.updaters[units[several]] |= _MIXED
 
 
+_STRONG = frozenset({"relaxed", "acquire", "release"})
+
+
+def is_strong(step: Step) -> bool:
+    """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
+
+    Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
+    plain, except that in global memory volatile loads may wait for atomic operations.
+    """
+    return step.bound.modifiers.get("sem") in _STRONG
+
+
 def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
     """Whether nothing orders the access in an entry before the current access of threads `me`."""
-    near = (entry >> _THREAD) // frame.grid.threads == me // frame.grid.threads
-    recent = near & (entry & _TIME >= since)
-    if not frame.grid.synchronises:
-        size = frame.grid.cluster_size
-        if size > 1:
-            block = (entry >> _THREAD) // frame.grid.threads
-            beside = ~near & (block // size == me // frame.grid.threads // size)
-            heard = frame.times(lanes)[2][np.arange(len(lanes))[:, None], block % size]
-            recent |= beside & (entry & _TIME >= heard)
-            near = near | beside
-        recent |= ~near | (entry & _BLOCKS != 0)
-    found: Array = recent & (entry >= 0)
+    order, thread, when = frame.order, entry >> _THREAD, entry & _TIME
+    near = thread // frame.grid.threads == me // frame.grid.threads
+    found: Array = (entry >= 0) & (~(near & (when < since)) | (entry & _BLOCKS != 0))
+    if not found.any():
+        return found
+    # What blocks outside a cluster do is judged in `memory_model`.
+    beside = thread // order.cluster == me // order.cluster
+    if beside.any():
+        heard = order.heard(lanes, np.where(beside & found, thread % order.team, 0))
+        if order.used == 1:  # all threads of a block met at its barriers, so this holds for all readers
+            heard = np.where(near & (entry & _MIXED != 0), since, heard)
+        found &= ~(beside & (when < heard)) | (entry & _BLOCKS != 0)
+    if frame.grid.synchronises:
+        found &= beside
     return found
 
 

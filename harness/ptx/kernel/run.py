@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
+from harness.ptx.kernel.memory_model import BlocksMeet, TooManyStates
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.kernel.tensormaps import HostMap
 from harness.ptx.limits import (
@@ -43,6 +44,12 @@ __all__ = [
     "Buffer", "BufferPointer", "Executed", "HostMap", "Kernel", "load_kernel", "pointers", "run_kernel", "scratch",
 ]  # fmt: skip
 
+ORDERED = 1 << 13
+"""Threads of a grid whose accesses are ordered across blocks."""
+NOT_JUDGED = (
+    "blocks communicate in this grid of {threads:,} threads, and races between blocks are judged only up to "
+    f"{ORDERED:,}: a smaller size shows them"
+)
 LANES = 1 << 14
 """Threads of one frame: few enough that their registers stay in a core's cache."""
 LOCAL_BUDGET = 64 << 20
@@ -55,13 +62,14 @@ SHARED_BUDGET = 4 << 20
 class Executed:
     """The counts of a run: instructions executed, once for each thread; blocks, without those that were cancelled.
 
-    variables: the module's, after it, as bytes.
+    variables: the module's, after it, as bytes. notes: what was not judged.
     """
 
     thread_instructions: int
     blocks: int
     threads: int
     variables: bytes = b""
+    notes: tuple[str, ...] = ()
 
 
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
@@ -181,28 +189,49 @@ def run_kernel(
     if not x * y * z:
         return Executed(0, 0, threads, kernel.variables)
     first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
-    for each in orders_of(kernel, (x, y, z), threads) if order is None else (order,):
+    blocks = x * y * z
+    judging = _judging(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
+    notes: tuple[str, ...] = ()
+    left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
+    begun = False
+    while left:
         launched = KernelGrid(
             kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
         )
-        launched.order = each
-        if first is not None:
-            launched.printer.silent = True  # what a kernel prints is printed once
-            for buffer in launched.memory.buffers:
-                buffer.reset()
+        launched.order, launched.judging = left[0], judging
+        launched.printer.silent = first is not None  # what a kernel prints is printed once
+        for buffer in launched.memory.buffers if begun else ():
+            buffer.reset()
+        begun = True
         try:
             executed = _run_grid(launched)
+        except (BlocksMeet, TooManyStates) as met:
+            judging = "ordered" if isinstance(met, BlocksMeet) and blocks * threads <= ORDERED else ""
+            if not judging:
+                notes = (NOT_JUDGED.format(threads=blocks * threads),)
+            continue
         except PtxError as error:
-            if each.words:
-                error.add(f"({each.words})")
+            if left[0].words:
+                error.add(f"({left[0].words})")
             raise
+        del left[0]
         if first is None:
             first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
     assert first is not None
     for buffer, data, undefined in first[1]:
         buffer.bytes, buffer.undefined = data, undefined
         buffer.save()
-    return first[0]
+    return replace(first[0], notes=notes)
+
+
+def _judging(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
+    """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
+    steps = kernel.program.steps
+    tensor = any(s.kind.startswith(("tcgen05", "cluster", "launch")) for s in steps)
+    if not kernel.synchronises or clusters is not None or tensor or threads > ONE_FRAME:
+        return ""
+    printing = any(s.kind == "call" for s in steps)  # not a second time
+    return "ordered" if printing and threads <= ORDERED else "meetings"
 
 
 def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockOrder, ...]:

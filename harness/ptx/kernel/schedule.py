@@ -46,8 +46,9 @@ class KernelScheduler(Scheduler):
             self.watch = frame.promises.watch
         self.alive: Array = np.ones(frame.lanes, np.bool_)
         self.blocked: dict[int, Array] = {}
-        self.arrived: dict[tuple[int, int], int] = {}
-        """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
+        self.arrived: dict[tuple[int, int], tuple[int, Array]] = {}
+        """How many threads arrived at a block's barrier without waiting, and what they released, by block and the
+        barrier's number."""
         self.refused: dict[int, Array] = {}
         """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
 
@@ -76,7 +77,7 @@ class KernelScheduler(Scheduler):
             active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
-            self._meet(active)
+            self.kernel_frame.order.meet_blocks(active)
             return at + 1, active
         self._wait(at, active)
         return at + 1, None
@@ -91,13 +92,6 @@ class KernelScheduler(Scheduler):
             self.frame.under_doubt(step, doubtful)
         taken = active if held is None else held
         return taken, active & ~taken
-
-    def _meet(self, lanes: Array) -> None:
-        frame = self.kernel_frame
-        frame.clock += 1
-        frame.block_time = np.where(lanes, frame.clock, frame.block_time).astype(np.int32)
-        if isinstance(frame, ClusterFrame):
-            frame.share(lanes, frame.grid.threads)
 
     # mbarriers -------------------------------------------------------------------------------------------
 
@@ -164,11 +158,14 @@ class KernelScheduler(Scheduler):
     # barriers of a block ---------------------------------------------------------------------------------
 
     def _arrive(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
-        number = self._operand(step, 0, active)
-        blocks = self.kernel_frame.block
-        for lane in np.flatnonzero(active).tolist():
-            key = (int(blocks[lane]), int(number[lane]))
-            self.arrived[key] = self.arrived.get(key, 0) + 1
+        order = self.kernel_frame.order
+        lanes = np.flatnonzero(active)
+        keys = np.stack([self.kernel_frame.block[lanes], self._operand(step, 0, active)[lanes]], 1)
+        order.tick()
+        for block, number in np.unique(keys, axis=0).tolist():
+            some = lanes[(keys == (block, number)).all(axis=1)]
+            count, released = self.arrived.get((block, number), (0, None))
+            self.arrived[block, number] = (count + len(some), order.joined(released, order.released(some)))
         return at + 1, active
 
     def _operand(self, step: Step, which: int, lanes: Array) -> Array:
@@ -216,7 +213,7 @@ class KernelScheduler(Scheduler):
             if step.kind == "barrier":
                 number = np.where(lanes, self._operand(step, 0, lanes), number)
                 count = np.where(lanes, self._operand(step, 1, lanes), count)
-        free = np.zeros(frame.lanes, np.bool_)
+        free, whole = np.zeros(frame.lanes, np.bool_), np.zeros(frame.lanes, np.bool_)
         waiting = (number >= 0).reshape(-1, threads)
         for block in np.flatnonzero(waiting.any(axis=1)).tolist():
             mine = slice(block * threads, (block + 1) * threads)
@@ -225,15 +222,22 @@ class KernelScheduler(Scheduler):
                     continue
                 here = number[mine] == one
                 wanted = int(count[mine][here].max())
-                came = int(here.sum()) + self.arrived.get((block, one), 0)
+                arrived, released = self.arrived.get((block, one), (0, None))
+                alive = int(self.alive[mine].sum())
+                came = int(here.sum()) + arrived
                 if wanted >= 0 and came > wanted:
                     raise self._too_many(block * threads + int(np.flatnonzero(here)[0]), one, came, wanted)
-                if came == wanted or (wanted < 0 and came >= int(self.alive[mine].sum())):
+                if came == wanted or (wanted < 0 and came >= alive):
                     free[mine] |= here
                     self.arrived.pop((block, one), None)
+                    if came == alive and not arrived:
+                        whole[mine] |= here
+                    else:  # only those who meet here are ordered
+                        frame.order.meet(block * threads + np.flatnonzero(here), released)
         if not free.any():
             return False
-        self._meet(free)
+        if whole.any():
+            frame.order.meet_blocks(whole)
         for at, lanes in list(self.blocked.items()):
             if self.program.steps[at].kind == "barrier" and (lanes & free).any():
                 self._park(at + 1, lanes & free)

@@ -1,7 +1,13 @@
-"""Record accesses to shared memory in compiled code, one after the other, with the same result as `Shared` in numpy.
+"""Record accesses to shared memory and detect races, in compiled code, one access after the other.
 
-numpy makes a dozen passes over the accesses of each instruction, which took a tenth of the time of a matrix product.
-The definitions in `Shared` remain for clusters, and tests compare this code with them.
+Of each unit of bytes a row of the table `units` keeps the last plain write, the plain reads since, and the strong
+writes since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not
+both are strong, and the one recorded is not ordered before the other (`harness.ptx.kernel.happens_before`).
+
+Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
+such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
+ordered after it is ordered after them. If lanes of one warp access at different times and nothing orders them, the
+first time stands for all, which can only miss a race.
 """
 
 from __future__ import annotations
@@ -9,104 +15,145 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import numpy as np
-
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.vectorise import Array, on_arrays
 
-_SEVERAL = -100
-"""See `harness.ptx.kernel.memory.SEVERAL_WARPS`."""
+WRITER, WRITTEN, READ, UPDATED, FIELDS = 0, 1, 2, 5, 8
+"""Columns of a unit: the last plain write (its member + 1, time); reads and strong writes (warp + 1, mask, time each).
+
+0 stands for none, so that the table of a new frame takes no memory yet. A warp of -1 stands for several: the mask is
+then the number of a slot.
+"""
+PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED = 0, 1, 2, 3, 4
+"""Kinds of access; LANDED: a read that is recorded when it is over, without a check."""
 
 
 @scalar
-def _warp_of(who: int) -> int:
-    if who >= 0:
-        return who >> 5
-    return -2 - who
-
-
-@scalar
-def _both(one: int, other: int) -> int:
-    """The number that stands for two different readers."""
-    if _warp_of(one) == _warp_of(other):
-        return -2 - _warp_of(one)
-    return _SEVERAL
-
-
-@scalar
-def _meets(who: int, when: int, thread: int, block_since: int, warp_since: int) -> bool:
-    """Whether nothing orders the access of `who` at time `when` before the thread's access."""
-    if when < block_since or who == -1 or who == thread:
+def _later(
+    members: Any, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int,
+) -> bool:  # fmt: skip
+    """Whether some of the members (32 from `members` on, those of a mask) accessed at a time that is not ordered before
+    a thread. who: the number under which the thread accesses, own: its own."""
+    block = own - own % threads
+    if block <= members < block + threads and (time < since or (members == own - own % 32 and time < warp_since)):
         return False
-    return not (_warp_of(who) == thread >> 5 and when < warp_since)
+    for bit in range(32):
+        if mask >> bit & 1 and members + bit != who and members + bit != own and time >= rows[row, members + bit]:
+            return True
+    return False
 
 
-def _reads(
-    first: Array, count: Any, thread: Array, block_since: Array, warp_since: Array, now: Any,
-    writer: Array, written: Array, reader: Array, read: Array, bad: Array,
+@scalar
+def _clash(
+    warp: int, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, sets: Any,
+) -> bool:  # fmt: skip
+    """`_later` for a set of a unit."""
+    if warp == 0:
+        return False
+    if warp > 0:
+        return _later(warp * 32 - 32, mask, time, who, own, since, warp_since, row, rows, threads)
+    for one in range(sets.shape[1]):
+        there, when = sets[mask, one, 0], sets[mask, one, 1]
+        if there != 0 and _later(one * 32, there, when, who, own, since, warp_since, row, rows, threads):
+            return True
+    return False
+
+
+def _note(
+    kind: Any, first: Array, count: Any, who: Array, own: Array, since: Array, warp_since: Array, row: Array,
+    rows: Array, threads: Any, now: Any, units: Array, sets: Array, free: Array, bad: Array,
 ) -> None:  # fmt: skip
-    """`Shared.note_read`, given each access's first unit and `count` units. `bad` (all False before): which conflict
-    with a write."""
-    noted = np.empty((len(first), count), np.int32)
-    changes = np.empty((len(first), count), np.bool_)
-    for i in range(len(first)):
-        for j in range(count):
-            at, who = first[i] + j, thread[i]
-            if _meets(writer[at], written[at], who, block_since[i], warp_since[i]):
-                bad[i] = True
-            old = reader[at]
-            noted[i, j] = _both(old, who) if read[at] >= block_since[i] and old != who else who
-    for i in range(len(first)):
-        for j in range(count):
-            reader[first[i] + j] = noted[i, j]
-            read[first[i] + j] = now
-    # Several threads at once: the entry holds the last thread's number; merge the others' into it.
-    torn = True
-    while torn:
-        torn = False
+    """Record accesses of `count` units from `first` on.
+
+    who: the members under whose numbers they are recorded. own, since, warp_since, row: the threads whose knowledge
+    counts, and that knowledge (see `HappensBefore`). free: its first element is the number of free slots of `sets`,
+    the others are these. bad (all False before): which accesses race with one recorded before.
+    """
+    if kind != 4:
         for i in range(len(first)):
-            for j in range(count):
-                left = reader[first[i] + j]
-                noted[i, j] = left if left == thread[i] else _both(left, thread[i])
-                changes[i, j] = noted[i, j] != left
-                torn |= changes[i, j]
-        if torn:
-            for i in range(len(first)):
-                for j in range(count):
-                    if changes[i, j]:
-                        reader[first[i] + j] = noted[i, j]
-
-
-def _writes(
-    first: Array, count: Any, thread: Array, block_since: Array, warp_since: Array, now: Any,
-    writer: Array, written: Array, reader: Array, read: Array, bad: Array, unfenced: Array,
-) -> None:  # fmt: skip
-    """`Shared.note_write`. `bad` (all False before): which conflict with another thread's access."""
+            member, thread, after, warp_after, known = who[i], own[i], since[i], warp_since[i], row[i]
+            block = thread - thread % threads  # the first member of its block
+            for at in range(first[i], first[i] + count):
+                if kind != 1 and kind != 3:  # a strong access does not race with a strong write
+                    bad[i] |= _clash(
+                        units[at, 5], units[at, 6], units[at, 7], member, thread, after, warp_after, known, rows,
+                        threads, sets,
+                    )  # fmt: skip
+                if kind != 0 and kind != 1:  # no read races with a read
+                    bad[i] |= _clash(
+                        units[at, 2], units[at, 3], units[at, 4], member, thread, after, warp_after, known, rows,
+                        threads, sets,
+                    )  # fmt: skip
+                writer, when = units[at, 0] - 1, units[at, 1]
+                if writer < 0 or writer == member or writer == thread:  # noqa: SIM109 - numba
+                    continue
+                if block <= writer < block + threads and (
+                    when < after or (writer >> 5 == thread >> 5 and when < warp_after)
+                ):
+                    continue
+                bad[i] |= when >= rows[known, writer]
+    if kind == 1:
+        return
     for i in range(len(first)):
-        for j in range(count):
-            at, who = first[i] + j, thread[i]
-            if _meets(writer[at], written[at], who, block_since[i], warp_since[i]):
-                bad[i] = True
-            if _meets(reader[at], read[at], who, block_since[i], warp_since[i]):
-                bad[i] = True
-    for i in range(len(first)):
-        for j in range(count):
-            at = first[i] + j
-            writer[at], written[at], unfenced[at] = thread[i], now, True
+        member, thread, after, warp_after, known = who[i], own[i], since[i], warp_since[i], row[i]
+        warp, bit = member >> 5, 1 << (member & 31)
+        for at in range(first[i], first[i] + count):
+            if kind == 2:
+                for column in (2, 5):
+                    if bad[i]:
+                        break  # the bytes are those already there, so it is no race; what was before still counts
+                    if units[at, column] == -1:
+                        slot = units[at, column + 1]
+                        for one in range(sets.shape[1]):
+                            sets[slot, one, 0] = 0
+                        free[0] += 1
+                        free[free[0]] = slot
+                    units[at, column] = 0
+                units[at, 0], units[at, 1] = member + 1, now
+                continue
+            column = 5 if kind == 3 else 2
+            held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
+            if held == -1:
+                mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
+                if mask_there == 0 or time_there == now:
+                    sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
+                elif _later(warp * 32, mask_there, time_there, member, thread, after, warp_after, known, rows, threads):
+                    sets[mask, warp, 0] = mask_there | bit
+                else:
+                    sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
+            elif held == 0:
+                units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
+            elif held == warp + 1 and time == now:
+                units[at, column + 1] = mask | bit
+            elif not _later(held * 32 - 32, mask, time, member, thread, after, warp_after, known, rows, threads):
+                units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
+            elif held == warp + 1:
+                units[at, column + 1] = mask | bit
+            else:
+                slot = free[free[0]]
+                free[0] -= 1
+                sets[slot, held - 1, 0], sets[slot, held - 1, 1] = mask, time
+                sets[slot, warp, 0], sets[slot, warp, 1] = bit, now
+                units[at, column], units[at, column + 1] = -1, slot
 
 
 _lock = threading.Lock()
 _made: list[Any] = []
 
 
-def compiled() -> tuple[Any, Any]:
-    """`_reads` and `_writes` as machine code, which is compiled once and cached on disk."""
+def compiled() -> Any:
+    """`_note` as machine code, which is compiled once and cached on disk."""
     with _lock:
         if not _made:
             import numba
 
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
-            narrow, flags = (numba.types.Array(t, 1, "C") for t in (numba.int32, numba.bool_))
-            known = (wide, numba.int64, wide, wide, wide, numba.int64, narrow, narrow, narrow, narrow, flags)
-            _made[:] = [on_arrays(_reads, known), on_arrays(_writes, (*known, flags))]
-    return _made[0], _made[1]
+            rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
+            units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
+            free, flags = (numba.types.Array(t, 1, "C") for t in (numba.int64, numba.bool_))
+            whole = numba.int64
+            known = (whole, wide, whole, wide, wide, wide, wide, wide, rows, whole, whole, units, sets, free, flags)
+            _made.append(on_arrays(_note, known))
+    return _made[0]

@@ -48,7 +48,7 @@ def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
                 within = offset % frame.shared.size
                 barriers = [block * frame.shared.size + within for block in frame.receivers(step, lane, mask[0])]
             for one in barriers:
-                frame.refuse_unmade(step, one, lane)
+                frame.refuse_unmade(step, [one], np.array([lane]))
                 barrier_at(frame, step, one, lane)
             frame.tensor.commit(step, lane, barriers)
 

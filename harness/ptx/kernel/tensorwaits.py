@@ -39,10 +39,10 @@ class TensorWaits:
         who = int(frame.thread[lane]) // 32
         if stores:
             memory.storing[cells] = who + 1
-            memory.note_write(cells, who, frame.clock)
+            memory.note_write(cells, who, frame.order.clock)
         else:
             memory.loading[cells] += 1
-            memory.note_read(cells, who, frame.clock, int(frame.block_time[lane : lane + 32].max()))
+            memory.note_read(cells, who, frame.order.clock, int(frame.order.block_time[lane : lane + 32].max()))
         self.unwaited.append(Unwaited(lane // 32, cells, stores))
         self.work.touch(lane, cells)
 
@@ -55,9 +55,9 @@ class TensorWaits:
                 who = int(frame.thread[one.warp * 32]) // 32
                 if stores:
                     memory.storing[one.cells] = 0
-                    memory.note_write(one.cells, who, frame.clock)
+                    memory.note_write(one.cells, who, frame.order.clock)
                 else:
                     np.subtract.at(memory.loading, one.cells, 1)
-                    since = int(frame.block_time[one.warp * 32 : one.warp * 32 + 32].max())
-                    memory.note_read(one.cells, who, frame.clock, since)
+                    since = int(frame.order.block_time[one.warp * 32 : one.warp * 32 + 32].max())
+                    memory.note_read(one.cells, who, frame.order.clock, since)
         self.unwaited = [u for u in self.unwaited if not (u.stores == stores and u.warp in mine)]

@@ -37,16 +37,18 @@ class Work:
     written: Array
     read: Array
     units: list[Array] = field(default_factory=list)
+    offsets: list[Array] = field(default_factory=list)
     barrier: int | None = None
 
 
 @dataclass
 class Committed:
-    """A commit before its arrival at its mbarrier."""
+    """A commit before its arrival at its mbarrier, and what its thread released with it."""
 
     step: Step
     lane: int
     barrier: int
+    released: Array
 
 
 class TensorWork:
@@ -64,6 +66,8 @@ class TensorWork:
         self.touched: dict[int, list[Array]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
         self.numbered: Accumulators = {}
+        self.agents: dict[int, int] = {}
+        """The members that stand for operations of each thread of a team, by its number."""
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
 
     # words -----------------------------------------------------------------------------------------------
@@ -166,19 +170,22 @@ class TensorWork:
     def _since(self, lane: int, cells: Array, by: Array, cores: bool) -> Array | int:
         """For each cell, the time up to which the last access to it is ordered before the current one.
 
-        cores: the tensor cores access for the lane; else its warp does. In a cluster each block has its own time.
+        cores: the tensor cores access for the lane; else its warp does.
         """
-        frame = self.frame
+        frame, order = self.frame, self.frame.order
         first = lane if cores else lane - int(frame.thread[lane]) % 32
-        lanes = np.arange(first, first + (1 if cores else 32))
-        size = frame.grid.cluster_size
-        if size == 1:
-            return int(frame.block_time[lanes].max())
-        known = frame.has_heard(lanes)
-        own, found = cells // CELLS % size, by[cells]
-        rank = np.where(found >= CORES, (found - CORES) // frame.grid.threads, own)
-        both = np.minimum(known[own], known[np.minimum(own ^ 1, size - 1)])
-        return np.asarray(np.where(found == SEVERAL, both, known[rank]))
+        times = order.times(np.arange(first, first + (1 if cores else 32)))
+        # Any lane of a warp hands on what its warp did, as loads and stores of tensor memory are the whole warp's.
+        warps = times[: order.team].reshape(frame.grid.cluster_size, -1, 32).max(axis=2)
+        finished = np.zeros(order.team, np.int32)
+        for member, agent in self.agents.items():
+            finished[member] = times[agent]
+        own, found = cells // CELLS % frame.grid.cluster_size, by[cells]
+        several = warps.max(axis=1)
+        both = np.minimum(several[own], several[np.minimum(own ^ 1, frame.grid.cluster_size - 1)])
+        by_cores = finished[np.clip(found - CORES, 0, order.team - 1)]
+        by_warp = warps[own, np.clip(found, 0, warps.shape[1] - 1)]
+        return np.asarray(np.where(found == SEVERAL, both, np.where(found >= CORES, by_cores, by_warp)))
 
     def _other(self, who: int) -> str:
         if who < CORES:
@@ -219,7 +226,7 @@ class TensorWork:
 
     def behind(self, lanes: Array) -> None:
         """Execute tcgen05.fence::after_thread_sync."""
-        self.after[lanes] = self.frame.clock
+        self.after[lanes] = self.frame.order.clock
 
     # operations ------------------------------------------------------------------------------------------
 
@@ -235,7 +242,7 @@ class TensorWork:
         """
         name = step.bound.spelling.split(".")[1]
         before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
-        memory, who, now = self.memory, self._cores(lane), self.frame.clock
+        memory, who, now = self.memory, self._cores(lane), self.frame.order.clock
         number = self.numbered.setdefault(accumulator, len(self.numbered))
         roles = roles_of(step)
         if before is None:
@@ -277,7 +284,7 @@ class TensorWork:
             unknown = shared.unfenced[units].any(axis=1)
             for bad, words in (
                 (
-                    shared.written_by_others(units, frame.member[lanes], frame.times(lanes)),
+                    shared.written_by_others(units, lanes),
                     "another thread wrote, and no barrier",
                 ),
                 (unknown, "a thread wrote, and no fence.proxy.async"),
@@ -287,6 +294,7 @@ class TensorWork:
                     raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
         tally(shared.source_reads, units, 1)
         work.units.append(units.reshape(-1))
+        work.offsets.append(offsets)
 
     def reader(self, units: Array) -> str:
         """A description of the operation that still reads some units of shared memory; "" if there is none."""
@@ -302,7 +310,10 @@ class TensorWork:
         for one in self.flying:
             if one.lane == lane and one.barrier is None:
                 one.barrier = barriers[0]
-        self.commits += [Committed(step, lane, barrier) for barrier in barriers]
+        order = self.frame.order
+        order.tick()
+        released = order.released(np.array([lane]))
+        self.commits += [Committed(step, lane, barrier, released) for barrier in barriers]
 
     def land(self) -> bool:
         """Complete all commits and report to their mbarriers; returns whether there were any."""
@@ -318,13 +329,21 @@ class TensorWork:
         self.flying.remove(work)
         who = self._cores(work.lane)
         memory.busy[work.written] -= 1
-        memory.note_write(work.written, who, frame.clock)
+        now = frame.order.clock
+        memory.note_write(work.written, who, now)
         memory.being_read[work.read] -= 1
-        memory.note_read(work.read, who, frame.clock, frame.clock)
+        memory.note_read(work.read, who, now, now)
         for units in work.units:
             tally(frame.shared.source_reads, units, -1)
-            if frame.grid.races:
-                frame.shared.note_group_read(units, frame.clock, int(frame.block[work.lane]))
+        if frame.grid.races:
+            for offsets in work.offsets:
+                lanes = np.full(len(offsets), work.lane)
+                frame.shared.note_finished_read(offsets, 16, lanes, self._agent(work.lane))
+
+    def _agent(self, lane: int) -> int:
+        """The member that stands for the operations of a lane's thread, once they are complete."""
+        member = int(self.frame.member[lane])
+        return self.agents.setdefault(member, self.frame.order.agent(("tensor", member)))
 
     def _arrive(self, one: Committed) -> None:
         frame = self.frame
@@ -337,9 +356,13 @@ class TensorWork:
             text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
             raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
         found.pending -= 1
-        for block in sorted({one.barrier // frame.shared.size, int(frame.block[one.lane])}):
-            frame.landed(found, block)
-        frame.clock += found.settle(frame.clock + 1)
+        order, agent = frame.order, self._agent(one.lane)
+        now = order.tick()
+        released = order.joined(one.released, np.zeros(order.rows.shape[1], np.int32))
+        released[agent] = now
+        found.arrive(order, released)
+        found.copies = True
+        found.settle(order)
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a commit under way will report."""

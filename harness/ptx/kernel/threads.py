@@ -1,5 +1,4 @@
-"""The lanes of a kernel as threads of its grid: their indices, the times of their last barriers, their special
-registers."""
+"""The lanes of a kernel as threads of its grid: their indices, their order, their special registers."""
 
 from __future__ import annotations
 
@@ -11,7 +10,8 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.memory import Times
+from harness.ptx.kernel.happens_before import HappensBefore
+from harness.ptx.kernel.memory_model import GridOrder, narrow_scopes
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
 from harness.ptx.numeric.vectorise import Array
@@ -23,8 +23,8 @@ class ThreadFrame(Frame):
     """A frame whose lanes are the threads of consecutive blocks.
 
     `number`: each lane's thread number in the grid, with blocks in the order in which they run. `member`: its number
-    among the threads of its block, or of its cluster. `clock` counts barriers. `block_time`, `warp_time`: when each
-    lane's block and warp last passed a barrier. `gone`: the lanes that have ended.
+    among the threads of its block, or of its cluster. `order`: which accesses happen before which. `gone`: the lanes
+    that have ended.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -37,10 +37,11 @@ class ThreadFrame(Frame):
         self.thread = (lane % threads).astype(np.int32)
         self.block = lane // threads
         self.number = first * threads + lane
-        self.member = self.thread
-        self.clock = 0
-        self.block_time = np.zeros(self.lanes, np.int32)
-        self.warp_time = np.zeros(self.lanes, np.int32)
+        team = threads * grid.cluster_size
+        self.order = HappensBefore(self.lanes, threads, team, team)
+        if grid.judging == "ordered":
+            self.order = GridOrder(self.lanes, threads, team, narrow_scopes(grid.program))
+        self.member = self.order.members(lane)
         self.gone = np.zeros(self.lanes, np.bool_)
 
     # messages --------------------------------------------------------------------------------------------
@@ -68,11 +69,6 @@ class ThreadFrame(Frame):
         asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05", "launch"))
         if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
-
-    def times(self, lanes: Array) -> Times:
-        """For each lane, the times since which nothing orders other threads of its block, and of its warp, before
-        it."""
-        return self.block_time[lanes], self.warp_time[lanes]
 
     # threads ---------------------------------------------------------------------------------------------
 

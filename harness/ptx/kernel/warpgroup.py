@@ -313,4 +313,4 @@ def _run_proxy_fence(frame: KernelFrame, step: Step, active: Array | None) -> No
     """Make earlier writes of threads to shared memory visible to asynchronous copies and products."""
     if step.bound.modifiers["space"] != "global" and frame.grid.races:
         lanes = frame.every if active is None else np.flatnonzero(active)
-        frame.shared.fence(frame.member[lanes], frame.block[lanes], frame.block_time[lanes])
+        frame.shared.fence(lanes)

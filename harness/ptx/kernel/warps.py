@@ -10,7 +10,6 @@ from harness.ptx.binding.builder import Builder, binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
@@ -324,16 +323,33 @@ def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Ste
 
 @runs("warp_barrier")
 def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    members = _members(frame, step, step.sources[0], active).reshape(-1)
-    frame.clock += 1
-    frame.warp_time = np.where(members, frame.clock, frame.warp_time).astype(np.int32)
-    if isinstance(frame, ClusterFrame):
-        frame.share(members, 32)
+    members = _members(frame, step, step.sources[0], active)
+    whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
+    if whole.any():
+        frame.order.meet_warps((members & whole[:, None]).reshape(-1))
+    given = _whole(frame, frame.read(step.sources[0])[0])
+    for warp in np.flatnonzero(members.any(axis=1) & ~whole).tolist():
+        for mask in np.unique(given[warp][members[warp]]).tolist():
+            frame.order.meet(warp * 32 + np.flatnonzero(members[warp] & (given[warp] == mask)))
 
 
 @binds("fence")
 def _bind_fence(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    return Step("nothing", node, bound)
+    orders = node.opcode == "membar" or (node.opcode == "fence" and "proxy" not in node.spelling)
+    return Step("fence" if orders else "nothing", node, bound)
+
+
+_LEVELS = {"cta": "cta", "gl": "gpu", "sys": "sys"}
+"""The scopes of membar (ISA 9.7.13.4)."""
+
+
+@runs("fence")
+def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    if not isinstance(frame, KernelFrame):
+        return  # a block of asm alone
+    words = step.bound.modifiers
+    scope = words.get("scope") or _LEVELS[words.get("level") or "sys"]
+    frame.order.fence(frame.every if active is None else np.flatnonzero(active), scope, words.get("sem") or "acq_rel")
 
 
 @binds("trap")
