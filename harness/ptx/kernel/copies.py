@@ -1,14 +1,14 @@
 """Asynchronous copies of threads to shared memory (cp.async): copies under way, and the waits that complete them.
 
 Every thread has its own groups. A copy completes ("lands") when its thread waits for its group, and no earlier. Until
-then any access to its destination is an error, also by the issuing thread. Its source is read when it is issued; later
-writes to the source before it lands are not checked.
+then any access to its destination is an error, also by the issuing thread. Its source is read when it is issued, and
+a write to its source before it lands is an error, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter, tally
 from harness.ptx.kernel.phases import Barrier
+from harness.ptx.kernel.races import note_finished_read
 from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
 
@@ -79,8 +80,30 @@ class Reaching(ThreadFrame):
 
 
 @dataclass
+class Source:
+    """Bytes of one buffer that some lanes' copies read."""
+
+    access: Access
+    lanes: Array
+    place: Place
+
+    def part(self, lanes: Array) -> Source:
+        """The bytes that some of the lanes read."""
+        some = np.isin(self.lanes, lanes)
+        return Source(self.access, self.lanes[some], Place(self.place.region, self.place.offsets[some]))
+
+
+def _sources(access: Access, lanes: Array, places: list[Place]) -> list[Source]:
+    return [
+        Source(access, lanes if one.part is None else lanes[one.part], Place(one.region, one.offsets))
+        for one in places
+        if isinstance(one.region, Buffer)
+    ]
+
+
+@dataclass
 class Flying:
-    """Copies of one step that have not landed: lanes, places, data, and each lane's group."""
+    """Copies of one step that have not landed: lanes, places, data, each lane's group, and what they read."""
 
     step: Step
     access: Access
@@ -89,6 +112,7 @@ class Flying:
     values: list[Array]
     masks: list[Array | None]
     group: Array
+    sources: list[Source] = field(default_factory=list)
 
     def part(self, chosen: Array) -> Flying:
         """The copies of some of the lanes."""
@@ -99,6 +123,7 @@ class Flying:
             values=[v[chosen] for v in self.values],
             masks=[None if m is None else m[chosen] for m in self.masks],
             group=self.group[chosen],
+            sources=[source.part(self.lanes[chosen]) for source in self.sources],
         )
 
 
@@ -109,6 +134,7 @@ class Copies:
         self.frame = frame
         self.flying: list[Flying] = []
         self.committed = np.zeros(frame.lanes, np.int64)
+        self._read: list[Source] = []
 
     def issue(self, step: Step, active: Array | None) -> None:
         """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""
@@ -120,7 +146,9 @@ class Copies:
         if len(step.sources) == 2:
             _, source = frame.locate_lanes(step, step.sources[1], what, lanes)
             values, masks = frame.load(step, what, lanes, source)
+            self._read = _sources(what, lanes, source)
         else:
+            self._read = []
             values, masks = self._read_partial(step, lanes)
         _, places = frame.locate_lanes(step, step.sources[0], to, lanes)
         shared = frame.shared
@@ -132,7 +160,7 @@ class Copies:
             # barrier.
             frame.check_write(step, to, lanes, places[0], values)
         tally(shared.under_way, units, 1)
-        self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes]))
+        self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes], self._read))
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
@@ -165,6 +193,27 @@ class Copies:
             text = f"{self.frame.who(int(lanes[at]))} {verb} shared memory at offset {offset}, to which"
             text += f" an asynchronous copy is under way{self.origin(units[at])}"
             raise self.frame.fault(MemoryFault, step, text + ": cp.async.wait_group or wait_all must come first")
+
+    def refuse_source(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault if lanes write to bytes of global memory that a copy under way may still read."""
+        first, last = place.offsets.min(), place.offsets.max() + access.size
+        for flying in self.flying:
+            for source in flying.sources:
+                offsets, size = source.place.offsets, source.access.size
+                if source.place.region is not place.region or not len(offsets):
+                    continue
+                if offsets.min() >= last or offsets.max() + size <= first:
+                    continue
+                taken = np.isin(place.offsets[:, None] + np.arange(access.size), offsets[:, None] + np.arange(size))
+                if taken.any():
+                    at = int(np.flatnonzero(taken.any(axis=1))[0])
+                    line, _ = self.frame.program.source.position(flying.step.node.offset)
+                    assert isinstance(place.region, Buffer)
+                    where = f"{place.region.name or 'global memory'} at offset "
+                    where += f"{int(place.offsets[at]) - place.region.residue}"
+                    text = f"race: {self.frame.who(int(lanes[at]))} writes to {where}, which the cp.async in line "
+                    text += f"{line} may still read: its thread must wait (cp.async.wait_group or wait_all) before"
+                    raise self.frame.fault(MemoryFault, step, text)
 
     def origin(self, units: Array) -> str:
         """A description of where a copy under way to some units was issued."""
@@ -201,6 +250,7 @@ class Copies:
             one = Access("global", what.displacement + number, 8, 1)
             _, place = frame.locate_lanes(step, step.sources[1], one, lanes[some])
             found, doubt = frame.load(step, one, lanes[some], place)
+            self._read += _sources(one, lanes[some], place)
             values[some, number] = found[0]
             if doubt[0] is not None:
                 masks[some, number] = doubt[0]
@@ -219,6 +269,7 @@ class Copies:
         if not places:
             return [np.zeros(len(lanes), np.uint32) for _ in range(what.count)], [None] * what.count
         found, doubts = frame.load(step, what, lanes[whole], places)
+        self._read += _sources(what, lanes[whole], places)
         if len(whole) == len(lanes):
             return found, doubts
         values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
@@ -250,4 +301,8 @@ class Copies:
     def _land(self, flying: Flying) -> None:
         shared = self.frame.shared
         tally(shared.under_way, shared.units(flying.place.offsets, flying.access.size), -1)
+        if self.frame.grid.races:
+            for source in flying.sources:
+                assert isinstance(source.place.region, Buffer)
+                note_finished_read(self.frame, source.access, source.lanes, source.place.offsets, source.place.region)
         self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks)

@@ -45,6 +45,9 @@ class KernelFrame(Reaching):
     """Threads of consecutive blocks and the memory that they access.
 
     `refused`: the blocks that know from a response that a request to cancel a launch has failed (`launches`).
+    `owed`: the lanes for which others of their warps wait in an exchange, with the error if they wait at a barrier
+    instead. `tested`: of each mbarrier.test_wait, by its place in the text, the lanes that got a no although the phase
+    was complete. `at_barriers`: which lanes wait at a barrier now.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -59,6 +62,9 @@ class KernelFrame(Reaching):
         self.barriers = {}
         self.refused: set[int] = set()
         self.between = between(self, grid.judging)
+        self.tested: dict[int, Array] = {}
+        self.owed: dict[int, ExecutionError] = {}
+        self.at_barriers: Callable[[], Array] = lambda: np.zeros(self.lanes, np.bool_)
 
     @property
     def team_bytes(self) -> int:
@@ -283,7 +289,9 @@ class KernelFrame(Reaching):
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
+        """Raise MemoryFault for a write to bytes that an asynchronous product or copy still reads."""
+        if self.copies.flying and isinstance(place.region, Buffer) and self.grid.races:
+            self.copies.refuse_source(step, access, lanes, place)
         reads = self.promises.given or self.bulk.leaving or self.bulk.flying or self.tensor.flying
         if reads and isinstance(place.region, Shared):
             self.promises.refuse_write(step, access, lanes, place)

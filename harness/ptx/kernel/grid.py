@@ -69,6 +69,7 @@ class KernelGrid:
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
+        self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)

@@ -295,6 +295,13 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
     answers = complete(frame, step, lanes)
     if not answers.all() and frame.asynchronous():
         answers = complete(frame, step, lanes)
+    # A thread that does not know the end of the phase might have tested before it: it gets a no first.
+    before = frame.tested.setdefault(step.node.offset, np.zeros(frame.lanes, np.bool_))
+    early = np.zeros(len(lanes), np.bool_)
+    if answers.any():
+        early[answers] = ~known(frame, step, lanes[answers]) & ~before[lanes[answers]]
+    before[lanes] = early
+    answers = answers & ~early
     give(frame, step, lanes, answers)
 
 

@@ -43,13 +43,17 @@ _TEXT_BYTES = 1 << 16
 
 
 class Shadow:
-    """For each unit of a buffer, its last writer, reader and updater; -1: none. updaters: None before any atomic."""
+    """For each unit of a buffer, its last writer, reader and updater; -1: none. updaters: None before any atomic.
+
+    `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
+    """
 
     def __init__(self, size: int, unit: int) -> None:
         self.unit = unit
         self.writers = np.full(size // unit + 1, -1, np.int64)
         self.readers = np.full(size // unit + 1, -1, np.int64)
         self.updaters: Array | None = None
+        self.unfenced: Array | None = None
         self.written = False
 
     def units(self, offsets: Array, size: int) -> Array:

@@ -21,6 +21,7 @@ import numpy as np
 
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import MemoryFault
+from harness.ptx.kernel.happens_before import ALWAYS
 from harness.ptx.kernel.memory import Access, Buffer, Place, Shadow
 from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
@@ -81,6 +82,74 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
             shadow.readers[some] |= flag
 
 
+def note_finished_read(frame: ThreadFrame, access: Access, lanes: Array, offsets: Array, buffer: Buffer) -> None:
+    """Record that asynchronous copies of lanes have read until now what they began to read before."""
+    shadow = buffer.shadow
+    if shadow is None:
+        return
+    units = shadow.units(offsets, access.size)
+    entry = shadow.readers[units]
+    # Of a unit that others have read since, the entry is theirs.
+    mine = entry >> _THREAD == frame.number[lanes][:, None]
+    shadow.readers[units[mine]] = entry[mine] & ~_TIME | np.int64(frame.order.clock) & _TIME
+
+
+def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, offsets: Array) -> None:
+    """Raise MemoryFault if a lane's bulk copy reads bytes that a thread wrote and nothing orders before it, or no proxy
+    fence.
+
+    offsets: of all its bytes, or of one in each 16.
+    """
+    shadow = buffer.shadow
+    if shadow is None or not (shadow.written or shadow.updaters is not None):
+        return
+    units = np.unique(offsets // shadow.unit)
+    lanes = np.array([lane])
+    me, since = frame.number[lanes][:, None], frame.order.block_time[lanes][:, None]
+    where = buffer.name or "global memory"
+    for entries in (shadow.writers, shadow.updaters):
+        if entries is not None:
+            entry = entries[units][None]
+            bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+            if bad.any():
+                at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
+                text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
+                raise frame.fault(MemoryFault, step, text + "nothing orders them")
+    if shadow.unfenced is not None and shadow.unfenced[units].any():
+        at = int(units[np.flatnonzero(shadow.unfenced[units])[0]]) * shadow.unit - buffer.residue
+        text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
+        raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
+
+
+def fence(frame: ThreadFrame, lanes: Array) -> None:
+    """Make visible to the async proxy what lanes wrote to global memory, and what happened before them."""
+    order = frame.order
+    for buffer in frame.grid.memory.buffers:
+        shadow = buffer.shadow
+        if shadow is None or shadow.unfenced is None:
+            continue
+        units = np.flatnonzero(shadow.unfenced)
+        for team in np.unique(lanes // order.team).tolist():
+            mine = lanes[lanes // order.team == team]
+            times = order.times(mine)
+            times[order.members(mine)] = ALWAYS
+            known = np.ones(len(units), np.bool_)
+            for entries in (shadow.writers, shadow.updaters):
+                if entries is not None:
+                    entry = entries[units]
+                    beside = (entry >> _THREAD) // order.team == frame.number[mine[0]] // order.team
+                    known &= ~beside | (entry & _TIME < times[(entry >> _THREAD) % order.team])
+            shadow.unfenced[units[known]] = False
+
+
+def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
+    """Record that threads wrote units that a bulk copy may read."""
+    if frame.grid.copies_in_bulk:
+        if shadow.unfenced is None:
+            shadow.unfenced = np.zeros(len(shadow.writers), np.bool_)
+        shadow.unfenced[units] = True
+
+
 def _refuse_stale(
     frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow, units: Array
 ) -> None:
@@ -126,6 +195,7 @@ def note_write(
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
     shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     shadow.written = True
+    _unfenced(frame, shadow, units)
 
 
 def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
@@ -144,6 +214,7 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
         _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "read")
     if shadow.updaters is None:
         shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+    _unfenced(frame, shadow, units)
     old = shadow.updaters[units]
     shadow.updaters[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     # Several threads of a block since its last barrier: no later store by one of them is behind them all.

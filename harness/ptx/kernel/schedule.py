@@ -49,6 +49,7 @@ class KernelScheduler(Scheduler):
         self.arrived: dict[tuple[int, int], tuple[int, Array]] = {}
         """How many threads arrived at a block's barrier without waiting, and what they released, by block and the
         barrier's number."""
+        frame.at_barriers = self._at_barriers
         self.refused: dict[int, Array] = {}
         """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
 
@@ -76,11 +77,27 @@ class KernelScheduler(Scheduler):
         if step.kind in _TESTING:
             active = self._test(step, at, active)
             return at + 1, active if active.any() else None
+        if self.kernel_frame.owed:
+            self._refuse_owed(active)
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
             self.kernel_frame.order.meet_blocks(active)
             return at + 1, active
         self._wait(at, active)
         return at + 1, None
+
+    def _at_barriers(self) -> Array:
+        """The lanes that wait at a barrier of their block."""
+        found = np.zeros(self.frame.lanes, np.bool_)
+        for at, lanes in self.blocked.items():
+            if self.program.steps[at].kind == "barrier":
+                found |= lanes
+        return found
+
+    def _refuse_owed(self, active: Array) -> None:
+        """Raise ExecutionError if lanes wait at a barrier, and others of their warps wait for them in an exchange."""
+        for lane, error in self.kernel_frame.owed.items():
+            if active[lane]:
+                raise error
 
     def _wait(self, at: int, lanes: Array) -> None:
         old = self.blocked.get(at)
@@ -230,7 +247,7 @@ class KernelScheduler(Scheduler):
                 if came == wanted or (wanted < 0 and came >= alive):
                     free[mine] |= here
                     self.arrived.pop((block, one), None)
-                    if came == alive and not arrived:
+                    if came == alive and not arrived and (wanted < 0 or alive == threads):
                         whole[mine] |= here
                     else:  # only those who meet here are ordered
                         frame.order.meet(block * threads + np.flatnonzero(here), released)

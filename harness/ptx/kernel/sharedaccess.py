@@ -87,7 +87,7 @@ def _note(
                         threads, sets,
                     )  # fmt: skip
                 writer, when = units[at, 0] - 1, units[at, 1]
-                if writer < 0 or writer == member or writer == thread:  # noqa: SIM109 - numba
+                if writer < 0 or writer in (member, thread):
                     continue
                 if block <= writer < block + threads and (
                     when < after or (writer >> 5 == thread >> 5 and when < warp_after)

@@ -15,7 +15,7 @@ from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import descriptors, fragments, sparse
+from harness.ptx.kernel import descriptors, fragments, races, sparse
 from harness.ptx.kernel.accesses import elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
@@ -311,6 +311,11 @@ def _bind_proxy_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -
 @runs("proxy_fence")
 def _run_proxy_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
     """Make earlier writes of threads to shared memory visible to asynchronous copies and products."""
-    if step.bound.modifiers["space"] != "global" and frame.grid.races:
-        lanes = frame.every if active is None else np.flatnonzero(active)
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    space = step.bound.modifiers["space"]
+    if not frame.grid.races or not len(lanes):
+        return
+    if space != "global":
         frame.shared.fence(lanes)
+    if space in (None, "global"):
+        races.fence(frame, lanes)

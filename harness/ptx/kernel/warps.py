@@ -38,6 +38,9 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     given = _whole(frame, value)
     named = (given >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
     here = np.ones((len(named), 32), np.bool_) if active is None else active.reshape(-1, 32)
+    if isinstance(frame, KernelFrame) and frame.owed:
+        for lane in frame.owed.keys() & set(np.flatnonzero(here).tolist()):
+            del frame.owed[lane]
     if (outside := here & ~named).any():
         raise _mistaken(frame, step, given, outside, "which leaves this thread out: the ISA defines no behaviour there")
     if len(np.unique(given)) > 1 and (other := _other_mask(given, here)).any():
@@ -45,7 +48,30 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     if gathers and active is not None and (waits := here & _absent(frame, given, here)).any():
         words = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
         raise _mistaken(frame, step, given, waits, words)
+    if not gathers and active is not None and isinstance(frame, KernelFrame):
+        _expect_absent(frame, step, given, here)
     return here
+
+
+def _expect_absent(frame: KernelFrame, step: Step, given: Array, here: Array) -> None:
+    """Note the lanes that have to execute an exchange, too: since sm_70 they may do so at another place, and later.
+
+    Raises ExecutionError if one of them waits at a barrier, so that neither can go on.
+    """
+    waits = here & _absent(frame, given, here)
+    if not waits.any():
+        return
+    words = "and a thread of that mask waits at a barrier instead: neither can go on"
+    held = frame.at_barriers().reshape(-1, 32)
+    for warp in np.flatnonzero(waits.any(axis=1)).tolist():
+        named = np.bitwise_or.reduce(given[warp][waits[warp]]) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+        absent = (named != 0) & ~here[warp] & ~frame.gone.reshape(-1, 32)[warp]
+        only = np.zeros_like(waits)
+        only[warp] = waits[warp]
+        error = _mistaken(frame, step, given, only, words)
+        if (absent & held[warp]).any():
+            raise error
+        frame.owed.update(dict.fromkeys((warp * 32 + np.flatnonzero(absent)).tolist(), error))
 
 
 def _other_mask(given: Array, here: Array) -> Array:
@@ -324,10 +350,12 @@ def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Ste
 @runs("warp_barrier")
 def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> None:
     members = _members(frame, step, step.sources[0], active)
-    whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
+    whole: Array = np.asarray((members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1))
+    given = _whole(frame, frame.read(step.sources[0])[0])
+    everyone = (members * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
+    whole &= np.asarray((~members | (given & everyone == everyone)).all(axis=1))
     if whole.any():
         frame.order.meet_warps((members & whole[:, None]).reshape(-1))
-    given = _whole(frame, frame.read(step.sources[0])[0])
     for warp in np.flatnonzero(members.any(axis=1) & ~whole).tolist():
         for mask in np.unique(given[warp][members[warp]]).tolist():
             frame.order.meet(warp * 32 + np.flatnonzero(members[warp] & (given[warp] == mask)))
