@@ -306,7 +306,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float, order
     first, same, proved = launched(lambda given: _launch_once(job, kernel, fuse, limit, given, order), _Bits.same)
     if not same:
         return replace(first, findings=(*first.findings, LATER_LAUNCH))
-    return first if proved else replace(first, notes=(NEVER_REPEATED,))
+    return first if proved else replace(first, notes=(*first.notes, NEVER_REPEATED))
 
 
 def _launch_once(
@@ -333,7 +333,7 @@ def _launch_once(
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
-    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings), executed.notes)
     return bits, loaded.variables, executed.variables
 
 

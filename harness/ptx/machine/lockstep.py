@@ -251,9 +251,8 @@ class Scheduler:
         if active is not None and self._jumps_back > self.patience:
             old = self.resting.get(at)
             self.resting[at] = active if old is None else old | active
-            active = None
+            self._jumps_back, active = 0, None  # not at a barrier, which a loop that waits may contain
         if active is None:
-            self._jumps_back = 0
             if not self.waiting:
                 return at, None
             lowest = min(self.waiting)
