@@ -21,10 +21,11 @@ from harness.ptx.kernel.blame import at_the_asm
 from harness.ptx.kernel.blockorders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
 from harness.ptx.kernel.clusters import frame_of
 from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.grid_order import TooManyStates
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
-from harness.ptx.kernel.memory_model import BlocksMeet, TooManyStates
+from harness.ptx.kernel.memory_model import BlocksMeet
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.kernel.tensormaps import HostMap
 from harness.ptx.limits import (

@@ -10,8 +10,8 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.grid_order import GridOrder, narrow_scopes
 from harness.ptx.kernel.happens_before import HappensBefore
-from harness.ptx.kernel.memory_model import GridOrder, narrow_scopes
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
 from harness.ptx.numeric.vectorise import Array
