@@ -130,3 +130,33 @@ def test_rows_that_nobody_holds_are_dropped() -> None:
         order.meet(np.arange(32))
         order.meet(np.arange(32, 64))
     assert len(order.rows) < 40
+
+
+@pytest.mark.parametrize("sem", ["acquire", "release", "acq_rel"])
+@pytest.mark.parametrize("team", [64, 128])
+def test_updates_together_are_those_one_after_the_other(sem: str, team: int) -> None:
+    """Lanes of two blocks update few locations, after random meetings."""
+    rng = np.random.default_rng(team)
+    for _ in range(10):
+        two = [HappensBefore(128, 64, team, team) for _ in range(2)]
+        for _ in range(6):
+            lanes = np.sort(rng.choice(64, rng.integers(1, 30), replace=False)) + 64 * int(rng.integers(2))
+            where = rng.integers(0, 4, len(lanes)).tolist()
+            for order in two:
+                order.meet(lanes[:5])
+            how = sem if rng.random() < 0.7 else "acq_rel"
+            two[0].updates(lanes, where, how, "gpu")
+            for lane, location in zip(lanes.tolist(), where, strict=True):
+                two[1].update(lane, location, how, "gpu")
+            members = np.tile(np.arange(team), (128, 1))
+            known = [order.heard(np.arange(128), members) for order in two]
+            # Moments differ, as each update alone is one: compare who knows anything of whom.
+            np.testing.assert_array_equal(known[0] > 0, known[1] > 0)
+
+
+def test_teams_learn_nothing_of_each_other() -> None:
+    order = HappensBefore(64, 32)
+    wrote = order.clock
+    order.store(0, "flag", "release", "gpu")
+    order.load(40, "flag", "acquire", "gpu")
+    assert not ordered(order, 0, wrote, 40)

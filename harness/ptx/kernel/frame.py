@@ -440,7 +440,11 @@ class KernelFrame(Reaching):
         """Let strong accesses release and acquire at their locations (see `HappensBefore`)."""
         if self.between is not None and self.between.orders and isinstance(place.region, Buffer):
             return
-        order, sem = self.order, step.bound.modifiers.get("sem")
+        order, sem, acquiring = self.order, step.bound.modifiers.get("sem"), self.grid.acquiring
+        if not acquiring:
+            return  # whatever is released, nobody takes it
+        if what == "update" and step.node.offset not in acquiring:
+            sem = {"acq_rel": "release", "acquire": "relaxed"}.get(sem or "", sem)
         if what == "update":
             sem = sem or "relaxed"
         elif sem == "volatile":
@@ -449,11 +453,15 @@ class KernelFrame(Reaching):
         if sem in ("weak", "relaxed") and not order.synchronised:
             return
         scope = step.bound.modifiers.get("scope") or ("sys" if what != "update" else "gpu")
-        access = {"load": order.load, "store": order.store, "update": order.update}[what]
         region = id(place.region)
-        turns = list(zip(lanes.tolist(), place.offsets.tolist(), strict=True))
-        for lane, offset in turns[:: -1 if what == "update" and self.grid.order.reverse else 1]:
-            location = region, offset, lane // order.team  # what other teams release orders nothing here
+        # What other teams release orders nothing here.
+        locations = [(region, *one) for one in zip(place.offsets.tolist(), (lanes // order.team).tolist(), strict=True)]
+        if what == "update":
+            turn = -1 if self.grid.order.reverse else 1
+            order.updates(lanes[::turn], locations[::turn], sem, scope)
+            return
+        access = {"load": order.load, "store": order.store}[what]
+        for lane, location in zip(lanes.tolist(), locations, strict=True):
             if sem != "weak" or order.publishes(location):
                 access(lane, location, sem, scope)
 

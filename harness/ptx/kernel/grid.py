@@ -13,6 +13,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.kernel.blockorders import TOGETHER, waiting_loops
+from harness.ptx.kernel.happens_before import acquiring, orders_parts
 from harness.ptx.kernel.kernel import Kernel, places_of, size_of
 from harness.ptx.kernel.launches import Launches
 from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
@@ -69,6 +70,8 @@ class KernelGrid:
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
+        self.orders_parts = self.cluster_size > 1 or any(orders_parts(step) for step in self.program.steps)
+        self.acquiring = acquiring(self.program)
         self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size

@@ -6,7 +6,7 @@ thousands of atomic operations, and acquire nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -120,6 +120,11 @@ class GridOrder(HappensBefore):
             if location not in self._locations:
                 self._locations[location] = _Published(next(self._versions))
             self._locations[location].snapshots.append(snapshot)
+
+    def updates(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
+        """See `HappensBefore`."""
+        for lane, location in zip(lanes.tolist(), locations, strict=True):
+            self.update(lane, location, sem, scope)
 
     def fence(self, lanes: Array, scope: str, sem: str = "acq_rel") -> None:
         """See `HappensBefore`."""

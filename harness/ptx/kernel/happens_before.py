@@ -32,11 +32,12 @@ different state of knowledge exists only from the first partial meeting on; `row
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from harness.ptx.binding.program import Program, Step
 from harness.ptx.numeric.vectorise import Array
 
 ALWAYS = (1 << 31) - 1
@@ -45,6 +46,34 @@ SCOPES = ("cta", "cluster", "gpu", "sys")
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _FIRST_ROWS = 8
+_TOGETHER = 1024
+"""The most updates whose knowledge is computed at once, for the sake of memory."""
+
+
+def orders_parts(step: Step) -> bool:
+    """Whether a step may order some threads of a block, of several warps, without the others."""
+    kind = step.kind
+    if kind == "barrier":
+        return len(step.sources) > 1  # it has a count
+    if kind.startswith(("mbarrier", "cluster", "bulk", "wgmma", "tcgen05", "launch")):
+        return True
+    return kind in ("barrier_arrive", "fence") or step.bound.modifiers.get("sem") not in (None, "weak", "volatile")
+
+
+def acquiring(program: Program) -> frozenset[int]:
+    """The steps (by place in the text) that see a value of another thread, acquire, and whose result is used.
+
+    A thread that does not look at the value may have come first, so it is ordered after nobody.
+    """
+    read = {reader.slot for step in program.steps for reader in step.sources} | {s.guard for s in program.steps}
+    fences = any(step.kind == "fence" for step in program.steps)
+    found = set()
+    for step in program.steps:
+        sem = step.bound.modifiers.get("sem") or ("relaxed" if step.kind == "atom" else "weak")
+        used = any(slot in read for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0)
+        if used and step.kind in ("ld", "atom") and (sem in _ACQUIRES or (fences and sem != "weak")):
+            found.add(step.node.offset)
+    return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -60,13 +89,16 @@ class HappensBefore:
     """What each lane of a frame knows of the others of its team.
 
     `lanes`: of the frame. `threads`: of a block. `team`: threads of a team, a multiple of `threads`; lane i is member
-    i % team of team i // team. `cluster`: threads of a cluster, for scopes.
+    i % team of team i // team. `cluster`: threads of a cluster, for scopes. `exact`: whether anything may order fewer
+    threads than a block, other than those of one warp; if not, less need be remembered.
     """
 
-    def __init__(self, lanes: int, threads: int, team: int = 0, cluster: int = 0) -> None:
+    def __init__(self, lanes: int, threads: int, team: int = 0, cluster: int = 0, exact: bool = True) -> None:
         self.lanes, self.threads = lanes, threads
         self.team = team or threads
         self.cluster = cluster or threads
+        self.exact = exact
+        self.member = np.arange(lanes, dtype=np.int64) % self.team
         self.clock = 0
         self.block_time = np.zeros(lanes, np.int64)
         self.warp_time = np.zeros(lanes, np.int64)
@@ -84,7 +116,7 @@ class HappensBefore:
 
     def members(self, lanes: Array) -> Array:
         """The numbers of lanes within their teams."""
-        found: Array = lanes % self.team
+        found: Array = self.member[lanes]
         return found
 
     def agent(self, key: Hashable) -> int:
@@ -248,6 +280,64 @@ class HappensBefore:
         if published:
             self._at[location] = self._merged(before or [], published)
 
+    def updates(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
+        """`update` for several lanes, one after the other, each at its location."""
+        alike = sem in _RELEASES | _ACQUIRES and (scope != "cta" or self.team == self.threads)
+        for first in range(0, len(lanes), _TOGETHER):
+            some, places = lanes[first : first + _TOGETHER], locations[first : first + _TOGETHER]
+            if len(some) == 1 or not alike or (self._fence_scope[some] >= 0).any() or self._mixed(places, scope):
+                for lane, location in zip(some.tolist(), places, strict=True):
+                    self.update(lane, location, sem, scope)
+            else:
+                self._update_together(some, places, sem, scope)
+
+    def _mixed(self, locations: Sequence[Hashable], scope: str) -> bool:
+        """Whether something was released at a location at another scope."""
+        return any(one.scope != scope for location in set(locations) for one in self._at.get(location, ()))
+
+    def _update_together(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
+        """Updates of the same scope: in each round one lane of each location, so that it sees those before it."""
+        now, count = self.tick(), np.arange(len(lanes))
+        known = self.rows[self.row[lanes]]
+        members = self.members(lanes)
+        for each, times in ((self.threads, self.block_time[lanes]), (32, self.warp_time[lanes])):
+            parts = known[:, : self.team].reshape(len(lanes), -1, each)
+            parts[count, members // each] = np.maximum(parts[count, members // each], times[:, None])
+            known[:, : self.team] = parts.reshape(len(lanes), -1)
+        known[count, members] = now
+        groups: dict[tuple[int, Hashable], list[int]] = {}
+        for at, key in enumerate(zip((lanes // self.team).tolist(), locations, strict=True)):
+            groups.setdefault(key, []).append(at)
+        released = np.zeros((len(groups), known.shape[1]), np.int32)
+        for number, (team, location) in enumerate(groups):
+            for one in self._at.get(location, ()):
+                if one.block * self.threads // self.team == team:
+                    np.maximum(released[number], self._wide(one.times), out=released[number])
+        learned = np.zeros_like(known)
+        for turn in range(max(map(len, groups.values()))):
+            here = [number for number, group in enumerate(groups.values()) if len(group) > turn]
+            those = [group[turn] for group in groups.values() if len(group) > turn]
+            learned[those] = released[here]
+            if sem in _RELEASES:
+                released[here] = np.maximum(released[here], known[those])
+        if sem in _ACQUIRES:
+            self._learn_rows(lanes, learned)
+        if sem in _RELEASES:
+            for number, ((team, location), group) in enumerate(groups.items()):
+                others = [o for o in self._at.get(location, ()) if o.block * self.threads // self.team != team]
+                block = int(lanes[group[-1]]) // self.threads
+                self._at[location] = [*others, Released(released[number], block, scope)]
+
+    def _learn_rows(self, lanes: Array, times: Array) -> None:
+        """`acquire` for lanes that each learn a row of times."""
+        some = np.flatnonzero((times > self.rows[self.row[lanes]]).any(axis=1))
+        if self.used + len(some) > len(self.rows):
+            self._compact(len(some))
+        new = self.used + np.arange(len(some))
+        self.rows[new] = np.maximum(self.rows[self.row[lanes[some]]], times[some])
+        self.row[lanes[some]] = new
+        self.used += len(some)
+
     def publishes(self, location: Hashable) -> bool:
         """Whether anything was released at a location."""
         return location in self._at
@@ -300,6 +390,8 @@ class HappensBefore:
         """Whether the scope of each of two operations contains the thread of the other (ISA 8.7, morally strong)."""
         narrower = min(SCOPES.index(scope), SCOPES.index(one.scope))
         block = lane // self.threads
+        if lane // self.team != one.block * self.threads // self.team:
+            return False  # a team knows nothing of the members of another
         if narrower == 0:
             return block == one.block
         blocks = self.cluster // self.threads

@@ -243,17 +243,17 @@ class Shared:
         strong: by volatile, relaxed or acquire loads, which do not race with atomic operations.
         """
         kind = sharedaccess.STRONG_READ if strong else sharedaccess.PLAIN_READ
-        return self._note(kind, offsets, size, self.order.members(lanes), lanes)
+        return self._note(kind, offsets, size, lanes)
 
     def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
         """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
         self.unfenced[self.units(offsets, size)] = True
-        return self._note(sharedaccess.PLAIN_WRITE, offsets, size, self.order.members(lanes), lanes) & changes
+        return self._note(sharedaccess.PLAIN_WRITE, offsets, size, lanes) & changes
 
     def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Record atomic operations and strong stores; which lanes meet plain accesses of others that nothing orders."""
         self.unfenced[self.units(offsets, size)] = True
-        return self._note(sharedaccess.STRONG_WRITE, offsets, size, self.order.members(lanes), lanes)
+        return self._note(sharedaccess.STRONG_WRITE, offsets, size, lanes)
 
     def note_landing(self, offsets: Array, size: int, members: Array) -> None:
         """Record the writes of asynchronous copies when they are complete. members: who wrote, by team.
@@ -267,26 +267,24 @@ class Shared:
 
     def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
-        self._note(sharedaccess.LANDED, offsets, size, np.full(len(offsets), member), lanes)
+        self._note(sharedaccess.LANDED, offsets, size, lanes, member)
 
-    def _note(self, kind: int, offsets: Array, size: int, who: Array, lanes: Array) -> Array:
+    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
         order, count = self.order, max(size // self.unit, 1)
         bad = np.zeros(len(offsets), np.bool_)
         if not len(offsets):
             return bad
-        self._make_room(len(offsets) * count)
-        first, members, own = (
-            np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, who, order.members(lanes))
-        )
-        known = (order.block_time[lanes], order.warp_time[lanes], order.row[lanes], order.rows)
-        now = order.clock
-        held = (self.accesses, self._sets, self._free)
-        sharedaccess.compiled()(kind, first, count, members, own, *known, order.threads, now, *held, bad)
+        if order.exact:
+            self._make_room(len(offsets) * count)
+        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
+        known = (order.member, order.block_time, order.warp_time, order.row, order.rows, order.threads, order.exact)
+        held = (order.clock, self.accesses, self._sets, self._free)
+        sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
         return bad
 
     def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
         """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
-        return self._note(kind, offsets, size, self.order.members(lanes), lanes)
+        return self._note(kind, offsets, size, lanes)
 
     def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
         """The members of a set in a unit's row of `accesses`, each with a time."""

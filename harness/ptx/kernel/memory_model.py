@@ -272,7 +272,10 @@ class GridMemory(Between):
         if (last := self._writes.get(location)) is not None:
             self._see(last, lane)
         self._writes[location] = _LastWrite(before, lane, self.order.clock, next(self._numbers))
-        self.order.update(lane, location, how.sem, how.scope)
+        sem = how.sem
+        if step.node.offset not in self.frame.grid.acquiring:  # who does not look at the value may have come first
+            sem = {"acq_rel": "release", "acquire": "relaxed"}.get(sem, sem)
+        self.order.update(lane, location, sem, how.scope)
 
     # races -----------------------------------------------------------------------------------------------
 

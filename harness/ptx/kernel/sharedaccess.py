@@ -22,7 +22,8 @@ WRITER, WRITTEN, READ, UPDATED, FIELDS = 0, 1, 2, 5, 8
 """Columns of a unit: the last plain write (its member + 1, time); reads and strong writes (warp + 1, mask, time each).
 
 0 stands for none, so that the table of a new frame takes no memory yet. A warp of -1 stands for several: the mask is
-then the number of a slot.
+then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
+nobody has to know which.
 """
 PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED = 0, 1, 2, 3, 4
 """Kinds of access; LANDED: a read that is recorded when it is over, without a check."""
@@ -52,6 +53,8 @@ def _clash(
     """`_later` for a set of a unit."""
     if warp == 0:
         return False
+    if warp == -2:
+        return time >= since
     if warp > 0:
         return _later(warp * 32 - 32, mask, time, who, own, since, warp_since, row, rows, threads)
     for one in range(sets.shape[1]):
@@ -62,20 +65,24 @@ def _clash(
 
 
 def _note(
-    kind: Any, first: Array, count: Any, who: Array, own: Array, since: Array, warp_since: Array, row: Array,
-    rows: Array, threads: Any, now: Any, units: Array, sets: Array, free: Array, bad: Array,
+    kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
+    warp_times: Array, row_of: Array, rows: Array, threads: Any, exact: Any, now: Any, units: Array, sets: Array,
+    free: Array, bad: Array,
 ) -> None:  # fmt: skip
-    """Record accesses of `count` units from `first` on.
+    """Record accesses of `count` units from byte offsets on.
 
-    who: the members under whose numbers they are recorded. own, since, warp_since, row: the threads whose knowledge
-    counts, and that knowledge (see `HappensBefore`). free: its first element is the number of free slots of `sets`,
-    the others are these. bad (all False before): which accesses race with one recorded before.
+    agent: the member under whose number they are recorded (-1: each lane's own). lanes: whose knowledge counts; of all
+    lanes their members, and that knowledge (see `HappensBefore`). exact: whether anything orders less than a whole
+    block. free: its first element is the number of free slots of `sets`, the others are these. bad (all False before):
+    which accesses race with one recorded before.
     """
     if kind != 4:
-        for i in range(len(first)):
-            member, thread, after, warp_after, known = who[i], own[i], since[i], warp_since[i], row[i]
+        for i in range(len(offsets)):
+            lane, first = lanes[i], offsets[i] // unit
+            thread, after, warp_after, known = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+            member = thread if agent < 0 else agent
             block = thread - thread % threads  # the first member of its block
-            for at in range(first[i], first[i] + count):
+            for at in range(first, first + count):
                 if kind != 1 and kind != 3:  # a strong access does not race with a strong write
                     bad[i] |= _clash(
                         units[at, 5], units[at, 6], units[at, 7], member, thread, after, warp_after, known, rows,
@@ -96,10 +103,12 @@ def _note(
                 bad[i] |= when >= rows[known, writer]
     if kind == 1:
         return
-    for i in range(len(first)):
-        member, thread, after, warp_after, known = who[i], own[i], since[i], warp_since[i], row[i]
+    for i in range(len(offsets)):
+        lane, first = lanes[i], offsets[i] // unit
+        thread, after, warp_after, known = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+        member = thread if agent < 0 else agent
         warp, bit = member >> 5, 1 << (member & 31)
-        for at in range(first[i], first[i] + count):
+        for at in range(first, first + count):
             if kind == 2:
                 for column in (2, 5):
                     if bad[i]:
@@ -115,7 +124,9 @@ def _note(
                 continue
             column = 5 if kind == 3 else 2
             held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
-            if held == -1:
+            if held == -2:
+                units[at, column + 2] = now
+            elif held == -1:
                 mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
                 if mask_there == 0 or time_there == now:
                     sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
@@ -131,6 +142,8 @@ def _note(
                 units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
             elif held == warp + 1:
                 units[at, column + 1] = mask | bit
+            elif not exact:
+                units[at, column], units[at, column + 2] = -2, now
             else:
                 slot = free[free[0]]
                 free[0] -= 1
@@ -154,6 +167,9 @@ def compiled() -> Any:
             units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
             free, flags = (numba.types.Array(t, 1, "C") for t in (numba.int64, numba.bool_))
             whole = numba.int64
-            known = (whole, wide, whole, wide, wide, wide, wide, wide, rows, whole, whole, units, sets, free, flags)
+            known = (
+                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, units, sets,
+                free, flags,
+            )  # fmt: skip
             _made.append(on_arrays(_note, known))
     return _made[0]

@@ -38,10 +38,10 @@ class ThreadFrame(Frame):
         self.block = lane // threads
         self.number = first * threads + lane
         team = threads * grid.cluster_size
-        self.order = HappensBefore(self.lanes, threads, team, team)
+        self.order = HappensBefore(self.lanes, threads, team, team, grid.orders_parts)
         if grid.judging == "ordered":
             self.order = GridOrder(self.lanes, threads, team, narrow_scopes(grid.program))
-        self.member = self.order.members(lane)
+        self.member = self.order.member
         self.gone = np.zeros(self.lanes, np.bool_)
 
     # messages --------------------------------------------------------------------------------------------
