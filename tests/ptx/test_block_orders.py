@@ -10,6 +10,7 @@ import pytest
 from harness import run_ptx
 from harness.ptx.errors import ExecutionError, PtxError
 from harness.ptx.kernel.blockorders import ONE_FRAME, TOGETHER, BlockOrder, orders
+from harness.ptx.kernel.following import Launched, followed
 from harness.ptx.kernel.memory import Buffer
 from harness.ptx.kernel.run import load_kernel, orders_of, run_kernel
 from tests.ptx.grid_kernels import GRID_BARRIER, RELEASED, RIGHT_BARRIERS
@@ -156,3 +157,18 @@ def test_kernels_whose_blocks_cannot_communicate_run_in_one_order():
     plain = TICKETS.replace("atom.add.relaxed.gpu.global.u32 i, [c], 1;", "mov.u32 i, b;")
     assert orders_of(load_kernel(plain), (4, 1, 1), 32) == (TOGETHER,)
     assert orders_of(load_kernel(TICKETS), (1, 1, 1), 32) == (TOGETHER,)
+
+
+def test_a_thread_of_a_kernel_that_waits_can_be_followed():
+    def launch(**parts: str) -> Launched:
+        words = [np.zeros(n, np.uint32) for n in (4 * 32, 1, 4 * 32)]
+        text = GRID_BARRIER.format(**RELEASED | parts)
+        return Launched(load_kernel(text), [Buffer(w, "memory") for w in words], (4, 1, 1), (32, 1, 1))
+
+    began = time.monotonic()
+    trace = followed(launch(), 0)
+    assert trace.fault is None
+    assert sum(step.opcode == "ld" and "acquire" in step.text for step in trace.steps) >= 2
+    assert trace.steps[-1].opcode == "ret"
+    assert "race" in str(followed(launch(load="ld.relaxed.gpu.global.u32 v, [c];"), 0).fault)
+    assert time.monotonic() - began < 30

@@ -191,7 +191,7 @@ def run_kernel(
         return Executed(0, 0, threads, kernel.variables)
     first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
     blocks = x * y * z
-    judging = _judging(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
+    judging = judging_of(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
     notes: tuple[str, ...] = ()
     left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
     begun = False
@@ -225,7 +225,7 @@ def run_kernel(
     return replace(first[0], notes=notes)
 
 
-def _judging(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
+def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
     """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
     steps = kernel.program.steps
     tensor = any(s.kind.startswith(("tcgen05", "cluster", "launch")) for s in steps)
