@@ -121,9 +121,10 @@ class Outcome:
     in the shape of the inputs (or of the case's dimensions). findings: faults that outputs alone do not show: a guard
     zone overwritten, a byte never written, undefined bits stored. Any finding is a failure. evidence: of a pass on
     these bits. contraction_open: whether ptxas may fuse a multiplication and an addition of this code. alternative: the
-    outputs of the other legal reading of contraction-open code, if different; it is judged too. approximate: by output,
-    the approximate instructions that its emulated values may depend on; empty on hardware. device: the UUID of the GPU
-    that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
+    outputs of the other legal reading of contraction-open code, if different; it is judged too. orders: outputs with
+    the blocks of a kernel in other orders, by the order's words, if different; they are judged too. approximate: by
+    output, the approximate instructions that its emulated values may depend on; empty on hardware. device: the UUID of
+    the GPU that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
     identity: the digest of the experiment (`harness.model.identity.experiment`); "" if nothing ran. notes: remarks on
     how the bits were made, such as assignments of registers that were not tried. element: the number of the input
     element behind the first finding, if known: replays start there. ended: "crashed" or "hung" if ptxas ended so: a
@@ -137,6 +138,7 @@ class Outcome:
     evidence: Evidence = "none"
     contraction_open: bool = False
     alternative: Mapping[str, Any] = field(default_factory=dict)
+    orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
     approximate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     device: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from harness.triton.ptxtext import AsmLine, asm_line
 from harness.triton.spec import Compilation
 
 if TYPE_CHECKING:
+    from harness.ptx.kernel.blockorders import BlockOrder
     from harness.ptx.kernel.kernel import Kernel
 
 
@@ -138,9 +139,15 @@ def _approximate(loaded: Kernel) -> tuple[str, ...]:
 
 def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outcome:
     contraction = _contracted(job, loaded)
+    orders: dict[str, dict[str, Any]] = {}
     try:
         run = _launch(job, kernel, fuse=contraction, limit=limit)
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
+        for order in _other_orders(kernel, loaded):
+            again = _launch(job, kernel, fuse=contraction, limit=limit, order=order)
+            run = replace(run, findings=run.findings or again.findings)
+            if not again.same(run):
+                orders[order.words] = again.outputs
     except PtxError as e:
         return _fault(job, kernel, e)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
@@ -148,11 +155,21 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         "ran",
         outputs=run.outputs,
         alternative=other.outputs if differ else {},
+        orders=orders,
         findings=run.findings or other.findings,
         notes=run.notes,
         contraction_open=contraction,
         approximate=_approximate_outputs(kernel, loaded),
     )
+
+
+def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder]:
+    """The orders of blocks in which a kernel runs besides the usual one."""
+    from harness.ptx.kernel.run import orders_of
+
+    given = kernel.compilation.spec.given
+    threads = math.prod(given.block) if given else 32 * kernel.compilation.num_warps
+    return orders_of(loaded, kernel.launch.grid, threads)[1:]
 
 
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
@@ -281,21 +298,25 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 LATER_LAUNCH = "a later launch reads what an earlier launch left in the module's variables, and gives other bits"
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    """Run a kernel, and again while it changes its module's variables: on a device they keep their values."""
-    first, same, proved = launched(lambda given: _launch_once(job, kernel, fuse, limit, given), _Bits.same)
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float, order: BlockOrder | None = None) -> _Bits:
+    """Run a kernel, and again while it changes its module's variables: on a device they keep their values.
+
+    order: of the blocks; None for the usual one.
+    """
+    first, same, proved = launched(lambda given: _launch_once(job, kernel, fuse, limit, given, order), _Bits.same)
     if not same:
         return replace(first, findings=(*first.findings, LATER_LAUNCH))
-    return first if proved else replace(first, notes=(NEVER_REPEATED,))
+    return first if proved else replace(first, notes=(*first.notes, NEVER_REPEATED))
 
 
 def _launch_once(
-    job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None
+    job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None, order: BlockOrder | None
 ) -> tuple[_Bits, bytes, bytes]:
     """The bits of one launch, and the module's variables before and after it.
 
     variables: the contents of the module's variables at the start; None for their initial values.
     """
+    from harness.ptx.kernel.blockorders import TOGETHER
     from harness.ptx.kernel.run import run_kernel
 
     made = placed(job, kernel, fuse=fuse)
@@ -307,11 +328,12 @@ def _launch_once(
         num_threads=made.block if kernel.launch.given else made.block[0],
         shared_bytes=made.shared,
         limit=limit,
+        order=order or TOGETHER,
     )
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
-    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    bits = _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings), executed.notes)
     return bits, loaded.variables, executed.variables
 
 

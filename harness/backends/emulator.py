@@ -124,7 +124,9 @@ class EmulatorBackend:
             # Read only, because callers share the stored arrays.
             kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
             other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
-            outcome = self._results[identity] = replace(outcome, outputs=kept, alternative=other)
+            orders = {w: {n: read_only(bits) for n, bits in o.items()} for w, o in outcome.orders.items()}
+            outcome = replace(outcome, outputs=kept, alternative=other, orders=orders)
+            self._results[identity] = outcome
             self._bytes += _size(outcome)
             while len(self._results) > _KEPT_RESULTS or self._bytes > _KEPT_BYTES:
                 self._bytes -= _size(self._results.popitem(last=False)[1])
@@ -154,7 +156,8 @@ class EmulatorBackend:
 
 def _size(outcome: Outcome) -> int:
     """The size of an outcome's outputs in bytes."""
-    return sum(np.asarray(o).nbytes for o in (*outcome.outputs.values(), *outcome.alternative.values()))
+    every = (outcome.outputs, outcome.alternative, *outcome.orders.values())
+    return sum(np.asarray(bits).nbytes for outputs in every for bits in outputs.values())
 
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:

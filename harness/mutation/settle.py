@@ -357,7 +357,8 @@ def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) ->
     count = len(next(iter(inputs.values()))) if subject.case.elementwise else 1
     mask = np.zeros(count, dtype=bool)
     for name in before.outputs:
-        for one, two in zip(_readings(before, name), _readings(after, name), strict=True):
+        orders = tuple(dict.fromkeys((*before.orders, *after.orders)))
+        for one, two in zip(_readings(before, name, orders), _readings(after, name, orders), strict=True):
             if one.nbytes != two.nbytes:
                 return np.ones(count, dtype=bool)
             word = f"u{one.itemsize}"
@@ -366,9 +367,11 @@ def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) ->
     return mask
 
 
-def _readings(outcome: Outcome, name: str) -> list[Any]:
-    """The bits of an output, fused and unfused."""
-    return [np.ascontiguousarray(o[name]) for o in (outcome.outputs, outcome.alternative or outcome.outputs)]
+def _readings(outcome: Outcome, name: str, orders: Sequence[str]) -> list[Any]:
+    """The bits of an output, fused and unfused, and in orders of blocks."""
+    every = [outcome.outputs, outcome.alternative or outcome.outputs]
+    every += [outcome.orders.get(words, outcome.outputs) for words in orders]
+    return [np.ascontiguousarray(outputs[name]) for outputs in every]
 
 
 def ran_as(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any = "straight") -> Outcome:

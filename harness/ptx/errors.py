@@ -35,6 +35,11 @@ class PtxError(Exception):
             text += f"\n    {self.source.strip()}"
         return text
 
+    def add(self, words: str) -> None:
+        """Add words to the message."""
+        self.message = f"{self.message} {words}"
+        self.args = (self._text(),)
+
     def __reduce__(self) -> tuple[object, tuple[str, int, int, str]]:
         return type(self), (self.message, self.line, self.column, self.source)
 

@@ -126,8 +126,9 @@ def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Sw
     def judge_one(part: Job, outcome: Outcome) -> Judgement:
         with judging_results_of(backend.name):
             found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
-            if found.passed and outcome.alternative:
-                return judge(job.case, policy, part.inputs, outcome.alternative, job.setup.pack)
+            for outputs in (outcome.alternative, *outcome.orders.values()):
+                if found.passed and outputs:
+                    found = judge(job.case, policy, part.inputs, outputs, job.setup.pack)
             return found
 
     return sweep(backend, job, policy, inputs, judge_one)

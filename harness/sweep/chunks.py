@@ -51,7 +51,7 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
         if len(findings) >= 8:
             break
     return Swept(
-        replace(last, outputs={}, alternative={}, findings=tuple(findings)),
+        replace(last, outputs={}, alternative={}, orders={}, findings=tuple(findings)),
         total,
         blocks_of(sums, inputs.count) if digested == inputs.count else (),
         witness if witness is not None else inputs.take(0, job.setup.pack),

@@ -71,7 +71,6 @@ def _count(bound: Bound) -> int:
 @binds("ld")
 def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
-    _check_policy(builder, node, bound)
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[0], _count(bound))
     _refuse_unlike(builder, parts)
@@ -86,8 +85,8 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     reader, displacement = address(builder, node.operands[1], space)
     if kind.width == 128:  # the two halves of the register, lower half first
         writers = tuple(WriteSlot(slot, 64) for w in writers for slot in (w.slot, w.upper))
-    width = min(kind.width, 64)
-    return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, width, len(writers)))
+    access = Access(space, displacement, min(kind.width, 64), len(writers), _policy(builder, node, bound))
+    return Step("ld", node, bound, (reader,), writers, detail=access)
 
 
 def _passed(
@@ -112,10 +111,19 @@ def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
 
-def _check_policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> None:
-    """Raise OperandError for a cache policy that is no 64-bit value."""
-    if _hints(bound):
-        builder.read(node.operands[-1], TYPES["b64"], False, f"cache policy of {bound.spelling}")
+def _policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> ReadSlot | None:
+    """The cache policy of an access, its last operand."""
+    if not _hints(bound):
+        return None
+    return builder.read(node.operands[-1], TYPES["b64"], False, f"cache policy of {bound.spelling}")
+
+
+def _refuse_undefined_policy(frame: KernelFrame, step: Step, access: Access, lanes: Array) -> None:
+    """Raise UndefinedBits for a policy that no createpolicy made."""
+    if access.policy is not None:
+        _, mask = frame.read(access.policy)
+        if mask is not None:
+            frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "a cache policy")
 
 
 def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
@@ -135,7 +143,6 @@ def _refuse_unlike(builder: KernelBuilder, parts: Sequence[Operand]) -> None:
 @binds("st")
 def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
-    _check_policy(builder, node, bound)
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[1], _count(bound))
     _refuse_unlike(builder, parts)
@@ -150,8 +157,8 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     base, displacement = address(builder, node.operands[0], space)
     if kind.width == 128:
         readers = tuple(half for reader in readers for half in _halves(builder, node, reader))
-    width = min(kind.width, 64)
-    return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, width, len(readers)))
+    access = Access(space, displacement, min(kind.width, 64), len(readers), _policy(builder, node, bound))
+    return Step("st", node, bound, (base, *readers), (), detail=access)
 
 
 def _halves(builder: KernelBuilder, node: Instruction, reader: ReadSlot) -> tuple[ReadSlot, ReadSlot]:
@@ -176,6 +183,7 @@ def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes, place = frame.locate(step, step.sources[0], access, active)
     if len(lanes) == 0:
         return
+    _refuse_undefined_policy(frame, step, access, lanes)
     values, masks = frame.load(step, access, lanes, place)
     for number, writer in enumerate(step.destinations):
         if writer.slot >= 0:
@@ -203,6 +211,7 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes, place = frame.locate(step, step.sources[0], access, active)
     if len(lanes) == 0:
         return
+    _refuse_undefined_policy(frame, step, access, lanes)
     values, masks = [], []
     for reader in step.sources[1:]:
         value, mask = frame.read(reader)
@@ -229,7 +238,6 @@ def _bind_red(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
     kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
-    _check_policy(builder, node, bound)
     if isinstance(to, Sink):
         writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
@@ -239,7 +247,7 @@ def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand
     base, displacement = address(builder, rest[0], space)
     operands = [part for o in rest[1:] for part in elements(builder, o, count)]
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
-    detail = (Access(space, displacement, kind.width, count), update_of(bound))
+    detail = (Access(space, displacement, kind.width, count, _policy(builder, node, bound)), update_of(bound))
     return Step("atom", node, bound, (base, *readers), writers, detail=detail)
 
 
@@ -285,6 +293,7 @@ def _run_atom(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes, place = frame.locate(step, step.sources[0], access, active)
     if len(lanes) == 0:
         return
+    _refuse_undefined_policy(frame, step, access, lanes)
     columns = []
     for reader in step.sources[1:]:
         value, mask = frame.read(reader)
@@ -369,6 +378,10 @@ def _run_policy(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 @binds("nothing_here")
 def _bind_nothing_here(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """A prefetch: only its operands are checked. It may name an address outside of memory, and does nothing then."""
+    if node.opcode in ("prefetch", "prefetchu") and "tensormap" not in node.modifiers:
+        expect(builder, node, 1)
+        address(builder, node.operands[0], _space(bound))
     return Step("nothing", node, bound)
 
 
@@ -389,7 +402,8 @@ def _bind_cp_async(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
         raise builder.error(OperandError, f"cp.async.cg copies 16 bytes, not {size}", node.offset)
     if len(node.operands) - hints == 4:
         readers.append(_source_size(builder, node.operands[3]))
-    accesses = (Access("shared", to_displacement, 32, size // 4), Access("global", displacement, 32, size // 4))
+    from_there = Access("global", displacement, 32, size // 4, _policy(builder, node, bound))
+    accesses = (Access("shared", to_displacement, 32, size // 4), from_there)
     return Step("cp_async", node, bound, tuple(readers), (), detail=accesses)
 
 
@@ -402,6 +416,8 @@ def _source_size(builder: KernelBuilder, node: Operand) -> ReadSlot:
 
 @runs("cp_async")
 def _run_cp_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    _refuse_undefined_policy(frame, step, step.detail[1], lanes)
     frame.copies.issue(step, active)
 
 

@@ -285,6 +285,7 @@ class Bulk:
                 mask = np.ones(1, np.uint8)
                 frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
             buffer.bytes[where] = data[chosen, part]
+            frame.grid.changes += 1
             if buffer.undefined is not None:
                 buffer.undefined[where] = 0
         self.leave(step, lane, offsets)

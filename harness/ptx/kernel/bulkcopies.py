@@ -223,6 +223,7 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
             frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
         if detail.update is not None:
             data = _reduced(frame, step, lane, buffer, where, data)
+        frame.grid.changes += 1
         buffer.bytes[where] = np.where(chosen, data, buffer.bytes[where])
         if buffer.undefined is not None:
             buffer.undefined[where] = np.where(chosen, 0, buffer.undefined[where])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.errors import PtxError
+from harness.ptx.kernel.blockorders import take_turns
 from harness.ptx.kernel.clusters import in_clusters
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
@@ -22,6 +23,7 @@ from harness.ptx.kernel.memory import Buffer
 from harness.ptx.kernel.notedframe import NotedClusterFrame, NotedFrame, NotedScheduler
 from harness.ptx.kernel.noting import ExecutedSteps, Notes, Watching
 from harness.ptx.kernel.origins import Stored
+from harness.ptx.kernel.run import ORDERED, judging_of
 from harness.ptx.kernel.traced import ThreadTrace, TooLong
 from harness.ptx.limits import KERNEL_SECONDS, Deadline
 
@@ -72,10 +74,16 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
     return trace
 
 
+def _ended(_: int, scheduler: NotedScheduler) -> bool:
+    scheduler.run()
+    return not scheduler.paused
+
+
 def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
     """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for.
 
-    A kernel that cancels launches (`launches`) therefore does all work in its first cluster, unlike in `run_kernel`.
+    Blocks that communicate run together, as in `run_kernel` in the usual order. A kernel that cancels launches
+    (`launches`) does all work in its first cluster, unlike in `run_kernel`.
     """
     cluster, deadline = launch.kernel.cluster, Deadline(limit)
     grid = KernelGrid(
@@ -84,6 +92,13 @@ def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
     size, total = grid.cluster_size, math.prod(launch.grid)
     reduces = any(s.kind == "bulk_store" and s.detail.update for s in grid.program.steps)
     alone = notes.block(grid.threads) if not (grid.synchronises or reduces or grid.launches) else None
+    if (judging := judging_of(launch.kernel, total * grid.threads, cluster)) and total * grid.threads <= ORDERED:
+        grid.judging = "ordered" if judging and total > 1 else ""
+        frame = NotedFrame(grid, 0, total)
+        scheduler = NotedScheduler(grid.program, frame, notes)
+        scheduler.pauses = True
+        take_turns([0], lambda _: scheduler, _ended, lambda *_: None, 1, lambda: grid.changes)
+        return
     clusters: Iterable[int] = range(0, total, size) if alone is None else [alone // size * size]
     if grid.launches is not None:
         clusters = (first * size for first, _ in grid.launches.waves(1))

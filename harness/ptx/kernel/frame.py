@@ -25,11 +25,21 @@ from harness.ptx.kernel.memory import (
     rows,
     scatter,
 )
+from harness.ptx.kernel.memory_model import between
 from harness.ptx.kernel.promises import Promises
 from harness.ptx.kernel.races import is_strong, note_read, note_update, note_write
 from harness.ptx.kernel.tensorwaits import TensorWaits
 from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+
+def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
+    """Which lanes would change the bytes at their places by storing values."""
+    changes = np.zeros(len(place.offsets), np.bool_)
+    before = gather(place.region.bytes, place.offsets, access.width, access.count)
+    for old, new in zip(before, values, strict=True):
+        changes |= old != new
+    return changes
 
 
 class KernelFrame(Reaching):
@@ -52,6 +62,7 @@ class KernelFrame(Reaching):
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
         self.refused: set[int] = set()
+        self.between = between(self, grid.judging)
         self.tested: dict[int, Array] = {}
         self.owed: dict[int, ExecutionError] = {}
         self.at_barriers: Callable[[], Array] = lambda: np.zeros(self.lanes, np.bool_)
@@ -234,6 +245,8 @@ class KernelFrame(Reaching):
                 m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
             ]
         if self.grid.races:
+            if self.between is not None and isinstance(region, Buffer):
+                values = self.between.read(step, access, lanes, place, values)
             if step.kind == "ld":
                 self._synchronise(step, lanes, place, "load")
             self._check_read(step, access, lanes, place)
@@ -271,7 +284,10 @@ class KernelFrame(Reaching):
         self.refuse_write(step, access, lanes, place)
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
+            if self.between is not None and isinstance(region, Buffer):
+                self.between.write(step, access, lanes, place, changed(access, place, values))
             self._synchronise(step, lanes, place, "store")
+        self.grid.changes += 1
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
             zero = UNSIGNED[access.width](0)
@@ -358,7 +374,7 @@ class KernelFrame(Reaching):
         update: Callable[..., int],
         element: int = 0,
     ) -> list[int]:
-        """Update one element of each access in the order of lanes; returns the previous values."""
+        """Update one element of each access in the order of lanes, or in reverse; returns the previous values."""
         old = [0] * len(lanes)
         for place in places:
             region = place.region
@@ -369,6 +385,8 @@ class KernelFrame(Reaching):
             self.refuse_write(step, access, some, place)
             if self.grid.races:
                 self._check_update(step, access, some, place)
+                if self.between is not None and isinstance(region, Buffer):
+                    self.between.check_update(step, access, some, place)
                 self._synchronise(step, some, place, "update")
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
@@ -377,12 +395,18 @@ class KernelFrame(Reaching):
                 called = (isinstance(region, Buffer) and region.name) or "memory"
                 where = f"an atomic on {called}, where nothing was stored before,"
                 self.refuse_undefined(step, doubt, some, where)
-            part = range(len(lanes)) if place.part is None else place.part.tolist()
+            part = list(range(len(lanes))) if place.part is None else place.part.tolist()
             cells = {cell: int(table[cell]) for cell in set(index)}
-            for position, cell in zip(part, index, strict=True):
+            begun = cells.copy()
+            turns = list(zip(part, index, strict=True))[:: -1 if self.grid.order.reverse else 1]
+            for position, cell in turns:
                 before = cells[cell]
                 old[position] = before
                 cells[cell] = update(before, *(c[position] for c in columns))
+                if self.between is not None and isinstance(region, Buffer):
+                    offset = cell * access.width // 8
+                    self.between.update(step, int(lanes[position]), region, offset, before, cells[cell])
+            self.grid.changes += cells != begun
             table[list(cells)] = np.array(list(cells.values()), table.dtype)
         return old
 
@@ -430,6 +454,8 @@ class KernelFrame(Reaching):
 
     def _synchronise(self, step: Step, lanes: Array, place: Place, what: str) -> None:
         """Let strong accesses release and acquire at their locations (see `HappensBefore`)."""
+        if self.between is not None and self.between.orders and isinstance(place.region, Buffer):
+            return
         order, sem, acquiring = self.order, step.bound.modifiers.get("sem"), self.grid.acquiring
         if not acquiring:
             return  # whatever is released, nobody takes it
@@ -444,13 +470,16 @@ class KernelFrame(Reaching):
             return
         scope = step.bound.modifiers.get("scope") or ("sys" if what != "update" else "gpu")
         region = id(place.region)
+        # What other teams release orders nothing here.
+        locations = [(region, *one) for one in zip(place.offsets.tolist(), (lanes // order.team).tolist(), strict=True)]
         if what == "update":
-            order.updates(lanes, [(region, offset) for offset in place.offsets.tolist()], sem, scope)
+            turn = -1 if self.grid.order.reverse else 1
+            order.updates(lanes[::turn], locations[::turn], sem, scope)
             return
         access = {"load": order.load, "store": order.store}[what]
-        for lane, offset in zip(lanes.tolist(), place.offsets.tolist(), strict=True):
-            if sem != "weak" or order.publishes((region, offset)):
-                access(lane, (region, offset), sem, scope)
+        for lane, location in zip(lanes.tolist(), locations, strict=True):
+            if sem != "weak" or order.publishes(location):
+                access(lane, location, sem, scope)
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
@@ -458,9 +487,7 @@ class KernelFrame(Reaching):
         if step.kind == "st" and is_strong(step):
             self._check_update(step, access, lanes, place)
             return
-        changes = np.zeros(len(lanes), np.bool_)
-        for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
-            changes |= before != value
+        changes = changed(access, place, values)
         if isinstance(region, Shared):
             bad = region.note_write(place.offsets, access.size, lanes, changes)
             if bad.any():

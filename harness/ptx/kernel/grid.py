@@ -13,6 +13,7 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import PtxError, UndefinedBits
+from harness.ptx.kernel.blockorders import TOGETHER, waiting_loops
 from harness.ptx.kernel.happens_before import acquiring, orders_parts
 from harness.ptx.kernel.kernel import Kernel, places_of, size_of
 from harness.ptx.kernel.launches import Launches
@@ -75,6 +76,12 @@ class KernelGrid:
         self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size
+        self.loops = waiting_loops(self.program)
+        self.order = TOGETHER
+        self.judging = ""
+        """How accesses of different blocks are judged: see `memory_model.between`."""
+        self.changes = 0
+        """How many changes of memory there were, in a kernel whose blocks can wait for each other."""
         self.launches = Launches(clusters, self.synchronises) if requests else None
 
     def unit(self, space: str) -> int:

@@ -180,4 +180,5 @@ def _orders_blocks(step: Step) -> bool:
     fences = step.node.opcode in ("fence", "membar")
     if step.kind == "bulk_store" and step.detail.update is not None:
         return True
-    return step.kind == "atom" or fences or "acquire" in words or "volatile" in words
+    strong = step.kind in ("ld", "st") and words & {"volatile", "relaxed", "acquire", "release"}
+    return step.kind == "atom" or fences or bool(strong)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from harness.ptx.binding.program import ReadSlot
 from harness.ptx.kernel import sharedaccess
 from harness.ptx.kernel.happens_before import ALWAYS, HappensBefore
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -79,13 +80,18 @@ class Buffer:
         self.size = array.nbytes
         self.residue = residue % 256
         self.slot = slot
-        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
-        padded[self.residue : self.residue + self.size] = array.reshape(-1).view(np.uint8)
-        self.bytes = padded
-        self.undefined: Array | None = None if defined else np.full(len(padded), 0xFF, np.uint8)
+        self.defined = defined
         self.base = 0
-        self.shadow: Shadow | None = None
         self.owners: list[Array] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a launch: the bytes are the array's, and nothing has accessed them."""
+        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
+        padded[self.residue : self.residue + self.size] = self.array.reshape(-1).view(np.uint8)
+        self.bytes = padded
+        self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
+        self.shadow: Shadow | None = None
 
     @property
     def address(self) -> int:
@@ -276,6 +282,19 @@ class Shared:
         sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
         return bad
 
+    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        return self._note(kind, offsets, size, lanes)
+
+    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
+        """The members of a set in a unit's row of `accesses`, each with a time."""
+        warp, mask, when = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        if warp < 0:
+            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
+        for number, held, time in entries:
+            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
     def _make_room(self, accesses: int) -> None:
         """Have a free slot for each access, and in each slot an entry for every warp and agent."""
         free, warps = int(self._free[0]), self.order.rows.shape[1] // 32
@@ -333,12 +352,14 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access of a memory instruction: `count` neighbouring values of `width` bits."""
+    """The access of a memory instruction: `count` neighbouring values of `width` bits. policy: of the caches, if it has
+    one; it decides no value."""
 
     space: str
     displacement: int
     width: int
     count: int
+    policy: ReadSlot | None = None
 
     @property
     def size(self) -> int:

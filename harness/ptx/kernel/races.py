@@ -243,7 +243,8 @@ def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes:
     found: Array = (entry >= 0) & (~(near & (when < since)) | (entry & _BLOCKS != 0))
     if not found.any():
         return found
-    beside = thread // order.team == me // order.team
+    # What blocks outside a cluster do is judged in `memory_model`.
+    beside = thread // order.cluster == me // order.cluster
     if beside.any():
         heard = order.heard(lanes, np.where(beside & found, thread % order.team, 0))
         if order.used == 1:  # all threads of a block met at its barriers, so this holds for all readers

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,14 @@ import numpy as np
 from harness.ptx.apart import refuse_to_judge
 from harness.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from harness.ptx.kernel.blame import at_the_asm
+from harness.ptx.kernel.blockorders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
 from harness.ptx.kernel.clusters import frame_of
 from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.grid_order import TooManyStates
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
+from harness.ptx.kernel.memory_model import BlocksMeet
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.kernel.tensormaps import HostMap
 from harness.ptx.limits import (
@@ -41,6 +45,12 @@ __all__ = [
     "Buffer", "BufferPointer", "Executed", "HostMap", "Kernel", "load_kernel", "pointers", "run_kernel", "scratch",
 ]  # fmt: skip
 
+ORDERED = 1 << 13
+"""Threads of a grid whose accesses are ordered across blocks."""
+NOT_JUDGED = (
+    "blocks communicate in this grid of {threads:,} threads, and races between blocks are judged only up to "
+    f"{ORDERED:,}: a smaller size shows them"
+)
 LANES = 1 << 14
 """Threads of one frame: few enough that their registers stay in a core's cache."""
 LOCAL_BUDGET = 64 << 20
@@ -53,13 +63,14 @@ SHARED_BUDGET = 4 << 20
 class Executed:
     """The counts of a run: instructions executed, once for each thread; blocks, without those that were cancelled.
 
-    variables: the module's, after it, as bytes.
+    variables: the module's, after it, as bytes. notes: what was not judged.
     """
 
     thread_instructions: int
     blocks: int
     threads: int
     variables: bytes = b""
+    notes: tuple[str, ...] = ()
 
 
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
@@ -143,6 +154,7 @@ def run_kernel(
     limit: float | None = KERNEL_SECONDS,
     cluster: Sequence[int] | None = None,
     pointed: Sequence[Buffer] = (),
+    order: BlockOrder | None = None,
 ) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
@@ -152,6 +164,9 @@ def run_kernel(
     metadata. `cluster`: blocks of a cluster along x, y and z (None: what `.reqnctapercluster` says). `limit`: seconds
     that the whole grid may run, 60 by default, without compiling definitions of instructions; None: no limit.
     `pointed`: further buffers, whose addresses the kernel reads from memory. The kernel prints to standard output.
+
+    A kernel whose blocks can communicate runs in several orders of blocks (see `blockorders`), each from the same
+    memory; the buffers get the bits of the usual order, the first. `order`: only this one.
 
     Raises PtxError for wrong text, for a launch that CUDA refuses, and for errors of the run: MemoryFault (outside
     every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock, trap,
@@ -172,8 +187,59 @@ def run_kernel(
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
     clusters = _cluster(kernel, cluster, (x, y, z))
-    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed)
-    return _run_grid(launched) if x * y * z else Executed(0, 0, threads, kernel.variables)
+    if not x * y * z:
+        return Executed(0, 0, threads, kernel.variables)
+    first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
+    blocks = x * y * z
+    judging = judging_of(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
+    notes: tuple[str, ...] = ()
+    left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
+    begun = False
+    while left:
+        launched = KernelGrid(
+            kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
+        )
+        launched.order, launched.judging = left[0], judging
+        launched.printer.silent = first is not None  # what a kernel prints is printed once
+        for buffer in launched.memory.buffers if begun else ():
+            buffer.reset()
+        begun = True
+        try:
+            executed = _run_grid(launched)
+        except (BlocksMeet, TooManyStates) as met:
+            judging = "ordered" if isinstance(met, BlocksMeet) and blocks * threads <= ORDERED else ""
+            if not judging:
+                notes = (NOT_JUDGED.format(threads=blocks * threads),)
+            continue
+        except PtxError as error:
+            if left[0].words:
+                error.add(f"({left[0].words})")
+            raise
+        del left[0]
+        if first is None:
+            first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
+    assert first is not None
+    for buffer, data, undefined in first[1]:
+        buffer.bytes, buffer.undefined = data, undefined
+        buffer.save()
+    return replace(first[0], notes=notes)
+
+
+def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
+    """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
+    steps = kernel.program.steps
+    tensor = any(s.kind.startswith(("tcgen05", "cluster", "launch")) for s in steps)
+    if not kernel.synchronises or clusters is not None or tensor or threads > ONE_FRAME:
+        return ""
+    printing = any(s.kind == "call" for s in steps)  # not a second time
+    return "ordered" if printing and threads <= ORDERED else "meetings"
+
+
+def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockOrder, ...]:
+    """The orders in which a kernel runs on a grid of blocks of so many threads, the usual one first."""
+    if any(step.kind == "launch_cancel" for step in kernel.program.steps):
+        return (TOGETHER,)  # its waves are an order of their own (`launches`)
+    return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
 
 
 def _run_grid(grid: KernelGrid) -> Executed:
@@ -191,21 +257,57 @@ def _run_grid(grid: KernelGrid) -> Executed:
     local = grid.local_bytes * grid.threads
     if local:
         together = max(1, min(together, LOCAL_BUDGET // local))
-    # Blocks that communicate through atomics, or print, run in order, so that repeated runs give the same output.
+    if grid.synchronises and grid.launches is None and total * grid.threads <= ONE_FRAME:
+        together = total
     together = max(grid.cluster_size, together // grid.cluster_size * grid.cluster_size)
-    ordered = grid.synchronises or any(s.kind == "call" for s in grid.program.steps)
-    workers = 1 if ordered or local > LOCAL_BUDGET else None
+    workers = 1 if any(s.kind == "call" for s in grid.program.steps) or local > LOCAL_BUDGET else None
     if grid.launches is not None:
         size = grid.cluster_size
         for cluster, count in grid.launches.waves(together // size):
             _run_blocks(grid, cluster * size, count * size)
         total -= grid.launches.cancelled * size
+    elif grid.synchronises:
+        pieces = range(0, total, together)
+        _run_in_turns(grid, pieces[:: -1 if grid.order.reverse else 1], together, total)
     else:
         each = range(0, total, together)
         for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
-    for buffer in grid.memory.buffers:
-        buffer.save()
-    return Executed(grid.instructions, total, grid.threads, grid.memory.buffers[0].array.tobytes())
+    return Executed(
+        grid.instructions, total, grid.threads, grid.memory.buffers[0].bytes[: len(grid.kernel.variables)].tobytes()
+    )
+
+
+def _run_in_turns(grid: KernelGrid, pieces: Sequence[int], together: int, total: int) -> None:
+    """Run blocks that communicate: those that wait for others give them turns."""
+
+    def begin(first: int) -> KernelScheduler:
+        scheduler = KernelScheduler(grid.program, frame_of(grid, first, min(together, total - first)))
+        scheduler.pauses = True
+        if grid.order.alone:
+            scheduler.one_after_the_other()
+        return scheduler
+
+    def end(first: int, scheduler: KernelScheduler) -> None:
+        blocks = min(together, total - first)
+        grid.deadline.done(blocks)
+        grid.instructions += scheduler.lane_steps
+
+    def run(first: int, scheduler: KernelScheduler) -> bool:
+        with _blaming(grid, first, min(together, total - first)):
+            scheduler.run()
+        return not scheduler.paused
+
+    resident = max(1, RESIDENT // (together * grid.threads))
+    take_turns(pieces, begin, run, end, resident, lambda: grid.changes)
+
+
+@contextmanager
+def _blaming(grid: KernelGrid, first: int, blocks: int) -> Iterator[None]:
+    """Move an error for undefined bits to the asm that introduced them."""
+    try:
+        yield
+    except UndefinedBits as error:
+        raise at_the_asm(error, grid, first, blocks) from None
 
 
 def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
@@ -215,10 +317,8 @@ def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
         raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
     frame = frame_of(grid, first, blocks)
     scheduler = KernelScheduler(grid.program, frame)
-    try:
+    with _blaming(grid, first, blocks):
         scheduler.run()
-    except UndefinedBits as error:
-        raise at_the_asm(error, grid, first, blocks) from None
     grid.deadline.done(blocks)
     with grid.lock:
         grid.instructions += scheduler.lane_steps

@@ -8,11 +8,15 @@ shared memory land only when no thread can go on even then. So a missing wait or
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+
 import numpy as np
 
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import ExecutionError
 from harness.ptx.kernel import mbarriers
+from harness.ptx.kernel.blockorders import PATIENCE, PIECES, RESIDENT, observes
 from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.lockstep import Scheduler, guarded
@@ -30,9 +34,14 @@ class KernelScheduler(Scheduler):
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
         self.kernel_frame = frame
-        if frame.grid.synchronises or any(s.kind == "mbarrier_test_wait" for s in program.steps):
-            # Only a loop that waits for another thread's atomic, or tests an mbarrier, needs the others to run.
-            self.patience = 4096
+        if frame.grid.loops:
+            self.patience, self.weights = PATIENCE, frame.grid.loops
+        self.pauses = False
+        """Whether other blocks can still run, so that `run` returns when all threads here wait in loops."""
+        self.paused = False
+        self._fruitless = False
+        self._turns: list[Array] = []
+        self._rounds: Iterator[list[Array]] | None = None
         if frame.promises.slots:
             self.watch = frame.promises.watch
         self.alive: Array = np.ones(frame.lanes, np.bool_)
@@ -189,10 +198,23 @@ class KernelScheduler(Scheduler):
 
     def release(self) -> bool:
         """Called when no thread can run: release complete barriers. Raises ExecutionError on a deadlock."""
+        if self.blocked and (self._released() or self._woken()):
+            self._fruitless = False
+            return True
+        if self._turns and self.resume():
+            return True
+        if self.resting:
+            # Copies land only when the others have had a turn, too.
+            if self._fruitless and self.kernel_frame.asynchronous():
+                self.kernel_frame.grid.changes += 1
+                self._woken()
+            self._fruitless = True
+            if self.pauses:
+                self.paused = True
+                return False
+            return self.resume()
         if not self.blocked:
             return False
-        if self._released() or self._woken():
-            return True
         while self.kernel_frame.asynchronous():
             if self._woken():
                 return True
@@ -261,8 +283,13 @@ class KernelScheduler(Scheduler):
         return frame.grid.error(ExecutionError, step, text)
 
     def run(self) -> None:
-        """Run until every thread has ended and none of its copies or operations is under way."""
+        """Run until every thread has ended and none of its copies or operations is under way, or until `paused`."""
+        if self.paused:
+            self.paused = False
+            self.resume()
         super().run()
+        if self.paused:
+            return
         frame = self.kernel_frame
         if frame.bulk.leaving:
             one = frame.bulk.leaving[0]
@@ -276,3 +303,60 @@ class KernelScheduler(Scheduler):
             text = f"{who} has cancelled the launch of the cluster of block {first}, and no thread has queried the "
             text += "response: its work is never done (clusterlaunchcontrol.query_cancel)"
             raise frame.fault(ExecutionError, step, text)
+
+    # blocks that take turns ------------------------------------------------------------------------------
+
+    def one_after_the_other(self) -> None:
+        """Let each block (cluster) run alone until it waits for others, or several of a large grid, in the grid's
+        order."""
+        grid, lanes = self.kernel_frame.grid, self.frame.lanes
+        clusters = lanes // grid.threads // grid.cluster_size
+        count = min(clusters, PIECES)
+        piece = np.arange(lanes) // grid.threads // grid.cluster_size * count // clusters
+        masks = [piece == number for number in range(count)]
+        self._rounds = ([masks[number] for number in each] for each in grid.order.rounds(count))
+        self._begun = True
+        self.resting = {0: np.ones(lanes, np.bool_)}
+
+    def resume(self) -> bool:
+        """See `Scheduler`; where blocks take turns, let the next ones go on."""
+        if self._rounds is None:
+            return super().resume()
+        while self.resting:
+            self._turns = self._turns or next(self._rounds)[::-1]
+            mine = self._turns.pop()
+            for at, lanes in list(self.resting.items()):
+                if (lanes & mine).any():
+                    self._park(at, lanes & mine)
+                    self.resting[at] = lanes & ~mine
+                    if not self.resting[at].any():
+                        del self.resting[at]
+            if self.waiting:
+                return True
+            if not self._turns:
+                break
+        return bool(self.waiting)
+
+    # threads that wait in loops --------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """A digest of all registers, and of the steps at which threads rest or wait."""
+        digest = hashlib.blake2b(digest_size=16)
+        for places in (self.resting, self.blocked):
+            for at, lanes in sorted(places.items()):
+                digest.update(at.to_bytes(4, "little") + lanes.tobytes())
+        for bits in (*self.frame.values, *self.frame.undefined):
+            digest.update(b"-" if bits is None else np.ascontiguousarray(bits).tobytes())
+        return digest.digest()
+
+    def endless(self, left: int) -> ExecutionError:
+        """The error for threads in a loop that waits for what no thread does. left: pieces that have not begun."""
+        frame, steps = self.kernel_frame, self.program.steps
+        at, lanes = min(self.resting.items())
+        seen = next((n for n in range(at, len(steps)) if observes(steps[n])), None)
+        if seen is None:
+            seen = next((n for n in range(at, len(steps)) if steps[n].kind == "ld"), at)
+        text = f"deadlock: {frame.who(int(np.flatnonzero(lanes)[0]))} waits in a loop for a value that no thread writes"
+        if left:
+            text += f" before it ends: {RESIDENT:,} threads wait, and no GPU runs more at a time"
+        return frame.fault(ExecutionError, steps[seen], text)

@@ -10,6 +10,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.grid_order import GridOrder, narrow_scopes
 from harness.ptx.kernel.happens_before import HappensBefore
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
@@ -38,6 +39,8 @@ class ThreadFrame(Frame):
         self.number = first * threads + lane
         team = threads * grid.cluster_size
         self.order = HappensBefore(self.lanes, threads, team, team, grid.orders_parts)
+        if grid.judging == "ordered":
+            self.order = GridOrder(self.lanes, threads, team, narrow_scopes(grid.program))
         self.member = self.order.member
         self.gone = np.zeros(self.lanes, np.bool_)
 

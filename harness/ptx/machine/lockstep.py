@@ -6,7 +6,7 @@ number run. Lanes that jumped ahead wait until the others reach them, so that lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -141,14 +141,16 @@ def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
 class Scheduler:
     """Runs a program with branches: the lanes with the lowest step number go first.
 
-    A group of lanes that jumps back again and again while others wait may itself wait for them (as at a lock); the
-    others then run first.
+    Lanes that jump back again and again may wait for others (as at a lock). They then rest until every other lane has
+    ended, waits, or rests too, so that no lane starves another.
     """
 
     blocking: frozenset[str] = frozenset()
     """Kinds of step at which lanes may have to wait for others, as `block` decides."""
     patience = 1 << 60
-    """Jumps back after which other lanes get a turn."""
+    """Jumps back after which lanes rest."""
+    weights: Mapping[int, int] = {}
+    """By the number of a branch's step, as how many jumps back one of its jumps counts; others count as one."""
     watch: Callable[[Step, Array], None] | None = None
     """Called before every step with the lanes that reach it, before its guard is applied."""
 
@@ -157,9 +159,12 @@ class Scheduler:
         self.frame = frame
         self.observer = observer
         self.waiting: dict[int, Array] = {}
+        self.resting: dict[int, Array] = {}
+        """Lanes that have jumped back so often that all others run first, by their next step."""
         self.lane_steps = 0
         self._jumps_back = 0
-        self._turn = 0
+        self._budget = STEP_LIMIT
+        self._begun = False
 
     def left(self, lanes: Array) -> None:
         """Called with lanes that have left the program."""
@@ -173,10 +178,20 @@ class Scheduler:
 
     def release(self) -> bool:
         """Called when no lane can go on; returns whether some waiting lanes now can."""
-        return False
+        return self.resume()
+
+    def resume(self) -> bool:
+        """Let all resting lanes go on; returns whether there are any."""
+        resting, self.resting = self.resting, {}
+        for at, lanes in resting.items():
+            self._park(at, lanes)
+        return bool(resting)
 
     def run(self) -> None:
-        """Run until every lane has left the program. Raises ExecutionError or a subclass."""
+        """Run until every lane has left the program, or `release` says that none goes on now; a later call continues.
+
+        Raises ExecutionError or a subclass.
+        """
         self.step: Step | None = None
         try:
             self._run()
@@ -189,11 +204,12 @@ class Scheduler:
         steps = self.program.steps
         frame = self.frame
         at: int = 0
-        active: Array | None = np.ones(frame.lanes, np.bool_)
+        active: Array | None = None if self._begun else np.ones(frame.lanes, np.bool_)
+        self._begun = True
         whole, count = True, frame.lanes
-        budget = STEP_LIMIT
+        budget = self._budget
         while True:
-            if self.waiting:
+            if self.waiting or self._jumps_back > self.patience:
                 group = active
                 at, active = self._next(at, active)
                 if active is not None and active is not group:
@@ -202,6 +218,7 @@ class Scheduler:
             if active is None:
                 if self.waiting or self.release():
                     continue
+                self._budget = budget
                 return
             if at >= len(steps):
                 self.left(active)
@@ -231,20 +248,16 @@ class Scheduler:
 
     def _next(self, at: int, active: Array | None) -> tuple[int, Array | None]:
         """The next step and the lanes that run it: the lowest step, with all lanes that wait there."""
-        lowest = min(self.waiting)
+        if active is not None and self._jumps_back > self.patience:
+            old = self.resting.get(at)
+            self.resting[at] = active if old is None else old | active
+            self._jumps_back, active = 0, None  # not at a barrier, which a loop that waits may contain
         if active is None:
-            self._jumps_back = self._turn = 0
+            if not self.waiting:
+                return at, None
+            lowest = min(self.waiting)
             return lowest, self.waiting.pop(lowest)
-        if self._jumps_back > self.patience:
-            self._jumps_back = 0
-            self._turn = self.patience
-            ahead = min(self.waiting, key=lambda step: (step <= at, step))
-            lanes = self.waiting.pop(ahead)
-            self._park(at, active)
-            return ahead, lanes
-        if self._turn:
-            self._turn -= 1
-            return at, active if at not in self.waiting else active | self.waiting.pop(at)
+        lowest = min(self.waiting)
         if lowest > at:
             return at, active
         other = self.waiting.pop(lowest)
@@ -269,7 +282,8 @@ class Scheduler:
         if step.kind == "exit":
             self.left(taken)
         elif taken.any():
-            self._jumps_back += step.target <= at
+            if step.target <= at:
+                self._jumps_back += self.weights.get(at, 1)
             if not stay.any():
                 return step.target, taken
             self._park(step.target, taken)
