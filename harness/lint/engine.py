@@ -34,11 +34,13 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
     """Equal findings of a file as one, with the other places in `places`: generated code repeats a block.
 
-    Equal are rule, severity, file and all words. The finding with the first place stays, with its snippet and repair.
+    Equal are rule, severity, file and all words, and in a case file the variant. The finding with the first place
+    stays, with its snippet and repair.
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for each in findings:
-        words = (each.rule, each.severity, each.path, each.message, each.why, each.instead)
+        variant = f"{each.snippet.group}[{each.snippet.function}]" if each.snippet.group else ""
+        words = (each.rule, each.severity, each.path, variant, each.message, each.why, each.instead)
         groups.setdefault(words, []).append(each)
     ordered = [sorted(group, key=lambda f: f.key) for group in groups.values()]
     kept = [

@@ -59,6 +59,28 @@ def test_a_path_through_a_false_static_assert_does_not_compile(name):
     assert findings(ASSERTED.format(check=f'{name}(True, "fine")'), "file.py") == [("unknown-instruction", "error")]
 
 
+LETTER = """
+def letter(kind):
+    if kind == "f32":
+        return "f"
+    elif kind == "b32":
+        return "r"
+    else:
+        {check}
+
+@triton.jit
+def f(x, kind: tl.constexpr):
+    letters = f"={{letter(kind)}},r"
+    return tl.inline_asm_elementwise("neg.s32 $0, $1;", letters, [x], dtype=tl.int32, is_pure=True, pack=1)
+"""
+
+
+@pytest.mark.parametrize("check", ['tl.static_assert(False, "kind")', 'raise ValueError("kind")'])
+def test_a_path_ends_where_a_called_function_fails(check):
+    assert findings(LETTER.format(check=check), "file.py") == []
+    assert ("constraint-letters", "warning") in findings(LETTER.format(check="return None"), "file.py")
+
+
 # effects and other threads ------------------------------------------------------------------------------------------
 
 QUERY = (
@@ -162,6 +184,8 @@ def test_a_name_with_two_formats(name, asm, found):
     [
         ("mul.ftz.f32 t, %1, %1", "ex2.approx.f32 %0, t", True),
         ("rcp.approx.ftz.f32 t, %1", "mul.f32 %0, t, t", True),
+        ("mul.f32 t, %1, %1", "ex2.approx.ftz.f32 %0, t", False),
+        ("add.ftz.f32 t, %1, %1", "rsqrt.approx.f32 %0, t", True),
         ("rcp.approx.ftz.f32 t, %1", "mul.ftz.f32 %0, t, t", False),
         ("mul.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
         ("mul.ftz.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
@@ -170,3 +194,29 @@ def test_a_name_with_two_formats(name, asm, found):
 def test_mixed_ftz_with_approximate_instructions(first, second, found):
     statement = f'asm("{{ .reg .f32 t; {first}; {second}; }}" : "=f"(g) : "f"(z));'
     assert cuda(statement) == ([("mixed-ftz", "warning")] if found else [])
+
+
+PACKED = "{{ .reg .b8 b<4>; {} mov.b32 $0, {{b0, b1, b2, b3}}; }}"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [
+        ([(5, 1), (6, 2), (7, 3), (8, 4)], False),  # the low halves are the first four
+        ([(1, 5), (2, 6), (3, 7), (4, 8)], True),  # the first pair has another order than the arguments within it
+        ([(5, 1), (6, 2), (3, 7), (8, 4)], True),
+        ([(2, 1), (4, 3), (6, 5), (8, 7)], False),
+    ],
+)
+def test_arguments_may_be_interleaved_from_groups(pairs, found):
+    lines = (f"cvt.rn.satfinite.e2m1x2.f32 b{n}, ${high}, ${low};" for n, (high, low) in enumerate(pairs))
+    asm = PACKED.format(" ".join(lines))
+    constraints = "=r,f,f,f,f,f,f,f,f"
+    rules = mlir(asm, constraints, "a, b, c, d, a, b, c, d", results="T.i32()")
+    assert rules == ([("packing-order", "warning")] if found else [])
+
+
+def test_an_input_that_is_written_is_spelled_as_in_the_file():
+    text = '__device__ void f(int x) {\n  asm volatile("add.s32 %0, %0, 1;" :: "r"(x));\n}\n'
+    (finding,) = lint_text("file.cu", text.encode()).findings
+    assert finding.message == "`add.s32 %0, %0, 1;` writes the input %0"

@@ -7,6 +7,7 @@ an asm text of one branch is never combined with the constraints of another.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Container
 from typing import Literal
 
@@ -48,6 +49,10 @@ value."""
 
 class EndOfWork(Exception):
     """The limit of steps is exceeded."""
+
+
+class PathEnds(EndOfWork):
+    """A called function raises an error on this path, or asserts False, so that nothing after the call runs."""
 
 
 class Interpreter(Expressions):
@@ -134,7 +139,8 @@ class Interpreter(Expressions):
             for each, names in zip(scopes, kept, strict=True):
                 each.names = _copied(names)
             try:
-                walk()
+                with contextlib.suppress(PathEnds):
+                    walk()
             except EndOfWork:
                 if done and scope is None:
                     return  # other paths depend on what is installed; the first path defines the names
@@ -388,6 +394,8 @@ class Interpreter(Expressions):
                 return self.value(function.node.body, scope)
             self._returned = None
             signal = self._block(function.node.body, scope)
+            if signal == "end" and len(self._stack) > 1:
+                raise PathEnds
             return self._returned if signal == "return" else None
         finally:
             self._stack.pop()

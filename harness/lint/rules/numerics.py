@@ -22,6 +22,8 @@ def _ftz(block: LintedBlock, functions: bool = False) -> dict[bool, Instruction]
     for instruction in block.instructions:
         plain = instruction.opcode in _ARITHMETIC and "approx" not in instruction.modifiers
         chosen = instruction.opcode in _ARITHMETIC | _FUNCTIONS if functions else plain
+        if instruction.opcode == "ex2" and "ftz" in instruction.modifiers:
+            continue  # a subnormal exponent gives 1 in any case, so `mul.f32` before `ex2.approx.ftz.f32` is an idiom
         if chosen and "f32" in instruction.modifiers:
             found.setdefault("ftz" in instruction.modifiers, instruction)
     return found

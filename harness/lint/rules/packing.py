@@ -42,7 +42,7 @@ def packing_order(block: LintedBlock) -> Iterator[Found]:
     if places is None or len(places) < FEWEST:
         return
     order = sorted(places, key=lambda n: places[n])
-    if order in (sorted(order), sorted(order, reverse=True)):
+    if _regular(order) or _regular(order[::-1]):
         return
     words = ", ".join(block.spelled(n) for n in order)
     yield Found(
@@ -50,6 +50,13 @@ def packing_order(block: LintedBlock) -> Iterator[Found]:
         f"from the lowest bits of {block.spelled(0)} up the arguments are {words}",
         "give every conversion its operands in the same order: the upper element first",
     )
+
+
+def _regular(order: list[int]) -> bool:
+    """Whether the arguments are in ascending order, or interleaved from groups of equal size, each ascending."""
+    ascending = sorted(order)
+    sizes = [size for size in range(1, len(order)) if len(order) % size == 0]
+    return any(order == [n for first in range(size) for n in ascending[first::size]] for size in sizes)
 
 
 def _places(block: LintedBlock) -> dict[int, Place] | None:

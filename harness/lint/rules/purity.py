@@ -218,7 +218,8 @@ def memory_clobber(block: LintedBlock) -> Iterator[Found]:
 def _unclobbered(block: LintedBlock) -> Instruction | None:
     if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
         return None
-    return next((n for n in block.instructions if _is_load(n) or n.opcode in _TOUCHES), None)
+    nodes = (n for n in block.instructions if "commit_group" not in n.modifiers)
+    return next((n for n in nodes if _is_load(n) or n.opcode in _TOUCHES), None)
 
 
 _TOUCHES = frozenset(("atom", "cp", "mbarrier", "red", "st", "stmatrix", "ldmatrix", "tensormap"))

@@ -38,7 +38,8 @@ def input_written(block: LintedBlock) -> Iterator[Found]:
     except InputWritten as error:
         what, _, instead = error.message.partition("; ")
         number = int(re.search(r"writes the input \$(\d+)", what)[1])  # type: ignore[index]
-        words = f"`{_shown(error)}` writes the input {block.spelled(number)}"
+        statement = re.sub(r"\$(?=\d)", block.spelled(0)[0], _shown(error))
+        words = f"`{statement}` writes the input {block.spelled(number)}"
         yield Found(block.place_of(error), words, instead.replace("$", block.spelled(0)[0]))
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.lint import ptxas_modifiers
 from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
+from harness.lint.rules.availability import REMOVED
 from harness.lint.rules.declarations import undeclared_names
 from harness.lint.rules.spelling import EXPLAIN, alone
 from harness.lint.snippet import Found
-from harness.ptx.errors import OperandError, PtxError, UnknownInstruction
-from harness.ptx.isa.forms import FORMS
+from harness.ptx import isa
+from harness.ptx.errors import OperandError, PtxError
+from harness.ptx.isa.forms import FORMS, find
+from harness.ptx.isa.lookup import lookup
 from harness.ptx.isa.registry import REFUSED
+from harness.ptx.text.lexer import OPERAND
+from harness.ptx.text.nodes import Instruction, Source
 from harness.ptx.text.parser import parse_asm
 
 
@@ -59,20 +65,43 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
         yield Found(0, message, part="constraints")
 
 
+COMPLETE = frozenset((
+    "activemask", "elect", "getctarank", "griddepcontrol", "mapa", "match", "membar", "movmatrix", "redux",
+    "setmaxnreg", "shfl", "vote",
+))  # fmt: skip
+"""Opcodes outside arithmetic of which the emulator's table has every form (`tests/lint/test_unknown_instructions.py`
+asks ptxas)."""
+
+
 @rule(
     "unknown-instruction",
     "An instruction, or one of its modifiers, does not exist.",
     why="ptxas refuses it.",
 )
 def unknown(block: LintedBlock) -> Iterator[Found]:
-    """Unknown opcodes, and unknown modifiers of opcodes whose forms the emulator has completely."""
-    error = block.bind_error
-    if not isinstance(error, UnknownInstruction):
-        return
-    at = block.place_of(error)
-    for instruction in block.instructions:
-        if block.place(instruction.offset) == at and instruction.opcode in FORMS and instruction.opcode not in REFUSED:
-            yield Found(at, error.message)
+    """Spellings that are neither in the emulator's table of forms nor made of what ptxas accepts at that name."""
+    isa.load()
+    seen: set[str] = set()
+    for node in block.instructions:
+        if node.spelling not in seen and block.source is not None:
+            seen.add(node.spelling)
+            if message := _unknown(node, block.source):
+                yield Found(block.place(node.offset), message)
+
+
+def _unknown(node: Instruction, source: Source) -> str:
+    """What is wrong with a spelling; "" if nothing is, or if part of it is an operand's text."""
+    if OPERAND in node.spelling or find(node.opcode, node.modifiers):
+        return ""
+    if any(form.matches(node) for form in REMOVED):
+        return ""  # the rule `removed-form` reports it
+    if node.opcode in FORMS and (node.opcode not in REFUSED or node.opcode in COMPLETE):
+        try:
+            lookup(node, source, None, elementwise=False)
+        except PtxError as error:
+            return error.message
+        return ""
+    return ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED))
 
 
 @rule(

@@ -1,0 +1,59 @@
+"""Which instruction names and modifiers ptxas knows outside arithmetic, whether the emulator runs them or not.
+
+The data are in `ptxas_modifiers.txt`, asked of ptxas by `tests/lint/ptxas_modifiers.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).with_suffix(".txt")
+ANY = "any"
+"""The row of all words that ptxas knows as a modifier of some instruction."""
+
+
+@cache
+def _row(title: str) -> frozenset[str]:
+    rows = (line.partition(": ") for line in DATA.read_text(encoding="utf-8").splitlines())
+    return next(frozenset(words.split()) for name, _, words in rows if name == title)
+
+
+def words() -> frozenset[str]:
+    """The words that ptxas knows as a modifier of some instruction."""
+    return _row(ANY)
+
+
+def names() -> frozenset[str]:
+    """The names of instructions, such as `cp.async.bulk.tensor`."""
+    return _row("names")
+
+
+def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> str:
+    """What is wrong with an instruction that is not in the emulator's table; "" if ptxas may accept it.
+
+    opcodes: all opcodes of that table, for hints. Examples: `unknown instruction 'fmax.f32'; near it there is max`,
+    `ld.globl.b32: ld has no modifier .globl (near it: .global)`.
+    """
+    parts = [opcode, *modifiers]
+    spelling = ".".join(parts)
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    name = next((prefix for prefix in prefixes if prefix in names()), "")
+    part = ".".join(parts[: name.count(".") + 2])  # of `barrier.cluster.sync`, `barrier.cluster`
+    family = [n for n in names() if n.startswith(f"{opcode}.")]
+    if not name and not family and opcode in opcodes:
+        name = part = opcode  # such as `alloca`, for which ptxas gives no name
+    if not name or (part not in names() and any(n.startswith(f"{part}.") for n in names())):
+        near = difflib.get_close_matches(spelling if family else opcode, family or {*opcodes, *names()}, 3, 0.5)
+        hint = f"; near it there is {', '.join(near)}" if near else ""
+        return f"unknown instruction {spelling!r}{hint}"
+    # A part of a longer name may stand later: `bar.cta.red` is `bar.red`.
+    known = words() | {part for n in names() if n.startswith(f"{name}.") for part in n.removeprefix(name).split(".")}
+    strange = next((word for word in parts[name.count(".") + 1 :] if word not in known), None)
+    if strange is None:
+        return ""
+    near = difflib.get_close_matches(strange, known, 3, 0.5)
+    hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
+    return f"{spelling}: {name} has no modifier .{strange}{hint}"

@@ -1,0 +1,150 @@
+"""Names and modifiers that ptxas does not know, of any opcode: planted mistakes and what must not be reported."""
+
+import pytest
+
+from harness.lint.engine import lint
+from harness.lint.ptxas_modifiers import DATA, words
+from harness.lint.rules.syntax import COMPLETE
+from harness.lint.snippet import Snippet
+from harness.ptx.isa.forms import FORMS, find
+from tests.lint import ptxas_modifiers as asking
+from tests.ptx import legality
+
+
+def everything(asm):
+    return {f.rule for f in lint(Snippet(asm, "=r,r,r,l", pure=False))}
+
+
+def unknown(asm, constraints="=r,r,r,l", **options):
+    snippet = Snippet(asm, constraints, pure=False, **options)
+    return [f.message for f in lint(snippet, ["unknown-instruction"])]
+
+
+PLANTED = [
+    ("fmax.f32 $0, $1, $2;", "max"),
+    ("exp2.approx.f32 $0, $1;", "ex2"),
+    ("ad.f32 $0, $1, $2;", ""),
+    ("mull.lo.u32 $0, $1, $2;", "mul"),
+    ("FFMA $0, $1, $2, $2;", ""),
+    ("IADD3 $0, $1, $2, $2;", ""),
+    ("LDG.E $0, [$3];", ""),
+    ("ld.globl.b32 $0, [$3];", ".global"),
+    ("ld.global.foo.b32 $0, [$3];", ""),
+    ("st.globla.b32 [$3], $1;", ".global"),
+    ("bar.synk 0;", ".sync"),
+    ("barrier.cluster.arive;", "barrier.cluster.arrive"),
+    ("barrier.cluster.sync;", "barrier.cluster.wait"),
+    ("mbarrier.arive.shared.b64 _, [$3];", "mbarrier.arrive"),
+    ("shfl.sync.bflyy.b32 $0, $1, 1, 31, -1;", ".bfly"),
+    ("redux.sync.ad.s32 $0, $1, -1;", ".add"),
+    ("vote.sync.balot.b32 $0, p, -1;", ".ballot"),
+    ("cp.async.bulk.foo.shared::cluster.global [$3], [$3], $1, [$3];", ""),
+    ("fence.acq_relx.gpu;", ".acq_rel"),
+    ("fence.proxy.asink;", ".async"),
+    ("atom.global.ad.u32 $0, [$3], $1;", ".add"),
+    ("red.global.addd.u32 [$3], $1;", ".add"),
+    ("membar.sc.gpu;", ""),
+    ("ldmatrix.sync.aligned.m8n8.x5.shared.b16 {$0}, [$3];", ".x"),
+    ("mbarrier.try_wate.parity.b64 p, [$3], $1;", "try_wait"),
+    ("mma.sync.aligned.m16n8k17.row.col.f32.f16.f16.f32 {$0}, {$1}, {$1}, {$0};", ""),
+    ("wmma.load.a.sync.aligned.rwo.m16n16k16.f16 {$0}, [$3];", ".row"),
+    ("tex.2d.v4.f32.s32x {$0, $0, $0, $0}, [t, {$1, $2}];", ""),
+    ("tcgen05.alloc.cta_group::3.sync.aligned.shared::cta.b32 [$3], 32;", ".cta_group"),
+    ("multimem.ld_reduse.global.add.f32 $0, [$3];", "ld_reduce"),
+    ("elect.one.sync $0|p, -1;", ""),
+]
+
+
+@pytest.mark.parametrize(("asm", "hint"), PLANTED, ids=[asm.split()[0] for asm, _ in PLANTED])
+def test_a_planted_spelling_is_found(asm, hint):
+    (message,) = unknown(f"{{ .reg .pred p; {asm} }}")
+    assert asm.split()[0].rstrip(";").split(".")[0] in message
+    assert hint in message
+
+
+RIGHT = [
+    "ld.global.L1::no_allocate.L2::256B.b128 q, [$3];",
+    "ld.global.nc.L1::evict_last.L2::cache_hint.v4.b32 {$0, $0, $0, $0}, [$3], $3;",
+    "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$3], $1, [$3];",
+    "atom.add.noftz.v2.f16 $0, [$3], $1;",
+    "bar.cta.red.popc.u32 $0, 0, p;",
+    "multimem.red.relaxed.cluster.global.add.u64 [$3], $3;",
+    "cp.async.bulk.tensor.4d.im2col.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes [$3], [$3], [$3];",
+    "tcgen05.fence::before_thread_sync;",
+    "tcgen05.wait::ld.sync.aligned;",
+    "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;",
+    "wmma.mma.sync.aligned.row.row.m16n16k16.f32.bf16.bf16.f32 {$0}, {$1}, {$1}, {$0};",
+    "tex.2d.v4.f32.f32 {$0, $0, $0, $0}, [t, {$1, $2}];",
+    "suld.b.2d.b32.trap $0, [s, {$1, $2}];",
+    "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$3], $1;",
+    "call.uni f, ($1);",
+    "griddepcontrol.launch_dependents;",
+    "prefetch.global.L2::evict_last [$3];",
+    "discard.global.L2 [$3], 128;",
+    "stmatrix.sync.aligned.m16n8.x2.trans.shared.b8 [$3], {$1, $2};",
+]
+
+
+@pytest.mark.parametrize("asm", RIGHT, ids=[asm.split()[0] for asm in RIGHT])
+def test_what_ptxas_accepts_and_the_emulator_does_not_run_is_quiet(asm):
+    assert unknown(f"{{ .reg .pred p; .reg .b128 q; {asm} }}") == []
+
+
+def test_every_mistake_of_a_block_is_found_once():
+    asm = "ld.globl.b32 $0, [$3]; ld.globl.b32 $0, [$3]; membar.sc.gpu; add.f32 $0, $1, $2;"
+    assert len(unknown(asm)) == 2
+
+
+def test_text_that_an_operand_inserts_is_not_judged():
+    assert unknown("ld.%1.b32 %0, [%2];", "=r,n,l", convention="cuda") == []
+
+
+def test_a_removed_form_has_one_finding():
+    rules = everything("{ .reg .pred p; vote.ballot.b32 $0, p; }")
+    assert ("unknown-instruction" in rules, "removed-form" in rules) == (False, True)
+
+
+def test_the_file_is_what_ptxas_says():
+    legality.needs("sm_90a")
+    assert DATA.read_text() == asking.content()
+
+
+OPERANDS = {
+    "activemask": ["r0"],
+    "elect": ["r0|p0, r1"],
+    "getctarank": ["r0, d0", "r0, r1"],
+    "griddepcontrol": [""],
+    "mapa": ["d0, d1, r0", "r0, r1, r2"],
+    "match": ["r0, r1, r2", "r0, d1, r2", "r0|p0, r1, r2", "r0|p0, d1, r2"],
+    "membar": [""],
+    "movmatrix": ["r0, r1"],
+    "redux": ["r0, r1, r2", "f0, f1, r2"],
+    "setmaxnreg": ["64"],
+    "shfl": ["r0, r1, r2, r3, r4", "r0|p0, r1, r2, r3, r4"],
+    "vote": ["p0, p1, r0", "r0, p1, r1"],
+}
+
+
+@pytest.mark.slow  # ptxas reads up to 100,000 lines for each opcode
+@pytest.mark.parametrize("opcode", sorted(COMPLETE))
+def test_the_emulator_s_table_has_every_form_that_ptxas_assembles(opcode):
+    """One word added to a form of the table, or in the place of one of its modifiers; but words that ptxas ignores
+    everywhere, such as `.finite`."""
+    legality.needs("sm_100a")
+    ignored = {s.partition(".cta.")[2] for s, _ in assembled([(f"membar.cta.{word}", "") for word in words()])}
+    forms = [next(iter(form.spellings())).spelling for form in FORMS[opcode]]
+    tried = set()
+    for _, *parts in (spelling.split(".") for spelling in forms):
+        for word in words() - ignored - {*parts}:  # ptxas takes `.sync.sync`
+            tried |= {(opcode, *parts, word), *((opcode, *parts[:n], word, *parts[n + 1 :]) for n in range(len(parts)))}
+    strange = [".".join(each) for each in sorted(tried) if not find(opcode, each[1:])]
+    assert assembled([(s, operands) for s in strange for operands in OPERANDS[opcode]]) == []
+
+
+def assembled(lines):
+    """The pairs of spelling and operands that ptxas assembles; what an early pass refuses hides later errors."""
+    while True:
+        said = asking.errors([f"{s} {operands}" for s, operands in lines], *asking.ASKED[0])
+        if not any(said):
+            return lines
+        lines = [line for line, refused in zip(lines, said, strict=True) if not refused]
