@@ -6,9 +6,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import arithmetic
-from references.formats import BF16, F16
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import BF16, F16
 
 
 @triton.jit

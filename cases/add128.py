@@ -1,8 +1,8 @@
 """Sum and difference of 128-bit numbers: carries in the flag, words of 64 and of 32 bits, compared carries, Triton."""
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import U64
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import U64
 
 from ._device.add128 import add_in_triton, sub_in_triton
 

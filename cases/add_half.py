@@ -4,9 +4,9 @@ from functools import partial
 
 import torch
 
-from harness import Case, asm, plain, since
-from references import arithmetic
-from references.formats import BF16, F16
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import BF16, F16
 
 from ._device.add_half import in_triton
 

@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, absolute, plain, ulp
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, absolute, plain, ulp
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 from ._device.atan2 import in_libdevice, polynomial
 

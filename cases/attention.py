@@ -3,9 +3,9 @@
 All bits are defined: 2^x is a polynomial, sums are products with ones, quotients are correctly rounded.
 """
 
-from harness import Case, Differs, kernel
-from references.formats import F16, F32
-from references.tensor_core import AMPERE, HOPPER
+from ptxdiff import Case, Differs, kernel
+from ptxdiff.references.formats import F16, F32
+from ptxdiff.references.tensor_core import AMPERE, HOPPER
 
 from ._device.attention import attend
 from ._device.exp2_polynomial import text

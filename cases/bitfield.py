@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import bits
-from references.formats import U32
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

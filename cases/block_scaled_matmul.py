@@ -5,8 +5,8 @@ without it a product of bfloat16. The other variant multiplies dequantised numbe
 bits of the target's tensor cores. On the generated inputs they differ by at most `BOUND`, which a test checks.
 """
 
-from harness import Case, kernel, since
-from references.formats import E4M3, F32, U8, UE8M0
+from ptxdiff import Case, kernel, since
+from ptxdiff.references.formats import E4M3, F32, U8, UE8M0
 
 from ._device.block_scaled_matmul import dequantised, scaled
 from ._host.block_scaled_matmul import MXFP8_PLAIN, MXFP8_SCALED, NVFP4_PLAIN, NVFP4_SCALED, mxfp8, nvfp4, values

@@ -3,9 +3,9 @@ Triton."""
 
 import torch
 
-from harness import Case, asm, plain
-from references import arithmetic
-from references.formats import F16, F32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16, F32
 
 from ._device.broadcast_operands import constant_operands, full_operands, half_in_triton, in_triton, packed_constant
 

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, Domain, asm, plain
-from references import comparison
-from references.formats import F32, I32
+from ptxdiff import Case, Domain, asm, plain
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import F32, I32
 
 MINUS_INFINITY = 0xFF800000
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from harness import Case, Domain, asm, plain, since
-from references import arithmetic, comparison
-from references.formats import F32
+from ptxdiff import Case, Domain, asm, plain, since
+from ptxdiff.references import arithmetic, comparison
+from ptxdiff.references.formats import F32
 
 from ._device.clamp_f32 import GUARDED, SELECTED, by_comparison, in_triton
 

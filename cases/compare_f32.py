@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain
-from references import comparison
-from references.formats import F32, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import F32, U32
 
 from ._device.compare_f32 import in_triton, negated_in_triton
 

@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import comparison
-from references.formats import I32, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import I32, U32
 
 NAMES = ("lt", "le", "gt", "ge", "eq", "ne")
 

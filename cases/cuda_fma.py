@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, ptx
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm, plain, ptx
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 
 @triton.jit

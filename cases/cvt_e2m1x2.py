@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import ALL, Case, asm, only, plain
-from references import conversion
-from references.formats import E2M1X2, F32
+from ptxdiff import ALL, Case, asm, only, plain
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import E2M1X2, F32
 
 from ._device.cvt_e2m1x2 import in_integers
 

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import conversion
-from references.formats import E4M3, F32
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import E4M3, F32
 
 
 def saturated(x):

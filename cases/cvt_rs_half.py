@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import ALL, Case, asm, only, plain
-from references import stochastic
-from references.formats import BF16, BF16X2, F16, F16X2, F32, U32, Format
+from ptxdiff import ALL, Case, asm, only, plain
+from ptxdiff.references import stochastic
+from ptxdiff.references.formats import BF16, BF16X2, F16, F16X2, F32, U32, Format
 
 from ._device.cvt_rs_half import in_integers
 

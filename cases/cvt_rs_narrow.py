@@ -2,9 +2,23 @@
 
 import torch
 
-from harness import ALL, Case, asm, only, plain
-from references import stochastic
-from references.formats import E2M1, E2M1X4, E2M3, E2M3X4, E3M2, E3M2X4, E4M3, E4M3X4, E5M2, E5M2X4, F32, U32, Format
+from ptxdiff import ALL, Case, asm, only, plain
+from ptxdiff.references import stochastic
+from ptxdiff.references.formats import (
+    E2M1,
+    E2M1X4,
+    E2M3,
+    E2M3X4,
+    E3M2,
+    E3M2X4,
+    E4M3,
+    E4M3X4,
+    E5M2,
+    E5M2X4,
+    F32,
+    U32,
+    Format,
+)
 
 from ._device.cvt_rs_narrow import in_integers
 from ._host.formats import fields

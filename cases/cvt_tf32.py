@@ -4,9 +4,9 @@ from functools import partial
 
 import torch
 
-from harness import ALL, Case, Domain, Meets, asm, exact, plain, since
-from references import conversion
-from references.formats import F32, TF32
+from ptxdiff import ALL, Case, Domain, Meets, asm, exact, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import F32, TF32
 
 from ._device.cvt_tf32 import in_integers, truncated
 

@@ -1,8 +1,8 @@
 """float32 and bfloat16 to ue8m0, the powers of two that scale MX blocks, rounded up or down; and back to bfloat16."""
 
-from harness import ALL, Case, asm, plain, since
-from references import conversion
-from references.formats import BF16, F32, UE8M0, Format
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, F32, UE8M0, Format
 
 from ._device.cvt_ue8m0 import in_integers, shifted
 

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 from ._device.directed_rounding import product_in_triton, sum_in_triton
 

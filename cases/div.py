@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, asm, either, magnitude, plain, ulp
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm, either, magnitude, plain, ulp
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 from ._device.div import fast, rounded
 

@@ -3,9 +3,9 @@
 import torch
 import triton
 
-from harness import Case, asm, plain
-from references import integers
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import integers
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

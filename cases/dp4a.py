@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain
-from references import integers
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import integers
+from ptxdiff.references.formats import U32
 
 from ._device.dp4a import in_triton, mixed_in_triton
 

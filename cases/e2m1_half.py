@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import ALL, Case, asm, plain, since
-from references import conversion
-from references.formats import BF16, BF16X2, E2M1, E2M1X2, F16, F16X2, Format
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, BF16X2, E2M1, E2M1X2, F16, F16X2, Format
 
 from ._device.e2m1_half import by_fields, in_integers
 

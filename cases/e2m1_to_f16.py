@@ -1,8 +1,8 @@
 """e2m1, two in a byte, to float16, without and with a scale: cvt, shifts, a table by prmt, and Triton."""
 
-from harness import ALL, Case, asm, only, plain
-from references import dequantise
-from references.formats import F16, F16X2, U8
+from ptxdiff import ALL, Case, asm, only, plain
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16, F16X2, U8
 
 from ._device.e2m1_to_f16 import SHIFTS, TABLE, alone, in_triton, scaled_in_triton, times_scale
 

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from harness import Case, Domain, Meets, asm, exact, plain, since
-from references import conversion
-from references.formats import E4M3, F16, is_nan
+from ptxdiff import Case, Domain, Meets, asm, exact, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import E4M3, F16, is_nan
 
 from ._device.e4m3_to_f16 import SHIFTS, four, in_triton, repaired
 

@@ -4,8 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references.formats import I32, U32
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import I32, U32
 
 COUNT = tl.constexpr("atom.global.add.u32 $0, [$1], 1;")
 REGISTERS = {"%globaltimer": 64, "%clock64": 64, "%smid": 32, "%laneid": 32}

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, absolute, asm, plain, ulp
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, absolute, asm, plain, ulp
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 # 7.1.26: with t = 1 / (1 + p |x|), erf |x| = 1 - (a1 t + ... + a5 t^5) e^(-x^2), with an error of at most 1.5e-7.
 # float32 adds the rounding of t and of each step, below 2^-22 together, and of the difference; e^(-x^2) adds 2^-22.

@@ -2,8 +2,8 @@
 
 import triton
 
-from harness import Case, asm, plain
-from references.formats import U8, U16
+from ptxdiff import Case, asm, plain
+from ptxdiff.references.formats import U8, U16
 
 
 def complement(x):

@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, Domain, asm, magnitude, plain, ulp
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, Domain, asm, magnitude, plain, ulp
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 from ._device.exp import TWO_STEPS, in_libdevice, in_triton
 

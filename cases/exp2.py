@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, ulp
-from references import exponential
-from references.formats import F32
+from ptxdiff import Case, asm, plain, ulp
+from ptxdiff.references import exponential
+from ptxdiff.references.formats import F32
 
 BOUND = ulp(2, source="PTX ISA, ex2: .approx.f32")
 

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, between, plain, relative, since, ulp
-from references import exponential
-from references.formats import BF16, F16, Format
+from ptxdiff import Case, asm, between, plain, relative, since, ulp
+from ptxdiff.references import exponential
+from ptxdiff.references.formats import BF16, F16, Format
 
 
 @triton.jit

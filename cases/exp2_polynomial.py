@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, Domain, Meets, asm, plain, ulp
-from references import arithmetic, exponential
-from references.formats import F32, encode
+from ptxdiff import Case, Domain, Meets, asm, plain, ulp
+from ptxdiff.references import arithmetic, exponential
+from ptxdiff.references.formats import F32, encode
 
 from ._device.exp2_polynomial import COEFFICIENTS, in_triton, text
 

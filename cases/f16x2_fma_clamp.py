@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness import Case, Domain, asm, either, exact, plain, since
-from references import fma_clamp
-from references.formats import F16
+from ptxdiff import Case, Domain, asm, either, exact, plain, since
+from ptxdiff.references import fma_clamp
+from ptxdiff.references.formats import F16
 
 from ._device.f16x2_fma_clamp import CLAMPED, in_triton
 

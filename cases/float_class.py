@@ -5,9 +5,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import comparison
-from references.formats import F32, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import F32, U32
 
 KINDS = ("notanumber", "infinite", "finite", "subnormal")
 

@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, Differs, asm, plain, since
-from references import arithmetic, conversion, rounding
-from references.formats import BF16, F16, F32
+from ptxdiff import Case, Differs, asm, plain, since
+from ptxdiff.references import arithmetic, conversion, rounding
+from ptxdiff.references.formats import BF16, F16, F32
 
 
 @triton.jit

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, Domain, absolute, plain
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, Domain, absolute, plain
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 ORDINARY = Domain("|x| <= 8", lambda values: abs(values["x"]) <= 8)  # beyond, the result is x or within 2^-40 of 0
 

@@ -3,9 +3,9 @@ cast."""
 
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import conversion
-from references.formats import BF16, F16, F32, Format
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, F16, F32, Format
 
 from ._device.half_from_f32 import cast, in_integers, upper_half
 

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import conversion
-from references.formats import BF16, F16, F32
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, F16, F32
 
 from ._device.narrow import widened
 

@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import Case, asm, plain
-from references import hashes
-from references.formats import U32, U64
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import hashes
+from ptxdiff.references.formats import U32, U64
 
 
 @triton.jit

@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, Domain, asm, plain
-from references import comparison
-from references.formats import F32, I32, U32
+from ptxdiff import Case, Domain, asm, plain
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import F32, I32, U32
 
 from ._device.in_range import in_triton
 

@@ -1,8 +1,8 @@
 """Sixteen 2-bit numbers minus 2, to float16: one input, eight outputs of two; lop3, cvt, and Triton."""
 
-from harness import Case, asm, plain
-from references import dequantise
-from references.formats import F16X2, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16X2, U32
 
 from ._device.int2_to_f16 import in_triton
 

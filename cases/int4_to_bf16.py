@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain, since
-from references import dequantise
-from references.formats import BF16, BF16X2, U8
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import BF16, BF16X2, U8
 
 from ._device.int4_to_bf16 import in_triton
 

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain
-from references import dequantise
-from references.formats import F16X2, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16X2, U32
 
 from ._device.int4_to_f16 import MAGIC, converted, in_triton
 

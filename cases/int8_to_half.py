@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import conversion
-from references.formats import F16, I8
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import F16, I8
 
 
 @triton.jit

@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, asm, plain
-from references import bits
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U32
 
 from ._device.leading_zeros import leading_in_triton, trailing_in_triton
 

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import arithmetic, comparison
-from references.formats import F32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import arithmetic, comparison
+from ptxdiff.references.formats import F32
 
 HUNDREDTH = 0x3C23D70A  # 0.01, rounded to float32
 SLOPE = f"0f{HUNDREDTH:08X}"

@@ -5,9 +5,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from harness import Case, Domain, absolute, asm, plain, relative, ulp
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, Domain, absolute, asm, plain, relative, ulp
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 INNER = Domain("0.5 < x < 2", lambda values: (values["x"] > 0.5) & (values["x"] < 2))
 # The factor ln 2 shrinks the absolute error; its own rounding and the product's add a relative 2^-23.

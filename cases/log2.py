@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, Domain, absolute, asm, plain, relative
-from references import exponential
-from references.formats import F32
+from ptxdiff import Case, Domain, absolute, asm, plain, relative
+from ptxdiff.references import exponential
+from ptxdiff.references.formats import F32
 
 INNER = Domain("0.5 < x < 2", lambda values: (values["x"] > 0.5) & (values["x"] < 2))
 LG2 = absolute(

@@ -9,9 +9,9 @@ instructions for larger tiles.
 import ml_dtypes
 import numpy as np
 
-from harness import Case, Differs, kernel
-from references.formats import BF16, F16, F32, TF32
-from references.tensor_core import AMPERE, HOPPER
+from ptxdiff import Case, Differs, kernel
+from ptxdiff.references.formats import BF16, F16, F32, TF32
+from ptxdiff.references.tensor_core import AMPERE, HOPPER
 
 from ._device.matmul import product
 from ._host.products import EIGHT, FUSED, NONE, SIXTEEN, SOURCE, TO, by, fused, in_steps, tiles, values

@@ -7,9 +7,9 @@ judge the results on the other targets. Before sm_89 Triton multiplies float16.
 import ml_dtypes
 import triton.language as tl
 
-from harness import ALL, Case, Differs, kernel, since
-from references.formats import E4M3, E5M2, F32, Format
-from references.tensor_core import ADA, BLACKWELL, HOPPER_WGMMA
+from ptxdiff import ALL, Case, Differs, kernel, since
+from ptxdiff.references.formats import E4M3, E5M2, F32, Format
+from ptxdiff.references.tensor_core import ADA, BLACKWELL, HOPPER_WGMMA
 
 from ._device.matmul import product
 from ._host.products import FUSED, HALVES, SOURCE, TO, by, fused, halves, in_steps, tiles, values

@@ -5,10 +5,10 @@ The widening is exact, so the bits are those of a float16 product, which depend 
 
 import numpy as np
 
-from harness import Case, Differs, kernel
-from references import dequantise
-from references.formats import F16, F32, U16
-from references.tensor_core import AMPERE, HOPPER
+from ptxdiff import Case, Differs, kernel
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16, F32, U16
+from ptxdiff.references.tensor_core import AMPERE, HOPPER
 
 from ._device.matmul_int4 import product
 from ._host.products import EIGHT, FUSED, NONE, SIXTEEN, STEP, cores, fused, in_steps, tiles, values

@@ -3,9 +3,9 @@
 import torch
 import triton.language as tl
 
-from harness import Case, kernel
-from references import tensor_core
-from references.formats import I8, I32
+from ptxdiff import Case, kernel
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import I8, I32
 
 from ._device.matmul import product
 from ._host.products import EIGHT, SIXTEEN, SOURCE, TO, tiles

@@ -4,9 +4,9 @@ Triton."""
 import triton
 import triton.language as tl
 
-from harness import ALL, Case, asm, plain, since
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 THREE = since("sm_100a")
 

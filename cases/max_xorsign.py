@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 AMPERE = since("sm_86")
 

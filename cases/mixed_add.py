@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import ALL, Case, asm, plain, since
-from references import arithmetic, conversion
-from references.formats import BF16, F16, F32
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import BF16, F16, F32
 
 from ._device.mixed_add import fma_in_triton, in_triton
 

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import arithmetic, conversion, integers
-from references.formats import F32, U8, U16
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import arithmetic, conversion, integers
+from ptxdiff.references.formats import F32, U8, U16
 
 
 @triton.jit

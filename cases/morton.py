@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import U16, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import U16, U32
 
 MASKS = ((8, 0x00FF00FF), (4, 0x0F0F0F0F), (2, 0x33333333), (1, 0x55555555))
 

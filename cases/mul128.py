@@ -1,8 +1,8 @@
 """The whole product of two 64-bit numbers: both halves, partial products of 32 bits with carries, and Triton."""
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import U64
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import U64
 
 from ._device.mul128 import halves_in_triton, in_triton
 

@@ -3,9 +3,9 @@
 import torch
 import triton
 
-from harness import Case, asm, plain, since
-from references import arithmetic
-from references.formats import F16
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16
 
 
 def rounded(a, b):

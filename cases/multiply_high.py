@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from harness import Case, asm, plain
-from references import integers
-from references.formats import I32, U32, U64
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import integers
+from ptxdiff.references.formats import I32, U32, U64
 
 from ._device.multiply_high import high_in_triton, wide_in_triton
 

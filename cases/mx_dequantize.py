@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import ALL, Case, asm, kernel, plain, since
-from references import arithmetic, block_scaling
-from references.formats import BF16, E2M1, E2M1X2, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
+from ptxdiff import ALL, Case, asm, kernel, plain, since
+from ptxdiff.references import arithmetic, block_scaling
+from ptxdiff.references.formats import BF16, E2M1, E2M1X2, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
 
 from ._device.mx_dequantize import dequantize, scaled_element
 

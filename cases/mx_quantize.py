@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness import Case, kernel, since
-from references import block_scaling, conversion
-from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format, fraction
+from ptxdiff import Case, kernel, since
+from ptxdiff.references import block_scaling, conversion
+from ptxdiff.references.formats import BF16, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format, fraction
 
 from ._device.mx_quantize import quantize
 from ._host.formats import fields

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness import ALL, Case, kernel, since
-from references import block_scaling, conversion
-from references.formats import BF16, E2M1, E2M1X2, F16, F32, UE8M0, Format
+from ptxdiff import ALL, Case, kernel, since
+from ptxdiff.references import block_scaling, conversion
+from ptxdiff.references.formats import BF16, E2M1, E2M1X2, F16, F32, UE8M0, Format
 
 from ._device.mxfp4_quantize import quantize
 

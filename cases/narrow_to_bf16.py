@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import ALL, Case, asm, plain, since
-from references import conversion
-from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, Format
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, E2M3, E3M2, E4M3, E5M2, Format
 
 from ._device.narrow import widened
 

@@ -2,9 +2,9 @@
 
 import triton.language as tl
 
-from harness import ALL, Case, asm, plain, since
-from references import conversion
-from references.formats import E2M3, E3M2, E4M3, E5M2, F16, Format
+from ptxdiff import ALL, Case, asm, plain, since
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import E2M3, E3M2, E4M3, E5M2, F16, Format
 
 from ._device.narrow_to_f16 import FIELDS, UPPER_BYTES, cast, in_integers
 

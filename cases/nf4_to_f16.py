@@ -1,8 +1,8 @@
 """nf4, two in a byte, to float16: a table in registers read by prmt, a tree of selections, and Triton."""
 
-from harness import Case, asm, plain
-from references import dequantise
-from references.formats import F16X2, U8
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16X2, U8
 
 from ._device.nf4_to_f16 import in_triton, prmt, selected
 

@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import Case, asm, only, plain
-from references import arithmetic
-from references.formats import E2M1, E4M3
+from ptxdiff import Case, asm, only, plain
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import E2M1, E4M3
 
 from ._device.nvfp4_dequantize import OVER_F16, in_triton
 

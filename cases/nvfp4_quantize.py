@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import ALL, Case, kernel, only, since
-from references import arithmetic, conversion
-from references.formats import BF16, E2M1X2, E4M3, F32, encode
+from ptxdiff import ALL, Case, kernel, only, since
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import BF16, E2M1X2, E4M3, F32, encode
 
 from ._device.nvfp4_quantize import quantize
 from ._host.inputs import activations

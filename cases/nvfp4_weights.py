@@ -3,9 +3,9 @@ tensor."""
 
 import numpy as np
 
-from harness import ALL, Case, kernel, since
-from references import block_scaling
-from references.formats import BF16, E2M1X2, E4M3, F16, Format
+from ptxdiff import ALL, Case, kernel, since
+from ptxdiff.references import block_scaling
+from ptxdiff.references.formats import BF16, E2M1X2, E4M3, F16, Format
 
 from ._device.nvfp4_weights import dequantize
 

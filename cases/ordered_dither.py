@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import hashes
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import hashes
+from ptxdiff.references.formats import U32
 
 M0, M1 = hashes.PHILOX_MULTIPLIERS
 K0, K1 = hashes.PHILOX_KEY_STEPS

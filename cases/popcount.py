@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import Case, asm, plain
-from references import bits
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

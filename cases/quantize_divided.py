@@ -1,8 +1,8 @@
 """Quantisation after an approximate division, to int8 and to e4m3: the code is exact given the approximate quotient."""
 
-from harness import Case, Domain, approximate, asm, exact, plain, since, ulp
-from references import arithmetic, conversion, reciprocal
-from references.formats import E4M3, F32, I8
+from ptxdiff import Case, Domain, approximate, asm, exact, plain, since, ulp
+from ptxdiff.references import arithmetic, conversion, reciprocal
+from ptxdiff.references.formats import E4M3, F32, I8
 
 from ._device.quantize_divided import to_e4m3, to_int8
 

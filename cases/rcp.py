@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, Meets, asm, exact, magnitude, plain, ulp
-from references import reciprocal
-from references.formats import F32
+from ptxdiff import Case, Meets, asm, exact, magnitude, plain, ulp
+from ptxdiff.references import reciprocal
+from ptxdiff.references.formats import F32
 
 from ._device.rcp import divide, one_over, times_approximate_reciprocal
 from ._host.policies import PRODUCT, full_range, times_rounded_reciprocal

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, kernel
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 
 @triton.jit

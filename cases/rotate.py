@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import bits, words
-from references.formats import U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import bits, words
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

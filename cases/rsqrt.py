@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, relative, ulp
-from references import reciprocal
-from references.formats import F32
+from ptxdiff import Case, asm, plain, relative, ulp
+from ptxdiff.references import reciprocal
+from ptxdiff.references.formats import F32
 
 INVERSE = relative(2.0**-22.9, source="PTX ISA, rsqrt: .approx.f32, maximum relative error 2^-22.9")
 

@@ -1,8 +1,8 @@
 """Sums and fused products clamped to [0, 1] on float16: .sat, maximum and minimum, and Triton; NaN becomes 0."""
 
-from harness import Case, asm, plain, since
-from references import arithmetic, rounding
-from references.formats import F16
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import arithmetic, rounding
+from ptxdiff.references.formats import F16
 
 from ._device.saturated_half import add_in_triton, fma_in_triton
 

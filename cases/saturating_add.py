@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import integers
-from references.formats import I32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import integers
+from ptxdiff.references.formats import I32
 
 
 @triton.jit

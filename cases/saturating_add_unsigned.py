@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import U16
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import U16
 
 
 @triton.jit

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness import Case, kernel
-from references import arithmetic
-from references.formats import F32, Scalar
+from ptxdiff import Case, kernel
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32, Scalar
 
 from ._device.scalar_and_loop import horner
 

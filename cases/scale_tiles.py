@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references import block_scaling
-from references.formats import U8
+from ptxdiff import Case, kernel
+from ptxdiff.references import block_scaling
+from ptxdiff.references.formats import U8
 
 from ._device.blocks import tiled_offset
 

@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, absolute, asm, plain, since
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, absolute, asm, plain, since
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 from ._device.sigmoid import in_triton, rounded
 

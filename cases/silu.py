@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, Domain, absolute, asm, plain, relative, since
-from references import faithful
-from references.formats import F32
+from ptxdiff import Case, Domain, absolute, asm, plain, relative, since
+from ptxdiff.references import faithful
+from ptxdiff.references.formats import F32
 
 from ._device.silu import QUOTIENT, TANH, in_triton
 

@@ -4,9 +4,9 @@ from functools import partial
 
 import triton
 
-from harness import Case, asm, plain
-from references import integers
-from references.formats import U8
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import integers
+from ptxdiff.references.formats import U8
 
 shared = {"inputs": {"a": U8, "b": U8}, "outputs": {"y": U8}, "family": "bits and integers"}
 

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, since
-from references import words
-from references.formats import U8
+from ptxdiff import Case, asm, plain, since
+from ptxdiff.references import words
+from ptxdiff.references.formats import U8
 
 shared = {"inputs": {"a": U8, "b": U8}, "outputs": {"y": U8}, "family": "bits and integers"}
 

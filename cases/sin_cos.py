@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, Domain, absolute, asm, plain, ulp
-from references import trigonometric
-from references.formats import F32
+from ptxdiff import Case, Domain, absolute, asm, plain, ulp
+from ptxdiff.references import trigonometric
+from ptxdiff.references.formats import F32
 
 # Outside these ranges the ISA states no bound, because the argument reduction loses precision.
 NEAR = Domain("|x| <= 2 pi", lambda values: abs(values["x"]) <= 6.283185)

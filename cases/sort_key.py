@@ -5,9 +5,9 @@ from functools import partial
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references import words
-from references.formats import F16, F32, U16, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import words
+from ptxdiff.references.formats import F16, F32, U16, U32
 
 
 @triton.jit

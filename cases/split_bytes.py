@@ -1,7 +1,7 @@
 """Four uint8 outputs of one word, and a word of four inputs: the register layout of several results below 32 bits."""
 
-from harness import Case, asm, plain
-from references.formats import U8, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references.formats import U8, U32
 
 from ._device.split_bytes import EIGHT, joined_in_triton, split_in_triton
 

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain, relative
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm, plain, relative
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 APPROXIMATE = relative(2.0**-23, source="PTX ISA, sqrt: .approx.f32, maximum relative error 2^-23")
 

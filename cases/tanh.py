@@ -2,9 +2,9 @@
 
 import torch
 
-from harness import Case, absolute, asm, plain, relative, since, ulp
-from references import exponential
-from references.formats import BF16, F16, F32, Format
+from ptxdiff import Case, absolute, asm, plain, relative, since, ulp
+from ptxdiff.references import exponential
+from ptxdiff.references.formats import BF16, F16, F32, Format
 
 from ._device.tanh import BY_EXPONENTIAL, in_libdevice, over_float32
 

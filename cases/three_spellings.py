@@ -5,8 +5,8 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from harness import Case, asm, kernel, plain
-from references.formats import U32
+from ptxdiff import Case, asm, kernel, plain
+from ptxdiff.references.formats import U32
 
 # The bytes of a word in the opposite order. All spellings take the same three arguments.
 TEXT, CONSTRAINTS, PACK = "prmt.b32 $0, $1, 0, 0x0123;", "=r,r", 1

@@ -4,8 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, module_of_build, since
-from references.formats import E4M3, E5M2, F32, UE8M0, Format, fraction
+from ptxdiff import Case, kernel, module_of_build, since
+from ptxdiff.references.formats import E4M3, E5M2, F32, UE8M0, Format, fraction
 
 from ._device.tlx_mxfp8 import in_triton
 from ._host.expected import quantized

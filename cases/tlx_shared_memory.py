@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, module_of_build, since
-from references.formats import I32
+from ptxdiff import Case, kernel, module_of_build, since
+from ptxdiff.references.formats import I32
 
 from ._device.tlx_shared_memory import in_triton
 from ._host.expected import next_number

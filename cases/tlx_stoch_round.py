@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import ALL, Case, ExpectedFailure, either, kernel, module_of_build, only, since
-from references import stochastic
-from references.formats import BF16, E4M3, E5M2, F16, F32, U32, Format
+from ptxdiff import ALL, Case, ExpectedFailure, either, kernel, module_of_build, only, since
+from ptxdiff.references import stochastic
+from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, U32, Format
 
 from ._device.tlx_stoch_round import in_integers
 from ._host.expected import neighbour

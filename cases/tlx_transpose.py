@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, module_of_build, since
-from references.formats import F32
+from ptxdiff import Case, kernel, module_of_build, since
+from ptxdiff.references.formats import F32
 
 from ._device.tlx_shared_memory import by_address
 

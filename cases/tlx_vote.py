@@ -4,8 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, module_of_build, since
-from references.formats import I32, U32
+from ptxdiff import Case, kernel, module_of_build, since
+from ptxdiff.references.formats import I32, U32
 
 from ._device.tlx_warps import summed
 

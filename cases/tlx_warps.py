@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness import ALL, Case, kernel, module_of_build, only
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import ALL, Case, kernel, module_of_build, only
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 from ._device.tlx_warps import reduced
 

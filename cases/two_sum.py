@@ -2,9 +2,9 @@
 
 import triton
 
-from harness import Case, Domain, asm, plain
-from references import sums
-from references.formats import F32
+from ptxdiff import Case, Domain, asm, plain
+from ptxdiff.references import sums
+from ptxdiff.references.formats import F32
 
 
 @triton.jit

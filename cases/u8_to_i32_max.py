@@ -5,9 +5,9 @@ own register. But LLVM may put an output into the register of an input that is n
 running maximum it does so with d and b: b is then lost before max reads it.
 """
 
-from harness import Case, ExpectedFailure, asm, plain
-from references import integer_max
-from references.formats import F32, I32, U8
+from ptxdiff import Case, ExpectedFailure, asm, plain
+from ptxdiff.references import integer_max
+from ptxdiff.references.formats import F32, I32, U8
 
 from ._device.u8_to_i32_max import in_triton
 

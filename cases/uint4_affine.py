@@ -1,8 +1,8 @@
 """(q - zero) * scale of two 4-bit numbers in a byte, float16: magic numbers, integers and cvt, float32, and Triton."""
 
-from harness import Case, asm, plain
-from references import dequantise
-from references.formats import F16, F16X2, U8
+from ptxdiff import Case, asm, plain
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import F16, F16X2, U8
 
 from ._device.uint4_affine import in_triton
 

@@ -1,6 +1,6 @@
 """ptxdiff: a differential correctness test harness for inline PTX in Triton kernels.
 
-A case file needs `from harness import Case, asm, plain, ulp` and formats and references from `references`. Each name
+A case file needs `from ptxdiff import Case, asm, plain, ulp` and formats and references from `references`. Each name
 here is loaded when it is first used: importing this package loads neither torch, triton nor numba.
 """
 
@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.launcher import emulated, run_ptx
-    from harness.model.case import Case
-    from harness.model.compilers import module_of_build
-    from harness.model.match import (
+    from ptxdiff.launcher import emulated, run_ptx
+    from ptxdiff.model.case import Case
+    from ptxdiff.model.compilers import module_of_build
+    from ptxdiff.model.match import (
         Domain,
         absolute,
         approximate,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         relative,
         ulp,
     )
-    from harness.model.targets import ALL, NONE, only, since
-    from harness.model.variants import (
+    from ptxdiff.model.targets import ALL, NONE, only, since
+    from ptxdiff.model.variants import (
         Differs,
         ExpectedFailure,
         Meets,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
         numpy_reference,
         plain,
     )
-    from harness.ptx import emulate
-    from harness.scripts.emulating import emulating
+    from ptxdiff.ptx import emulate
+    from ptxdiff.scripts.emulating import emulating
 
 _MODULES = {
-    "harness.launcher": ("emulated", "run_ptx"),
-    "harness.model.case": ("Case",),
-    "harness.model.compilers": ("module_of_build",),
-    "harness.model.variants": (
+    "ptxdiff.launcher": ("emulated", "run_ptx"),
+    "ptxdiff.model.case": ("Case",),
+    "ptxdiff.model.compilers": ("module_of_build",),
+    "ptxdiff.model.variants": (
         "Differs",
         "ExpectedFailure",
         "Meets",
@@ -55,7 +55,7 @@ _MODULES = {
         "numpy_reference",
         "plain",
     ),
-    "harness.model.match": (
+    "ptxdiff.model.match": (
         "Domain",
         "absolute",
         "approximate",
@@ -67,9 +67,9 @@ _MODULES = {
         "relative",
         "ulp",
     ),
-    "harness.ptx": ("emulate",),
-    "harness.scripts.emulating": ("emulating",),
-    "harness.model.targets": ("ALL", "NONE", "only", "since"),
+    "ptxdiff.ptx": ("emulate",),
+    "ptxdiff.scripts.emulating": ("emulating",),
+    "ptxdiff.model.targets": ("ALL", "NONE", "only", "since"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -83,9 +83,9 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "ptx":
-        return importlib.import_module("harness.ptx")
+        return importlib.import_module("ptxdiff.ptx")
     if name not in _MODULE_OF:
-        if error := importlib.import_module("harness.ours").missing("harness", name):
+        if error := importlib.import_module("ptxdiff.ours").missing("harness", name):
             raise error
         raise AttributeError(f"module 'harness' has no attribute {name!r}; it offers {', '.join(__all__)}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)

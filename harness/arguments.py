@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.targets import capability, normal
-from harness.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
-from harness.ptx.kernel.tensormaps import PADDED_NIBBLES, HostMap
+from ptxdiff.model.targets import capability, normal
+from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
+from ptxdiff.ptx.kernel.tensormaps import PADDED_NIBBLES, HostMap
 
 MOST_POINTED = 1 << 18
 """The most addresses that host code can get in one session: those below the addresses of parameters."""
@@ -141,7 +141,7 @@ class Arguments:
 
     def check_written(self) -> None:
         """Raise UndefinedBits for a byte of an unwritten argument that the kernel never wrote."""
-        from harness.ptx.errors import UndefinedBits
+        from ptxdiff.ptx.errors import UndefinedBits
 
         for buffer, unwritten in self._buffers.values():
             left = buffer.unwritten

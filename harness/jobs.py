@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.model.assemblers import PtxasChoice
-from harness.model.case import Case
-from harness.model.dialect import AsmCall
-from harness.model.variants import Context, Variant
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.case import Case
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.model.variants import Context, Variant
 
 Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
 Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
@@ -90,7 +90,7 @@ class Job:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """numpy arrays in the formats' storage dtypes, by input name; by-value scalars are zero-dimensional."""
     approximate: str = "hopper"
-    """On the emulator: the bits of approximate instructions, one of `harness.ptx.binding.approximate.APPROXIMATE`."""
+    """On the emulator: the bits of approximate instructions, one of `ptxdiff.ptx.binding.approximate.APPROXIMATE`."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Outcome:
     the blocks of a kernel in other orders, by the order's words, if different; they are judged too. approximate: by
     output, the approximate instructions that its emulated values may depend on; empty on hardware. device: the UUID of
     the GPU that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
-    identity: the digest of the experiment (`harness.model.identity.experiment`); "" if nothing ran. notes: remarks on
+    identity: the digest of the experiment (`ptxdiff.model.identity.experiment`); "" if nothing ran. notes: remarks on
     how the bits were made, such as assignments of registers that were not tried. element: the number of the input
     element behind the first finding, if known: replays start there. ended: "crashed" or "hung" if ptxas ended so: a
     fault of its own, whatever the code is.
@@ -184,7 +184,7 @@ class MachineCodeBackend(Backend, Protocol):
     """A backend that can run a kernel that was built elsewhere."""
 
     def run_built(self, job: Job, built: Any) -> Outcome:
-        """Run a job's kernel. built: a `harness.triton.build.Built`."""
+        """Run a job's kernel. built: a `ptxdiff.triton.build.Built`."""
 
 
 @runtime_checkable

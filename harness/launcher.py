@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
-from harness.model.targets import normal
-from harness.model.tuning import passed_over
-from harness.ptx.binding.approximate import APPROXIMATE, HOPPER
-from harness.ptx.errors import TooLarge
-from harness.ptx.limits import KERNEL_SECONDS
+from ptxdiff.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
+from ptxdiff.model.targets import normal
+from ptxdiff.model.tuning import passed_over
+from ptxdiff.ptx.binding.approximate import APPROXIMATE, HOPPER
+from ptxdiff.ptx.errors import TooLarge
+from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
-    from harness.triton.spec import FunctionRef
+    from ptxdiff.triton.spec import FunctionRef
 
 _NO_OPTIONS = {
     "num_warps", "enable_fp_fusion", "debug",  # read apart
@@ -68,7 +68,7 @@ class Emulated:
         """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
-            from harness.ptx.errors import PtxError
+            from ptxdiff.ptx.errors import PtxError
 
             try:
                 return self._launch(grid, args, kwargs)
@@ -80,8 +80,8 @@ class Emulated:
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _tuned(self.kernel):
             return self._tuned_launch(grid, args, kwargs)
-        from harness.ptx.kernel.run import load_kernel, run_kernel, scratch
-        from harness.triton.specialise import entry_values
+        from ptxdiff.ptx.kernel.run import load_kernel, run_kernel, scratch
+        from ptxdiff.triton.specialise import entry_values
 
         num_warps = kwargs.pop("num_warps", 4)
         if num_warps not in (1, 2, 4, 8, 16, 32):
@@ -154,9 +154,9 @@ class Emulated:
     def _compiled(
         self, values: Mapping[str, Any], num_warps: int, fusion: bool, options: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        from harness.triton.compile import compile_kernel
-        from harness.triton.diagnostics import Refusal
-        from harness.triton.specialise import Parameters, specialise
+        from ptxdiff.triton.compile import compile_kernel
+        from ptxdiff.triton.diagnostics import Refusal
+        from ptxdiff.triton.specialise import Parameters, specialise
 
         if _compiling():
             raise LaunchError(
@@ -247,7 +247,7 @@ def _unwrapped(kernel: Any) -> Any:
 
 def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     """The reference to a function. If a compiler's process could not load the function, it is added to `held`."""
-    from harness.triton.spec import FunctionRef
+    from ptxdiff.triton.spec import FunctionRef
 
     reference = FunctionRef.of(function)
     if not reference.is_found(function):
@@ -272,7 +272,7 @@ def _debugs(kernel: Any, asked: bool | None) -> bool:
 def _compiling() -> bool:
     """Whether this is a compiler's process, which imports the file of a kernel and must not launch it."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == "harness.processes.worker"
+    return spec is not None and spec.name == "ptxdiff.processes.worker"
 
 
 def emulated(
@@ -291,7 +291,7 @@ def emulated(
     by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
     count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
     skips the race detector. limit: seconds that the whole launch may run, compiling not counted (60); None: any.
-    approximate: the bits of approximate instructions, "hopper" or "rounded", as `harness.emulate` has it.
+    approximate: the bits of approximate instructions, "hopper" or "rounded", as `ptxdiff.emulate` has it.
 
     device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
     LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for
@@ -327,8 +327,8 @@ def run_ptx(
     Returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched, and
     PtxError for text that is wrong and for what the kernel does wrong; arrays are then unchanged.
     """
-    from harness.ptx.kernel.run import load_kernel, run_kernel
-    from harness.ptx.text.header import retargeted
+    from ptxdiff.ptx.kernel.run import load_kernel, run_kernel
+    from ptxdiff.ptx.text.header import retargeted
 
     if isinstance(text, os.PathLike):
         text = Path(text).read_text(encoding="utf-8")
@@ -355,7 +355,7 @@ def run_ptx(
 
 def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
     """An argument for `specialise`: tensors become pointers. held: gets functions that only this process has."""
-    from harness.triton.specialise import DescriptorType, PointerType
+    from ptxdiff.triton.specialise import DescriptorType, PointerType
 
     if isinstance(value, tuple | list):
         return tuple(_described(v, held) for v in value)

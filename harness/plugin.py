@@ -17,7 +17,7 @@ import pytest
 GROUP = "ptxdiff: differential tests of inline PTX"
 
 _FILES = "ptxdiff_files"
-"""The key in a pytest-xdist worker's input for the files that hold its items: see `harness.running.settling`."""
+"""The key in a pytest-xdist worker's input for the files that hold its items: see `ptxdiff.running.settling`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -131,7 +131,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Before pytest-xdist starts workers, settle the items whose results earlier runs have, in this process."""
     if not hasattr(config, "workerinput") and getattr(config.option, "tx", None) and _has_cases_alone(config):
-        from harness.running import settling
+        from ptxdiff.running import settling
 
         if settling.settles(config):
             settling.take_over(config)
@@ -139,7 +139,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 def _has_cases_alone(config: pytest.Config) -> bool:
     """Whether the run has case files only. Test modules should be imported by workers alone."""
-    from harness.model.files import below
+    from ptxdiff.model.files import below
 
     for words in config.args:
         path = Path(os.path.abspath(config.invocation_params.dir / words.partition("::")[0]))
@@ -159,21 +159,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-        from harness.processes.threads import share_cores
+        from ptxdiff.processes.threads import share_cores
 
         share_cores(int(workers))
     if _FILES in getattr(config, "workerinput", {}):
         config.args = list(config.workerinput[_FILES])  # type: ignore[attr-defined]
-    from harness import diskcache
+    from ptxdiff import diskcache
 
     diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if config.option.ptx_cluster and not hasattr(config, "workerinput"):
-        from harness.running.oncluster.driver import join
+        from ptxdiff.running.oncluster.driver import join
 
         join(config)
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes them
-        from harness.records import RecordError
-        from harness.running.recorder import Recorder
+        from ptxdiff.records import RecordError
+        from ptxdiff.running.recorder import Recorder
 
         try:
             recorder = Recorder(config)
@@ -182,7 +182,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(recorder, "ptxdiff-recorder")
     if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway, for its interpreter
         with contextlib.suppress(ImportError):
-            from harness.triton.interpreter import install
+            from ptxdiff.triton.interpreter import install
 
             install()
 
@@ -210,7 +210,7 @@ def _check_options(config: pytest.Config) -> None:
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(f"--ptx-timing needs a GPU, but --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
-        from harness.model.targets import normal
+        from ptxdiff.model.targets import normal
 
         if name == "all":
             continue
@@ -224,10 +224,10 @@ def _check_options(config: pytest.Config) -> None:
 def _check_compilers(config: pytest.Config) -> None:
     """Get each build's version now, and write its full path into the option, which pytest-xdist's workers inherit."""
     also = config.option.ptx_also or []
-    if not (config.option.ptx_compiler or also or "harness.triton.builds" in sys.modules):
+    if not (config.option.ptx_compiler or also or "ptxdiff.triton.builds" in sys.modules):
         return
-    from harness.model.compilers import also_with
-    from harness.triton import builds
+    from ptxdiff.model.compilers import also_with
+    from ptxdiff.triton import builds
 
     also_with(also)
     try:
@@ -252,8 +252,8 @@ def _check_assemblers(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"{name} is for the gpu and the assembler, but --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
-    from harness.running.assemblers import parsed
-    from harness.triton.ptxas import NoAssembler
+    from ptxdiff.running.assemblers import parsed
+    from ptxdiff.triton.ptxas import NoAssembler
 
     try:
         places = [parsed(place, config.invocation_params.dir) for place in option.ptx_assembler or []]
@@ -281,7 +281,7 @@ def _check_dump(config: pytest.Config) -> None:
 
 
 def _check_sanitizer(chosen: list[str] | None) -> None:
-    from harness.backends.sanitizer import missing
+    from ptxdiff.backends.sanitizer import missing
 
     if chosen and not {"auto", "gpu"} & set(chosen):
         raise pytest.UsageError(f"--ptx-sanitize needs a GPU, but --ptx-backend={chosen[0]} leaves it out")
@@ -311,7 +311,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if is_case_file(module_path, config):
         return (_test_module if _is_test_file(module_path, config) else _case_file)(module_path, parent)
     if parent.session.isinitpath(module_path) and not _is_test_file(module_path, config):
-        from harness.model.files import uses_harness
+        from ptxdiff.model.files import uses_harness
 
         if uses_harness(module_path, [config.rootpath]) and _binds_cases(module_path):
             return _case_file(module_path, parent)
@@ -323,7 +323,7 @@ def is_case_file(path: Path, config: pytest.Config) -> bool:
 
     A test module in a folder of cases is one too: it may hold both.
     """
-    from harness.model import files
+    from ptxdiff.model import files
 
     if path.suffix != ".py":
         return False
@@ -349,7 +349,7 @@ _NAMED = pytest.StashKey[frozenset[Path]]()
 def _named(config: pytest.Config) -> frozenset[Path]:
     """The case files that `--ptx-cases` names."""
     if _NAMED not in config.stash:
-        from harness.model.files import case_files
+        from ptxdiff.model.files import case_files
 
         paths = [config.invocation_params.dir / p for p in config.option.ptx_cases or ()]
         files = (f for p in paths for f in (case_files(p) if p.is_dir() else [p]))
@@ -358,15 +358,15 @@ def _named(config: pytest.Config) -> frozenset[Path]:
 
 
 def _is_test_file(path: Path, config: pytest.Config) -> bool:
-    from harness.model.files import is_test_file
+    from ptxdiff.model.files import is_test_file
 
     return is_test_file(path, config.getini("python_files"))
 
 
 def _binds_cases(path: Path) -> bool:
     """Whether a file binds cases. Also true if it cannot be read, so that ptxdiff reports the fault."""
-    from harness.model.load import cases_of
-    from harness.model.variants import CaseError
+    from ptxdiff.model.load import cases_of
+    from ptxdiff.model.variants import CaseError
 
     try:
         return bool(cases_of(path))
@@ -375,13 +375,13 @@ def _binds_cases(path: Path) -> bool:
 
 
 def _case_file(path: Path, parent: pytest.Collector) -> pytest.Collector:
-    from harness.running.collection import CaseFile
+    from ptxdiff.running.collection import CaseFile
 
     return CaseFile.from_parent(parent, path=path)
 
 
 def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
-    from harness.running.collection import CaseModule
+    from ptxdiff.running.collection import CaseModule
 
     made: pytest.Collector = CaseModule.from_parent(parent, path=path)
     return made
@@ -392,7 +392,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep together what one worker should run, where pytest-xdist is to share out groups."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from harness.running.grouping import Grouping
+    from ptxdiff.running.grouping import Grouping
 
     return Grouping(config, log)
 
@@ -401,21 +401,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a worker's own items. In other processes, check a replay token against the cases."""
     if _FILES in getattr(config, "workerinput", {}):
-        from harness.running.settling import deselect
+        from ptxdiff.running.settling import deselect
 
         deselect(config, items)
     if config.option.ptx_replay is not None and not hasattr(config, "workerinput"):
-        from harness.running.collection import check_replay
+        from ptxdiff.running.collection import check_replay
 
         check_replay(config, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
-    if "harness.running.collection" in sys.modules:
-        from harness.running.carryover import note_states
-        from harness.running.collection import go_on_without_broken
-        from harness.running.sparing import spare
+    if "ptxdiff.running.collection" in sys.modules:
+        from ptxdiff.running.carryover import note_states
+        from ptxdiff.running.collection import go_on_without_broken
+        from ptxdiff.running.sparing import spare
 
         go_on_without_broken(session)
         if not session.config.option.collectonly:
@@ -426,8 +426,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add the GPU, so that comparing benchmarks of another GPU gives a warning."""
-    from harness.processes.gpus import gpu_visible
-    from harness.running.environment import devices
+    from ptxdiff.processes.gpus import gpu_visible
+    from ptxdiff.running.environment import devices
 
     if gpu_visible():
         found = devices()
@@ -447,7 +447,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if records is not None and call.when == "call":
         found = records()
         if hasattr(item.config, "workerinput"):
-            from harness.records import packed
+            from ptxdiff.records import packed
 
             found = packed(found)
         outcome.get_result().ptxdiff_records = found

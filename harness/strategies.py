@@ -1,8 +1,8 @@
 """hypothesis strategies over bit patterns, for your own tests. Failures shrink.
 
     from hypothesis import given
-    from harness.strategies import assert_matches, codes, inputs
-    from references.formats import F32
+    from ptxdiff.strategies import assert_matches, codes, inputs
+    from ptxdiff.references.formats import F32
 
     @given(codes(F32))
     def test_my_reference(code): ...          # one bit pattern, a Python integer
@@ -24,13 +24,13 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_codes
-from harness.judging.judge import Judgement, judge
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import values_of
-from harness.model.policies import policies
-from references.formats import Format, encode, ordinal, pack
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.judging.judge import Judgement, judge
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import values_of
+from ptxdiff.model.policies import policies
+from ptxdiff.references.formats import Format, encode, ordinal, pack
 
 Units = dict[str, NDArray[np.generic]]
 

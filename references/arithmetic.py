@@ -3,7 +3,7 @@ mode.
 
 All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
 is the format of operands and result. Subnormals are kept, unless `ftz=True` selects `.ftz`: subnormal operands become
-zeros of their sign, and so do tiny results, where tininess is decided as on hardware (`references.rounding`). With
+zeros of their sign, and so do tiny results, where tininess is decided as on hardware (`ptxdiff.references.rounding`). With
 `ftz="results"` the caller flushes the operands. NaN results are the canonical NaN of the format.
 
 Intermediates are float64. Operands have at most p = 24 significant bits, so a product (2p <= 48 bits) is exact. A sum
@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.formats import F32, Format, is_nan, magnitude, sign, to_float32, to_float64
-from references.lazily import torch
-from references.rounding import Ftz, Rounding, exact_result, nan_code, odd_sum, operand, round_float64
+from ptxdiff.references.formats import F32, Format, is_nan, magnitude, sign, to_float32, to_float64
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, Rounding, exact_result, nan_code, odd_sum, operand, round_float64
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from references.formats import I32, U32, Format, sign
-from references.integers import number, wrap
-from references.lazily import torch
-from references.rounding import MAX64, bit_length, shift_right
+from ptxdiff.references.formats import I32, U32, Format, sign
+from ptxdiff.references.integers import number, wrap
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import MAX64, bit_length, shift_right
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -50,9 +50,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from references import arithmetic, conversion
-from references.formats import E2M1, E4M3, F32, UE8M0, Format, encode, fraction
-from references.lazily import torch
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import E2M1, E4M3, F32, UE8M0, Format, encode, fraction
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,6 @@
 """The meaning of codes: storage, class, ordinal, exact value, text. Nothing in this module rounds.
 
-See `references.formats` for the conventions; users import these functions from there.
+See `ptxdiff.references.formats` for the conventions; users import these functions from there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
-from references.description import Format
+from ptxdiff.references.description import Format
 
 Codes = Any  # a Python int, a numpy int64 array or a torch int64 tensor: one code per element
 

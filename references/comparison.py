@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from references import integers
-from references.formats import F32, I32, Format, is_finite, is_infinity, is_nan, is_subnormal, ordinal, sign
-from references.lazily import torch
-from references.rounding import Ftz, operand
+from ptxdiff.references import integers
+from ptxdiff.references.formats import F32, I32, Format, is_finite, is_infinity, is_nan, is_subnormal, ordinal, sign
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, operand
 
 if TYPE_CHECKING:
     from torch import Tensor

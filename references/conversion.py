@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.formats import (
+from ptxdiff.references.formats import (
     BF16,
     E2M1,
     F16,
@@ -34,8 +34,8 @@ from references.formats import (
     to_float32,
     to_float64,
 )
-from references.lazily import torch
-from references.rounding import (
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import (
     MIN64,
     Ftz,
     Rounding,
@@ -50,7 +50,7 @@ from references.rounding import (
     shift_right,
     unsigned_less,
 )
-from references.rounding import (
+from ptxdiff.references.rounding import (
     relu as clamp_negative,
 )
 

@@ -2,7 +2,7 @@
 
 float64 functions have errors of a few ulps (CPU vector libraries 1, CUDA's at most 2), and float32 has 29 fewer bits.
 So rounding can be wrong only if the float64 result lies within those few ulps of the midpoint of two float32 values.
-All inputs for which it lies within 32 ulps are known (`references.hard_cases`, found by trying every input), and their
+All inputs for which it lies within 32 ulps are known (`ptxdiff.references.hard_cases`, found by trying every input), and their
 results come from the table. So float32 results are correctly rounded, including ties, on any machine whose float64
 functions have errors below 32 ulps. For float16 and bfloat16 a test tries all 2^16 inputs.
 """
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from references.formats import F32, Codes, Format, to_float64
-from references.hard_cases import HARD_CASES
-from references.lazily import torch
-from references.rounding import Ftz, round_float64
+from ptxdiff.references.formats import F32, Codes, Format, to_float64
+from ptxdiff.references.hard_cases import HARD_CASES
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, round_float64
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references import arithmetic, conversion
-from references.formats import E2M1, F16, Format
-from references.lazily import torch
-from references.rounding import round_float64
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import E2M1, F16, Format
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import round_float64
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,7 +1,7 @@
 """IEEE 754 arithmetic on float64 in every rounding mode, in 64-bit integers throughout.
 
 Torch has no wider float, so significands are multiplied, divided and compared as 64-bit and 128-bit integers and
-rounded once by `references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one per
+rounded once by `ptxdiff.references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one per
 element, broadcast like torch operators. Subnormals are kept (float64 has no `.ftz` in PTX). NaN results are the NaN
 that invalid operations generate; hardware keeps the payload of a NaN operand, so cases compare float64 NaNs as any NaN.
 
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.formats import F64, encode, is_infinity, is_nan, is_zero
-from references.integers import high_product
-from references.lazily import torch
-from references.rounding import (
+from ptxdiff.references.formats import F64, encode, is_infinity, is_nan, is_zero
+from ptxdiff.references.integers import high_product
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import (
     MIN64,
     Rounding,
     bit_length,

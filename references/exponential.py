@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.correct_rounding import round_function, settle
-from references.formats import F32, Format, sign
-from references.lazily import torch
-from references.rounding import Ftz, operand
+from ptxdiff.references.correct_rounding import round_function, settle
+from ptxdiff.references.formats import F32, Format, sign
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, operand
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -25,10 +25,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from references.correct_rounding import round_function
-from references.formats import F32, to_float64
-from references.lazily import torch
-from references.rounding import Ftz, operand, round_float64
+from ptxdiff.references.correct_rounding import round_function
+from ptxdiff.references.formats import F32, to_float64
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, operand, round_float64
 
 if TYPE_CHECKING:
     from torch import Tensor

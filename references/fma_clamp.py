@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from references import arithmetic
-from references.formats import F16, Format, encode
-from references.lazily import torch
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16, Format, encode
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

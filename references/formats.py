@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from references.codes import (
+from ptxdiff.references.codes import (
     Class,
     Codes,
     as_codes,
@@ -42,7 +42,7 @@ from references.codes import (
     unpack,
     value,
 )
-from references.description import Format, Scalar, Shaped
+from ptxdiff.references.description import Format, Scalar, Shaped
 
 __all__ = [
     "BF16",

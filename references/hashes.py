@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.rounding import shift_right
+from ptxdiff.references.rounding import shift_right
 
 if TYPE_CHECKING:
     from torch import Tensor

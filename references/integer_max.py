@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references import arithmetic
-from references.conversion import convert
-from references.formats import F32, I32, U8
+from ptxdiff.references import arithmetic
+from ptxdiff.references.conversion import convert
+from ptxdiff.references.formats import F32, I32, U8
 
 if TYPE_CHECKING:
     from torch import Tensor

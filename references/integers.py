@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from references.formats import I32, U32, Format, sign
-from references.lazily import torch
-from references.rounding import MIN64, shift_right, unsigned_less
+from ptxdiff.references.formats import I32, U32, Format, sign
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import MIN64, shift_right, unsigned_less
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references import arithmetic
-from references.correct_rounding import round_function, settle
-from references.formats import (
+from ptxdiff.references import arithmetic
+from ptxdiff.references.correct_rounding import round_function, settle
+from ptxdiff.references.formats import (
     F32,
     Format,
     encode,
@@ -39,8 +39,8 @@ from references.formats import (
     sign,
     to_float64,
 )
-from references.lazily import torch
-from references.rounding import Ftz, Rounding, flush_subnormals, operand
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Ftz, Rounding, flush_subnormals, operand
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from references.formats import F32, F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
-from references.lazily import torch
+from ptxdiff.references.formats import F32, F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -212,7 +212,7 @@ def _overflow(fmt: Format, negative: Tensor, code: Tensor, rounding: Rounding, s
 
 
 def attach_sign(fmt: Format, negative: Tensor, magnitude: Tensor) -> Tensor:
-    """A code from the sign and the magnitude that `references.formats.magnitude` gives."""
+    """A code from the sign and the magnitude that `ptxdiff.references.formats.magnitude` gives."""
     code = magnitude << fmt.ignored_bits
     return code | (negative.to(torch.int64) << fmt.sign_shift) if fmt.has_sign else code
 

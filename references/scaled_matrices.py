@@ -28,9 +28,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from references.formats import E2M1, F32, UE8M0, Format, is_infinity, is_nan, is_zero, sign
-from references.lazily import torch
-from references.rounding import bit_length, decompose, nan_code, round_exact
+from ptxdiff.references.formats import E2M1, F32, UE8M0, Format, is_infinity, is_nan, is_zero, sign
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import bit_length, decompose, nan_code, round_exact
 
 if TYPE_CHECKING:
     from torch import Tensor

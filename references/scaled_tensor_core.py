@@ -21,10 +21,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from references.formats import E2M1, E4M3, F32, Format
-from references.formats import is_infinity as infinite
-from references.formats import is_nan as nan
-from references.lazily import torch
+from ptxdiff.references.formats import E2M1, E4M3, F32, Format
+from ptxdiff.references.formats import is_infinity as infinite
+from ptxdiff.references.formats import is_nan as nan
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

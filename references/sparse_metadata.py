@@ -1,6 +1,6 @@
 """Which thread holds which metadata of a sparse matrix, derived from the register layout of the matrix.
 
-`references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata has the
+`ptxdiff.references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata has the
 order of the stored elements. Four threads of a group hold a's registers. The indices are ordered by register, then by
 thread, then by element from the low bits up; each has two bits, low bits first (four bits for tf32, two for each pair
 of 4-bit integers). Each 32 bits are a word, and the words are in neighbouring threads of the group, from the one that
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.lazily import torch
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

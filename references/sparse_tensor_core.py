@@ -4,7 +4,7 @@ Half of a's elements are kept: two of every four neighbours in a row; for TF32 o
 of the four pairs in every eight. Kept elements are stored consecutively, and four bits of metadata for each chunk say
 which they are: two 2-bit numbers, the low bits for the first; for TF32 0b0100 (first) and 0b1110 (second).
 
-A block of a tensor core (see `references.tensor_core`) has L kept elements. This is an assumption: the published models
+A block of a tensor core (see `ptxdiff.references.tensor_core`) has L kept elements. This is an assumption: the published models
 describe only dense products.
 
 Sources: PTX ISA 9, "Sparse matrix storage" and "Matrix fragments for multiply-accumulate operation with sparse matrix
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from references.lazily import torch
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +90,7 @@ def stored(a: Tensor, kept: Tensor) -> Tensor:
 def dot(a: Tensor, kept: Tensor, b: Tensor, c: Tensor, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
     """`a b + c` without a's elements outside `kept`: m x k, k x n and m x n codes.
 
-    product: the dense product of 1 x k/2, k/2 x n and 1 x n codes (see `references.tensor_core`).
+    product: the dense product of 1 x k/2, k/2 x n and 1 x n codes (see `ptxdiff.references.tensor_core`).
     """
     rows = [product(a[i : i + 1, kept[i]], b[kept[i]], c[i : i + 1]) for i in range(a.shape[0])]
     return torch.cat(rows)

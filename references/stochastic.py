@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references import bits
-from references.formats import BF16, E2M1, F16, F32, U16, Format, is_infinity, is_nan
-from references.lazily import torch
-from references.rounding import attach_sign, bit_length, decompose, nan_code
-from references.rounding import relu as clamp_negative
+from ptxdiff.references import bits
+from ptxdiff.references.formats import BF16, E2M1, F16, F32, U16, Format, is_infinity, is_nan
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import attach_sign, bit_length, decompose, nan_code
+from ptxdiff.references.rounding import relu as clamp_negative
 
 if TYPE_CHECKING:
     from torch import Tensor

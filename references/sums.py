@@ -2,7 +2,7 @@
 matrices by fused multiply-adds, which does not keep it.
 
 Codes of one float format in and out (float32 unless `fmt` says otherwise); every step is an operation of
-`references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero or
+`ptxdiff.references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero or
 wrong. If a sum overflows, or an operand is NaN or infinite, the error is the NaN or infinity that the steps give. The
 error of a product is exact unless it falls below the smallest subnormal.
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references.arithmetic import add, fma, mul, negate, sub
-from references.formats import F32, Format
+from ptxdiff.references.arithmetic import add, fma, mul, negate, sub
+from ptxdiff.references.formats import F32, Format
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ once: to float32 toward zero, to float16 to nearest even. A zero term has a fixe
 No sum is -0. Overflow gives infinity, even when rounding toward zero. NaN is 0x7fffffff or 0x7fff: for a NaN operand,
 zero times infinity, and infinities of both signs.
 
-Codes are int64 tensors (see `references.formats`): `a` is m x k, `b` k x n, `c` and the result m x n.
+Codes are int64 tensors (see `ptxdiff.references.formats`): `a` is m x k, `b` k x n, `c` and the result m x n.
 
 Sources: Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores" (arXiv
 2511.10909): truncated fused dot-product-add and its parameters; Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor
@@ -21,12 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from references import arithmetic, double
-from references.conversion import convert
-from references.formats import E4M3, E5M2, F16, F32, TF32, Format, is_infinity, is_nan, is_zero, sign
-from references.integers import clamp, number, wrap
-from references.lazily import torch
-from references.rounding import Rounding, bit_length, decompose, nan_code, round_exact
+from ptxdiff.references import arithmetic, double
+from ptxdiff.references.conversion import convert
+from ptxdiff.references.formats import E4M3, E5M2, F16, F32, TF32, Format, is_infinity, is_nan, is_zero, sign
+from ptxdiff.references.integers import clamp, number, wrap
+from ptxdiff.references.lazily import torch
+from ptxdiff.references.rounding import Rounding, bit_length, decompose, nan_code, round_exact
 
 if TYPE_CHECKING:
     from torch import Tensor

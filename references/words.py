@@ -1,6 +1,6 @@
 """Operations on fields of words: averages and saturating sums of bytes, interleaved bits, 128-bit arithmetic.
 
-Codes are zero-extended bit patterns (64 bits: two's complement) in and out, as in `references.integers`.
+Codes are zero-extended bit patterns (64 bits: two's complement) in and out, as in `ptxdiff.references.integers`.
 
 Sources: G. M. Morton, "A computer oriented geodetic data base", 1966 (interleaved bits); B. E. Bayer, "An optimum
 method for two-level rendition of continuous-tone pictures", 1973 (dither matrix); PTX ISA 9, extended-precision integer
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from references import bits, integers
-from references.formats import U8, U64, Format
-from references.lazily import torch
+from ptxdiff.references import bits, integers
+from ptxdiff.references.formats import U8, U64, Format
+from ptxdiff.references.lazily import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

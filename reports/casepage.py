@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
-from harness.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
-from harness.records.compare import distance
-from reports.failingmap import FailingMap, failing_map
-from reports.highlight import Language, Span, runs
-from reports.history import Change, History
-from reports.listing import Line, excerpt, listing
-from reports.model import (
+from ptxdiff.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
+from ptxdiff.records.compare import distance
+from ptxdiff.reports.failingmap import FailingMap, failing_map
+from ptxdiff.reports.highlight import Language, Span, runs
+from ptxdiff.reports.history import Change, History
+from ptxdiff.reports.listing import Line, excerpt, listing
+from ptxdiff.reports.model import (
     STATES,
     FailureGroup,
     Row,
@@ -28,7 +28,7 @@ from reports.model import (
     with_sass,
     worst_state,
 )
-from reports.timing import Measured, RegisterSpeed
+from ptxdiff.reports.timing import Measured, RegisterSpeed
 
 WORST_SHOWN = 8
 OPCODES_SHOWN = 12

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.records import Area, Bits, Grid, Result
-from reports.model import Row, anchor, simplicity
+from ptxdiff.records import Area, Bits, Grid, Result
+from ptxdiff.reports.model import Row, anchor, simplicity
 
 SIZE = 288
 """The side of the map, in the SVG's units."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.highlight import Language, Span, runs
-from reports.html import standalone
+from ptxdiff.reports.highlight import Language, Span, runs
+from ptxdiff.reports.html import standalone
 
 
 def write(facts: Mapping[str, Any], output: Path) -> Path:
-    """Write the page and return its path. facts: as `harness.fuzz.page.facts` gives them."""
+    """Write the page and return its path. facts: as `ptxdiff.fuzz.page.facts` gives them."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(page(facts).encode("utf-8", "replace"))
     return output

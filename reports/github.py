@@ -6,8 +6,8 @@ workflow commands they are encoded, so that a message cannot contain a command.
 
 from collections import defaultdict
 
-from harness.records import RunRecords, by_assembler
-from harness.records.shown import (
+from ptxdiff.records import RunRecords, by_assembler
+from ptxdiff.records.shown import (
     html_text,
     markdown_code,
     markdown_fence,
@@ -15,10 +15,10 @@ from harness.records.shown import (
     workflow_data,
     workflow_property,
 )
-from reports.history import History, seconds
-from reports.model import STATES, FailureGroup, Row, View, reasons, view
-from reports.timing import looped, measured
-from reports.verdict import headline_facts, overall
+from ptxdiff.reports.history import History, seconds
+from ptxdiff.reports.model import STATES, FailureGroup, Row, View, reasons, view
+from ptxdiff.reports.timing import looped, measured
+from ptxdiff.reports.verdict import headline_facts, overall
 
 # GitHub drops a step summary beyond 1 MiB. This leaves room for other output of the job.
 LIMIT = 1_000_000
@@ -88,7 +88,7 @@ def _head(found: View) -> str:
 def _changes(history: History | None) -> list[str]:
     if history is None or len(history.nights) < 2:
         return []
-    from reports.history import KINDS
+    from ptxdiff.reports.history import KINDS
 
     lines = [
         f"- {c.symbol} {KINDS[c.kind]}: {markdown_code(c.subject)} "

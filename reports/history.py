@@ -2,7 +2,7 @@
 
 Runs are added one at a time, oldest first, and only the facts that comparisons need are kept of each, so that thirty
 whole catalogues fit in memory. Exact facts (verdicts, bits, resources, the items that ran) change if they differ from
-the last run that had them. Speed changes where `reports.steps` finds a step.
+the last run that had them. Speed changes where `ptxdiff.reports.steps` finds a step.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
-from harness.records.compare import distance
-from reports.model import RANK, STRENGTH, Item, state_of, target_order
-from reports.selection import selection
-from reports.steps import steps
-from reports.verdict import environment_rows, overall_word, revision
+from ptxdiff.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
+from ptxdiff.records.compare import distance
+from ptxdiff.reports.model import RANK, STRENGTH, Item, state_of, target_order
+from ptxdiff.reports.selection import selection
+from ptxdiff.reports.steps import steps
+from ptxdiff.reports.verdict import environment_rows, overall_word, revision
 
 # The words for each kind of change, in the order of the page.
 KINDS = {

@@ -21,19 +21,19 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.records import RunRecords, by_assembler, collector_paused
-from harness.records.killrate import kill_rate, totals
-from harness.records.shown import visible
-from reports import charts, packing
-from reports.casepage import SWEPT_SHOWN, CasePage, bound_of_errors, case_page
-from reports.conformance import LedgerTable, ledger
-from reports.failingmap import map_anchor
-from reports.forked import in_forks
-from reports.history import KINDS, History, history, seconds
-from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
-from reports.packing import Keeper
-from reports.timing import Measured, looped, measured
-from reports.verdict import environment_rows, headline_facts, overall
+from ptxdiff.records import RunRecords, by_assembler, collector_paused
+from ptxdiff.records.killrate import kill_rate, totals
+from ptxdiff.records.shown import visible
+from ptxdiff.reports import charts, packing
+from ptxdiff.reports.casepage import SWEPT_SHOWN, CasePage, bound_of_errors, case_page
+from ptxdiff.reports.conformance import LedgerTable, ledger
+from ptxdiff.reports.failingmap import map_anchor
+from ptxdiff.reports.forked import in_forks
+from ptxdiff.reports.history import KINDS, History, history, seconds
+from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
+from ptxdiff.reports.packing import Keeper
+from ptxdiff.reports.timing import Measured, looped, measured
+from ptxdiff.reports.verdict import environment_rows, headline_facts, overall
 
 SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
 # The most bytes of all packets together. The page may have 5 MB; the library of charts takes 0.9 MB.
@@ -69,7 +69,7 @@ LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
 def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource | None = None) -> Path:
     """Write the report on the newest of `runs`, with the history of all of them, and return the path.
 
-    runs: a sequence in any order, or any iterable from the oldest to the newest (`reports.history.folder` reads a
+    runs: a sequence in any order, or any iterable from the oldest to the newest (`ptxdiff.reports.history.folder` reads a
     folder one run at a time). conformance: a ledger file, or its content. Raises ValueError if there is no run, and
     LedgerError for a faulty ledger.
     """
@@ -85,7 +85,7 @@ def write_history(
     cache: Path | None = None,
     packets: Keeper | None = None,
 ) -> Path:
-    """Write the report on a history, as `reports.history.history` returns it, and return the path.
+    """Write the report on a history, as `ptxdiff.reports.history.history` returns it, and return the path.
 
     cache: a folder that stores the charts' library for the next report; None stores nothing. packets: stores the packed
     data of each case for the next report.

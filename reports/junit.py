@@ -11,10 +11,10 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from harness.records import Result, RunRecords
-from harness.records.shown import xml_text
-from reports.model import STATES, Item, View, reused_words, simplicity, state_of, view, worst_state
-from reports.verdict import overall
+from ptxdiff.records import Result, RunRecords
+from ptxdiff.records.shown import xml_text
+from ptxdiff.reports.model import STATES, Item, View, reused_words, simplicity, state_of, view, worst_state
+from ptxdiff.reports.verdict import overall
 
 RED = {"failed"}
 

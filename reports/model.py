@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from harness.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
+from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
 
 
 @dataclass(frozen=True)

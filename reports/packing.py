@@ -19,12 +19,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.records import Result
-from harness.records.compare import distance
-from harness.records.shown import visible
-from reports.highlight import Language, runs
-from reports.listing import Line, listing
-from reports.model import View, readability, state_of, with_sass
+from ptxdiff.records import Result
+from ptxdiff.records.compare import distance
+from ptxdiff.records.shown import visible
+from ptxdiff.reports.highlight import Language, runs
+from ptxdiff.reports.listing import Line, listing
+from ptxdiff.reports.model import View, readability, state_of, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
 

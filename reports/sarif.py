@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.records import RunRecords
-from harness.records.shown import line, sarif_text, visible
-from reports.model import FailureGroup, View, view
+from ptxdiff.records import RunRecords
+from ptxdiff.records.shown import line, sarif_text, visible
+from ptxdiff.reports.model import FailureGroup, View, view
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {

@@ -7,11 +7,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from harness.records import RunRecords, splits
-from harness.records.shown import line
-from harness.records.shown import terminal as shown
-from reports.model import EVIDENCE, STATES, Row, View, reasons, view
-from reports.verdict import Overall, headline_facts, overall
+from ptxdiff.records import RunRecords, splits
+from ptxdiff.records.shown import line
+from ptxdiff.records.shown import terminal as shown
+from ptxdiff.reports.model import EVIDENCE, STATES, Row, View, reasons, view
+from ptxdiff.reports.verdict import Overall, headline_facts, overall
 
 STYLES = {
     "error": "bold magenta",

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.records import InRegisters, Key, Result, RunRecords
-from harness.records.compare import distance
-from harness.records.shown import csv_cell
-from reports.model import state_of
-from reports.verdict import revision
+from ptxdiff.records import InRegisters, Key, Result, RunRecords
+from ptxdiff.records.compare import distance
+from ptxdiff.records.shown import csv_cell
+from ptxdiff.reports.model import state_of
+from ptxdiff.reports.verdict import revision
 
 KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.records import Beside, InRegisters, RunRecords, Timing
-from harness.records.inregisters import UNITS, pays_lines
+from ptxdiff.records import Beside, InRegisters, RunRecords, Timing
+from ptxdiff.records.inregisters import UNITS, pays_lines
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
-from reports.model import STATES, View, reused_words, state_of
+from ptxdiff.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
+from ptxdiff.reports.model import STATES, View, reused_words, state_of
 
 # The most names that a sentence lists; the others are counted.
 NAMED = 3

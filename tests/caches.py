@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.diskcache import cache_folder
+from ptxdiff.diskcache import cache_folder
 
 SHARED = ("compiled", "targets")
 """Machine code of numba and of definitions, and what Triton serves: they take seconds to make, and hold no result."""

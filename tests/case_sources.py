@@ -2,8 +2,8 @@
 
 FLIP = '''"""Flip the lowest bit of a byte."""
 
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 
 def flipped(x):
@@ -27,8 +27,8 @@ CONSTANT = '''"""The same number everywhere."""
 
 import torch
 
-from harness import Case, asm
-from references.formats import I32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import I32
 
 
 def forty_two():
@@ -45,8 +45,8 @@ case = Case(
 
 MIXED = '''"""A carry that runs from one byte into the next."""
 
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"x": U8},
@@ -58,8 +58,8 @@ case = Case(
 
 CONSTRAINTS = '''"""What goes wrong with operands and constraints, and one variant that is right."""
 
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 ADD = "add.u32 $0, $1, $2;"
 

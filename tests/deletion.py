@@ -108,7 +108,7 @@ def named_for(test: Path) -> Subjects:
 
 
 def _passes_on(module: Path) -> bool:
-    """Whether a module only passes on public names of other modules, as `references.formats` does."""
+    """Whether a module only passes on public names of other modules, as `ptxdiff.references.formats` does."""
     if not module.suffix:
         return False
     body = ast.parse((ROOT / module).read_text()).body

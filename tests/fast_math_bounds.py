@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import Case, emulate
-from harness.conformance import ledger
-from harness.model.derive import asm_form, packs_of
-from harness.model.load import in_folder
-from harness.model.match import Match
-from harness.model.policies import policies
-from harness.model.variants import AsmVariant
-from references.formats import F32
+from ptxdiff import Case, emulate
+from ptxdiff.conformance import ledger
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.load import in_folder
+from ptxdiff.model.match import Match
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import AsmVariant
+from ptxdiff.references.formats import F32
 
 CASES = Path(__file__).parent.parent / "cases"
 TARGET = "sm_90a"

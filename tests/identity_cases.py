@@ -11,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, plain, since
-from references.formats import F32, U8, U32
+from ptxdiff import Case, kernel, plain, since
+from ptxdiff.references.formats import F32, U8, U32
 
 '''
 

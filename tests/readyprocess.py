@@ -68,7 +68,7 @@ def run(
 
 
 def workers_are_forks(patch: pytest.MonkeyPatch) -> None:
-    """Have the processes of `harness.processes.pool.Worker` start as forks."""
+    """Have the processes of `ptxdiff.processes.pool.Worker` start as forks."""
 
     def started(
         command: Sequence[str], *, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int],
@@ -82,4 +82,4 @@ def workers_are_forks(patch: pytest.MonkeyPatch) -> None:
             return Forked([given.get(word, word) for word in command], files, None, env)
 
     known = {name: getattr(subprocess, name) for name in ("DEVNULL", "TimeoutExpired")}
-    patch.setattr("harness.processes.pool.subprocess", SimpleNamespace(Popen=started, **known))
+    patch.setattr("ptxdiff.processes.pool.subprocess", SimpleNamespace(Popen=started, **known))

@@ -31,9 +31,9 @@ from execnet import gateway_base, gateway_io
 
 ROOT = Path(__file__).parents[1]
 IMPORTED = (
-    "torch", "triton", "numba", "pytest", "execnet", "harness.running.collection", "harness.running.run",
-    "harness.backends.emulator", "harness.backends.gpu", "harness.ptx.isa", "harness.ptx.numeric.translation.loops",
-    "references.formats",
+    "torch", "triton", "numba", "pytest", "execnet", "ptxdiff.running.collection", "ptxdiff.running.run",
+    "ptxdiff.backends.emulator", "ptxdiff.backends.gpu", "ptxdiff.ptx.isa", "ptxdiff.ptx.numeric.translation.loops",
+    "ptxdiff.references.formats",
 )  # fmt: skip
 """No plugin of pytest: it warns of plugins that were imported before it could rewrite their assertions."""
 
@@ -119,7 +119,7 @@ def serve(file: int) -> None:
     for name in IMPORTED:
         with contextlib.suppress(ImportError):  # Triton may be missing
             importlib.import_module(name)
-    sys.modules["harness.ptx.isa"].load()
+    sys.modules["ptxdiff.ptx.isa"].load()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy all pages
     requests = socket.socket(fileno=file)

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness import Case
-from harness.inputs import input_sets
-from harness.inputs.edges import edge_codes
-from harness.inputs.sets import within
-from harness.judging.differences import Difference, classify_differences
-from harness.judging.evaluate import accepted
-from harness.judging.judge import judge
-from harness.model.arguments import format_of
-from harness.model.codes import codes_of, values_of
-from harness.model.policies import Policies
-from harness.model.reference import apply_reference
-from references.formats import (
+from ptxdiff import Case
+from ptxdiff.inputs import input_sets
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.inputs.sets import within
+from ptxdiff.judging.differences import Difference, classify_differences
+from ptxdiff.judging.evaluate import accepted
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.codes import codes_of, values_of
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.reference import apply_reference
+from ptxdiff.references.formats import (
     Format,
     from_ordinal,
     is_finite,

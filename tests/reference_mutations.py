@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.model.arguments import format_of
-from references.formats import (
+from ptxdiff.model.arguments import format_of
+from ptxdiff.references.formats import (
     Format,
     encode,
     from_ordinal,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import Case, absolute, asm, exact, ulp
-from harness.model import load as loader
-from harness.model.policies import policies
-from references import arithmetic, conversion, exponential, integers, reciprocal, trigonometric
-from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I32, U8, Format
+from ptxdiff import Case, absolute, asm, exact, ulp
+from ptxdiff.model import load as loader
+from ptxdiff.model.policies import policies
+from ptxdiff.references import arithmetic, conversion, exponential, integers, reciprocal, trigonometric
+from ptxdiff.references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I32, U8, Format
 from tests.reference_mutants import Subject
 
 CASES = Path(__file__).parents[1] / "cases"

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from references import arithmetic
-from references.formats import F16, F64, Format, encode, fraction, is_finite, is_zero, magnitude, to_float64
-from references.rounding import odd_sum, round_float64
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16, F64, Format, encode, fraction, is_finite, is_zero, magnitude, to_float64
+from ptxdiff.references.rounding import odd_sum, round_float64
 
 Codes = np.ndarray
 Wrong = Callable[[list[Codes]], Codes]
 
 
 def rounded(fmt: Format, operation: str, rounding: str, columns: list[Codes]) -> Codes:
-    """An operation of `references.arithmetic`, on numpy codes."""
+    """An operation of `ptxdiff.references.arithmetic`, on numpy codes."""
     return getattr(arithmetic, operation)(*map(torch.from_numpy, columns), fmt=fmt, rounding=rounding).numpy()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harness.records import Seal
+from ptxdiff.records import Seal
 
 SUM = re.compile(rb',"sum":"[0-9a-f]{16}"}$')
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from harness import diskcache
-from harness.diskcache import DiskCache
+from ptxdiff import diskcache
+from ptxdiff.diskcache import DiskCache
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_pat
 
 def folders_of_all_caches():
     """The folders of all caches, and the cache variables of the processes that we start."""
-    from harness.processes.pool import with_harness
-    from harness.ptx.numeric import compilecache
-    from harness.triton import assemble, targets
+    from ptxdiff.processes.pool import with_harness
+    from ptxdiff.ptx.numeric import compilecache
+    from ptxdiff.triton import assemble, targets
 
     kinds = [value for module in (compilecache, assemble, targets) for value in vars(module).values()]
     kept = [cache.folder for cache in kinds if isinstance(cache, DiskCache)]

@@ -18,7 +18,7 @@ _DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
 def wrong_names(text):
     """The names between backticks that do not exist.
 
-    Names with a slash are paths below the root or below harness/, with or without `.py`. `harness.x.y` is a module, or
+    Names with a slash are paths below the root or below harness/, with or without `.py`. `ptxdiff.x.y` is a module, or
     a name in one.
     """
     names = [name for name in _TICKED.findall(text) if " " not in name]
@@ -62,7 +62,7 @@ def test_what_the_documents_name_exists(document):
     "planted",
     [
         "backends/device", "sweep/graphs", "harness/grid.py", "tests/gpu/test_nothing.py", "rooms/",
-        "harness.backends.device", "harness.model.variants.DIAGNOSIS_LIST", "references/format.py",
+        "ptxdiff.backends.device", "ptxdiff.model.variants.DIAGNOSIS_LIST", "references/format.py",
     ],
 )  # fmt: skip
 def test_a_wrong_name_is_detected(planted):

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.conformance import ledger
-from harness.conformance.bounds import BOUNDS, bound
-from harness.model.load import in_folder
-from harness.model.match import Match
-from harness.model.policies import policies
-from harness.model.variants import AsmVariant
+from ptxdiff.conformance import ledger
+from ptxdiff.conformance.bounds import BOUNDS, bound
+from ptxdiff.model.load import in_folder
+from ptxdiff.model.match import Match
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import AsmVariant
 from tests.fast_math_bounds import bounded, error, parts, run
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -62,7 +62,7 @@ def test_every_bound_of_fast_math_states_its_source():
     assert not silent
 
 
-# A variant's bound as the ISA states it; `harness.conformance.bounds` has these by form.
+# A variant's bound as the ISA states it; `ptxdiff.conformance.bounds` has these by form.
 SAID = {
     "ulp(1)": "1 ulp",
     "ulp(2)": "2 ulp",

@@ -1,4 +1,4 @@
-"""`harness.emulated`: launching whole kernels on the CPU."""
+"""`ptxdiff.emulated`: launching whole kernels on the CPU."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness import emulated
-from harness.cli.run import plugin_words
-from harness.launcher import LaunchError
-from harness.ptx.errors import MemoryFault, UndefinedBits
+from ptxdiff import emulated
+from ptxdiff.cli.run import plugin_words
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx.errors import MemoryFault, UndefinedBits
 from tests import launch_kernels, small_kernels
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a", "sm_120a"]
@@ -58,7 +58,7 @@ def test_tuples_of_pointers():
 
 
 def test_every_option_of_tritons_compiler_can_be_given_at_a_launch(monkeypatch):
-    from harness.triton import compile
+    from ptxdiff.triton import compile
 
     given, plain = [], compile.compile_kernel
     monkeypatch.setattr(compile, "compile_kernel", lambda spec, **k: given.append(spec.options) or plain(spec, **k))
@@ -132,7 +132,7 @@ def test_the_interpreter_runs_asm_and_shows_shuffled_packs_and_poisoned_padding(
     padding. Asm without exchanges gives the same with all of it."""
     program = (
         "import torch, launch_kernels\n"
-        "from harness.triton.interpreter import install\n"
+        "from ptxdiff.triton.interpreter import install\n"
         "x = torch.arange(64, dtype=torch.int16)\n"
         "def results(n=64, **settings):\n"
         "    install(**settings)\n"

@@ -1,4 +1,4 @@
-"""`harness.emulated` works wherever Triton does: in a script, a notebook cell, and for a kernel made by a factory."""
+"""`ptxdiff.emulated` works wherever Triton does: in a script, a notebook cell, and for a kernel made by a factory."""
 
 import dataclasses
 import os
@@ -9,15 +9,15 @@ import pytest
 import triton
 import triton.language as tl
 
-from harness import emulated
-from harness.launcher import LaunchError
-from harness.ptx.errors import MemoryFault
+from ptxdiff import emulated
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx.errors import MemoryFault
 from tests import readyprocess
 from tests.tritons import since
 
 SCRIPT = '''"""A script without a guard."""
 import numpy as np, triton, triton.language as tl
-from harness import emulated
+from ptxdiff import emulated
 
 print("the script runs")
 STEP = tl.constexpr(3)
@@ -86,7 +86,7 @@ def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
 def test_a_compile_time_value_of_a_class_of_the_script(tmp_path):
     """Importing gives the kernel, but not the class of its argument."""
     text = (
-        "import enum, numpy as np, kernels\nfrom harness import emulated\n\n"
+        "import enum, numpy as np, kernels\nfrom ptxdiff import emulated\n\n"
         "class Size(enum.IntEnum):\n    SMALL = 32\n\n"
         "x = np.zeros(32, np.float32)\nemulated(kernels.plain)[(1,)](x, B=Size.SMALL)\n"
     )

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from harness.processes.gpus import Gpu
+from ptxdiff.processes.gpus import Gpu
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
 
-OURS = ("torch", "triton", "numba", "harness.model.case", "harness.running.collection", "references.formats")
+OURS = ("torch", "triton", "numba", "ptxdiff.model.case", "ptxdiff.running.collection", "ptxdiff.references.formats")
 
 
 def test_an_item_is_a_variant_on_a_target_by_a_backend(run_cases):
@@ -142,7 +142,7 @@ def test_the_command_is_for_the_users_current_folder(run_cases, pytester, monkey
 
 
 def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, monkeypatch):
-    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "-rs", flip=RIGHT)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*nothing ran, so nothing passed", "*not run: no NVIDIA GPU on this machine"])
@@ -150,7 +150,7 @@ def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, mo
 
 
 def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch):
-    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not run: no NVIDIA GPU on this machine"])
@@ -168,7 +168,7 @@ def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch
 )
 def test_targets_of_the_gpu(pytester, monkeypatch, named, options, expected):
     """A target that is not the device's leaves the GPU out; if the GPU was requested, the run says why."""
-    from harness.running import collection
+    from ptxdiff.running import collection
 
     monkeypatch.setattr(collection, "gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_90a", 0),) * 2)
     config = pytester.parseconfig(*options, *(f"--ptx-target={t}" for t in named))
@@ -195,11 +195,11 @@ def test_impossible_options_are_refused(run_cases, options, words):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("from harness import Case\nx = Case(\n", "cases/bad.py:2: SyntaxError: '(' was never closed"),
-        ("from harness import Case(\n", "cases/bad.py:1: SyntaxError: invalid syntax"),
-        ("import harness  # Case(\n1 / 0\n", "cases/bad.py:2: ZeroDivisionError: division by zero"),
-        ("from harness import Caze  # Case(\n", "cases/bad.py:1: ImportError: cannot import name 'Caze'*"),
-        ("import harness  # Case()\n", "cases/bad.py: a case file binds a Case to a name: case = Case(*"),
+        ("from ptxdiff import Case\nx = Case(\n", "cases/bad.py:2: SyntaxError: '(' was never closed"),
+        ("from ptxdiff import Case(\n", "cases/bad.py:1: SyntaxError: invalid syntax"),
+        ("import ptxdiff  # Case(\n1 / 0\n", "cases/bad.py:2: ZeroDivisionError: division by zero"),
+        ("from ptxdiff import Caze  # Case(\n", "cases/bad.py:1: ImportError: cannot import name 'Caze'*"),
+        ("import ptxdiff  # Case()\n", "cases/bad.py: a case file binds a Case to a name: case = Case(*"),
         (
             FLIP.replace('nan="any"', "").replace("reference=flipped,", 'reference=flipped, nan="none",'),
             "cases/bad.py:11: the case: nan='none'; one of any, canonical, payload",
@@ -292,7 +292,7 @@ def test_asm_that_mixes_neighbours_is_detected(run_cases):
 
 
 def test_harness_is_quick_to_import_and_light():
-    """`import harness` alone loads neither torch, triton nor numba."""
+    """`import ptxdiff` alone loads neither torch, triton nor numba."""
     script = f"import sys, harness; print([m for m in {OURS!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ import torch
 import triton
 
 from cases._host.products import across_lanes
-from harness.model.load import load
+from ptxdiff.model.load import load
 
 CASES = Path(__file__).parent.parent / "cases"
 BOUND = 2.0**-6  # as cases/block_scaled_matmul.py derives it

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from harness.processes.pool import Worker
-from harness.processes.worker import Call
+from ptxdiff.processes.pool import Worker
+from ptxdiff.processes.worker import Call
 from tests.readyprocess import run, workers_are_forks
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""`harness.run_ptx`: kernels of any compiler, on the CPU."""
+"""`ptxdiff.run_ptx`: kernels of any compiler, on the CPU."""
 
 import struct
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import run_ptx
-from harness.launcher import LaunchError
-from harness.ptx import PtxError
-from harness.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
+from ptxdiff import run_ptx
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
 
 HEADER = ".version 8.0\n.target sm_75\n.address_size 64\n"
 MODULE = Path(__file__).parents[1] / "cases" / "cuda_fma.ptx"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, find, given, settings
 
-from harness import Case, Domain, asm, ulp
-from harness.strategies import assert_matches, codes, inputs, units
-from references.formats import E2M1X2, F16, F32, FORMATS, I32, UE8M0, fraction, is_finite, is_nan, is_subnormal
+from ptxdiff import Case, Domain, asm, ulp
+from ptxdiff.references.formats import E2M1X2, F16, F32, FORMATS, I32, UE8M0, fraction, is_finite, is_nan, is_subnormal
+from ptxdiff.strategies import assert_matches, codes, inputs, units
 
 QUIET = settings(max_examples=50, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 

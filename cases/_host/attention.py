@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from references import arithmetic, conversion
-from references.formats import F16, F32, encode
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import F16, F32, encode
 
 BLOCK, SCALE = 32, float(np.float32(np.log2(np.e) / np.sqrt(32)))
 

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 import triton
 
-from harness import Differs, since
-from references import arithmetic, block_scaling, conversion, scaled_matrices
-from references.formats import BF16, E2M1, E4M3, F16, F32
-from references.scaled_matrices import FOUR, MX8
-from references.tensor_core import ADA, BLACKWELL, HOPPER
+from ptxdiff import Differs, since
+from ptxdiff.references import arithmetic, block_scaling, conversion, scaled_matrices
+from ptxdiff.references.formats import BF16, E2M1, E4M3, F16, F32
+from ptxdiff.references.scaled_matrices import FOUR, MX8
+from ptxdiff.references.tensor_core import ADA, BLACKWELL, HOPPER
 
 from .products import across_lanes, cores
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from references import arithmetic, conversion, stochastic
-from references.formats import F32, UE8M0, Format, encode, fraction
+from ptxdiff.references import arithmetic, conversion, stochastic
+from ptxdiff.references.formats import F32, UE8M0, Format, encode, fraction
 
 
 def next_number(x):

@@ -1,6 +1,6 @@
 """Known faults of other projects' code that cases keep as expected failures."""
 
-from harness import ExpectedFailure
+from ptxdiff import ExpectedFailure
 
 REVERSED = ExpectedFailure(
     "results reversed within registers",

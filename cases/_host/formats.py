@@ -1,6 +1,6 @@
 """The constants of a format for the integer conversions of `_device.narrow`."""
 
-from references.formats import Format
+from ptxdiff.references.formats import Format
 
 
 def fields(fmt: Format) -> dict[str, int]:

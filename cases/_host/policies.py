@@ -1,7 +1,7 @@
 """Policies of reciprocals and quotients that need long derivations."""
 
-from harness import Meets, magnitude, ulp
-from references import arithmetic, reciprocal
+from ptxdiff import Meets, magnitude, ulp
+from ptxdiff.references import arithmetic, reciprocal
 
 
 def times_rounded_reciprocal(a, b):

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from harness import only
-from references import conversion, sums, tensor_core
-from references.formats import F16, F32
+from ptxdiff import only
+from ptxdiff.references import conversion, sums, tensor_core
+from ptxdiff.references.formats import F16, F32
 
 SOURCE = "MMA-Sim, arXiv 2511.10909; PTX ISA, mma"
 EIGHT = only("sm_80", "sm_86", "sm_87", "sm_88", "sm_89")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.jobs import BACKEND_NAMES, Backend
-from harness.ptx.limits import KERNEL_SECONDS
+from ptxdiff.jobs import BACKEND_NAMES, Backend
+from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 
 def create(
@@ -21,18 +21,18 @@ def create(
     limit: the time limit in seconds for work on a GPU, or for one run on the emulator; None for the defaults.
     sanitize: the tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose
     machine code the assembler backend also disassembles; None for all. approximate: the bits of approximate
-    instructions on the emulator, one of `harness.ptx.binding.approximate.APPROXIMATE`.
+    instructions on the emulator, one of `ptxdiff.ptx.binding.approximate.APPROXIMATE`.
     """
     if name == "gpu":
-        from harness.backends.watched import WatchedGpu
+        from ptxdiff.backends.watched import WatchedGpu
 
         return WatchedGpu(limit=limit, sanitize=sanitize)
     if name == "emulator":
-        from harness.backends.emulator import EmulatorBackend
+        from ptxdiff.backends.emulator import EmulatorBackend
 
         return EmulatorBackend(KERNEL_SECONDS if limit is None else limit, approximate)
     if name == "assembler":
-        from harness.backends.assembler import AssemblerBackend
+        from ptxdiff.backends.assembler import AssemblerBackend
 
         return AssemblerBackend(disassembled=disassembled)
     raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKEND_NAMES)}")

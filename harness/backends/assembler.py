@@ -6,18 +6,18 @@ import contextlib
 import threading
 from collections.abc import Collection, Sequence
 
-from harness.jobs import Artifacts, Job, Outcome
-from harness.triton.assemble import Disassembly, disassemble, disassemble_ahead, making_ahead
-from harness.triton.build import Built
-from harness.triton.compile import submit
-from harness.triton.diagnostics import Refusal
-from harness.triton.installation import NoTriton
-from harness.triton.launch import launch_of, launched_experiment
-from harness.triton.targets import probe, tool
+from ptxdiff.jobs import Artifacts, Job, Outcome
+from ptxdiff.triton.assemble import Disassembly, disassemble, disassemble_ahead, making_ahead
+from ptxdiff.triton.build import Built
+from ptxdiff.triton.compile import submit
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.launch import launch_of, launched_experiment
+from ptxdiff.triton.targets import probe, tool
 
 
 class AssemblerBackend:
-    """See `harness.jobs.Backend`. May be used from several threads.
+    """See `ptxdiff.jobs.Backend`. May be used from several threads.
 
     disassemble: "always", "never", or "once": only the first setup of each variant and target, because disassembling
     takes 0.2 s. disassembled: the only targets that are disassembled; None for all. Targets that nvdisasm does not know
@@ -60,12 +60,12 @@ class AssemblerBackend:
         )
 
     def prepare(self, job: Job) -> None:
-        """See `harness.jobs.CompilingBackend`."""
+        """See `ptxdiff.jobs.CompilingBackend`."""
         with contextlib.suppress(ValueError, TypeError, NoTriton):
             submit(launch_of(job).spec(job.target))
 
     def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
-        """See `harness.jobs.DisassemblingBackend`; each job is the first of its variant."""
+        """See `ptxdiff.jobs.DisassemblingBackend`; each job is the first of its variant."""
         wanted = [job for job in jobs if self._policy != "never" and self._is_disassembled(job.target)]
         if len(wanted) < 2:
             return

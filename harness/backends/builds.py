@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.triton.builds import NoBuild
-from harness.triton.targets import probe_with
+from ptxdiff.triton.builds import NoBuild
+from ptxdiff.triton.targets import probe_with
 
 
 def unavailable(compiler: str, backend: str, target: str) -> str | None:

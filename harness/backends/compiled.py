@@ -15,31 +15,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.evidence import with_evidence
-from harness.backends.launches import NEVER_REPEATED, launched
-from harness.backends.snippet import error_line, run_once
-from harness.jobs import Artifacts, Job, Outcome
-from harness.model.derive import asm_form
-from harness.model.identity.experiment import Experiment, emulator
-from harness.model.variants import AsmVariant
-from harness.ptx import PtxError
-from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
-from harness.ptx.limits import KERNEL_SECONDS, shared_memory
-from harness.ptx.targets import Target
-from harness.ptx.text.header import retargeted
-from harness.triton.build import compiled
-from harness.triton.compile import submit
-from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import TEMPLATE_FILE
-from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
-from harness.triton.installation import NoTriton
-from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from harness.triton.ptxtext import AsmLine, asm_line
-from harness.triton.spec import Compilation
+from ptxdiff.backends.evidence import with_evidence
+from ptxdiff.backends.launches import NEVER_REPEATED, launched
+from ptxdiff.backends.snippet import error_line, run_once
+from ptxdiff.jobs import Artifacts, Job, Outcome
+from ptxdiff.model.derive import asm_form
+from ptxdiff.model.identity.experiment import Experiment, emulator
+from ptxdiff.model.variants import AsmVariant
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
+from ptxdiff.ptx.limits import KERNEL_SECONDS, shared_memory
+from ptxdiff.ptx.targets import Target
+from ptxdiff.ptx.text.header import retargeted
+from ptxdiff.triton.build import compiled
+from ptxdiff.triton.compile import submit
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.elementwise import TEMPLATE_FILE
+from ptxdiff.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
+from ptxdiff.triton.ptxtext import AsmLine, asm_line
+from ptxdiff.triton.spec import Compilation
 
 if TYPE_CHECKING:
-    from harness.ptx.kernel.blockorders import BlockOrder
-    from harness.ptx.kernel.kernel import Kernel
+    from ptxdiff.ptx.kernel.blockorders import BlockOrder
+    from ptxdiff.ptx.kernel.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run_compiled(
     fused outputs are the outcome's `outputs`; the unfused ones are its `alternative`, if they differ. Targets with the
     same code share a run through `once`; each target gets its own evidence.
     """
-    from harness.ptx.binding.contents import form_of
+    from ptxdiff.ptx.binding.contents import form_of
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash, asm=kernel.compilation.asm)
     try:
@@ -104,7 +104,7 @@ def run_compiled(
 
 def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
     """The kernel, parsed and checked for the job's target. A case's own PTX file may name another target."""
-    from harness.ptx.kernel.load import load_kernel
+    from ptxdiff.ptx.kernel.load import load_kernel
 
     if compilation.spec.given is None:
         return load_kernel(compilation.ptx, fuse=fuse, approximate=job.approximate)
@@ -128,7 +128,7 @@ def _computed(identity: Experiment, job: Job, kernel: CompiledKernel, loaded: Ke
 
 
 def _contracted(job: Job, loaded: Kernel) -> bool:
-    from harness.ptx.binding.contraction import contraction_open
+    from ptxdiff.ptx.binding.contraction import contraction_open
 
     return job.setup.fusion and contraction_open(loaded.program)
 
@@ -165,7 +165,7 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
 
 def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder]:
     """The orders of blocks in which a kernel runs besides the usual one."""
-    from harness.ptx.kernel.run import orders_of
+    from ptxdiff.ptx.kernel.run import orders_of
 
     given = kernel.compilation.spec.given
     threads = math.prod(given.block) if given else 32 * kernel.compilation.num_warps
@@ -174,7 +174,7 @@ def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder
 
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
     """For each output that may depend on approximate instructions, the names of these instructions."""
-    from harness.ptx.analysis.dataflow import approximate_tensors
+    from ptxdiff.ptx.analysis.dataflow import approximate_tensors
 
     if not _approximate(loaded):
         return {}
@@ -276,7 +276,7 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
     fuse: whether multiplications and additions are fused where ptxas may fuse them.
     """
-    from harness.ptx.kernel.run import scratch
+    from ptxdiff.ptx.kernel.run import scratch
 
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
@@ -316,8 +316,8 @@ def _launch_once(
 
     variables: the contents of the module's variables at the start; None for their initial values.
     """
-    from harness.ptx.kernel.blockorders import TOGETHER
-    from harness.ptx.kernel.run import run_kernel
+    from ptxdiff.ptx.kernel.blockorders import TOGETHER
+    from ptxdiff.ptx.kernel.run import run_kernel
 
     made = placed(job, kernel, fuse=fuse)
     loaded = made.loaded if variables is None else replace(made.loaded, variables=variables)
@@ -345,7 +345,7 @@ class EmulatedTensor:
     """
 
     def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None, *, written: bool) -> None:
-        from harness.ptx.kernel.run import Buffer
+        from ptxdiff.ptx.kernel.run import Buffer
 
         self.tensor = tensor
         self.written = written

@@ -1,7 +1,7 @@
 """The emulator backend runs PTX bit-exactly on the CPU, for any target.
 
-It runs a job in one of two ways. The compiled kernel (`harness.backends.compiled`) is the whole kernel that Triton
-makes of the variant. The snippet is the asm text alone, run by `harness.emulate`: it needs no compiler, and the padding
+It runs a job in one of two ways. The compiled kernel (`ptxdiff.backends.compiled`) is the whole kernel that Triton
+makes of the variant. The snippet is the asm text alone, run by `ptxdiff.emulate`: it needs no compiler, and the padding
 of a partial pack can be poisoned.
 
 In the loop context the snippet puts a carried output and the input that it becomes into one register, if the
@@ -19,19 +19,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.evidence import with_evidence
-from harness.backends.sharing import run_shared
-from harness.backends.snippet import error_line, fed_back, run_once, shareable
-from harness.jobs import Job, Outcome
-from harness.model.arguments import format_of
-from harness.model.compilers import compiler_of
-from harness.model.derive import AsmForm, asm_form
-from harness.model.identity.experiment import Experiment, emulator, experiment
-from harness.model.match import read_only
-from harness.model.policies import policies
-from harness.model.variants import AsmVariant, CaseError
-from harness.ptx.binding.approximate import HOPPER
-from harness.ptx.limits import KERNEL_SECONDS
+from ptxdiff.backends.evidence import with_evidence
+from ptxdiff.backends.sharing import run_shared
+from ptxdiff.backends.snippet import error_line, fed_back, run_once, shareable
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import AsmForm, asm_form
+from ptxdiff.model.identity.experiment import Experiment, emulator, experiment
+from ptxdiff.model.match import read_only
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import AsmVariant, CaseError
+from ptxdiff.ptx.binding.approximate import HOPPER
+from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -46,11 +46,11 @@ ASM_ALONE_FROM = 1 << 20
 
 
 class EmulatorBackend:
-    """See `harness.jobs.Backend`. Keeps the latest results, so that targets with the same code are computed once.
+    """See `ptxdiff.jobs.Backend`. Keeps the latest results, so that targets with the same code are computed once.
 
-    limit: the seconds that each run of a kernel or of asm alone may take, as `harness.ptx.kernel.run.run_kernel` and
-    `harness.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate instructions,
-    as in `harness.emulate`; results of different choices are never exchanged.
+    limit: the seconds that each run of a kernel or of asm alone may take, as `ptxdiff.ptx.kernel.run.run_kernel` and
+    `ptxdiff.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate instructions,
+    as in `ptxdiff.emulate`; results of different choices are never exchanged.
     """
 
     name = "emulator"
@@ -84,16 +84,16 @@ class EmulatorBackend:
         return outcome
 
     def prepare(self, job: Job) -> None:
-        """See `harness.jobs.CompilingBackend`."""
+        """See `ptxdiff.jobs.CompilingBackend`."""
         if isinstance(job.variant, AsmVariant) and (_refusal(job, job.variant) or not _runs_in_kernel(job)):
             return
-        from harness.backends.compiled import begin_compiling
+        from ptxdiff.backends.compiled import begin_compiling
 
         begin_compiling(replace(job, approximate=self.approximate))
 
     def _compiled(self, job: Job) -> Outcome:
-        from harness.backends.compiled import compile_job, run_compiled
-        from harness.triton.installation import NoTriton
+        from ptxdiff.backends.compiled import compile_job, run_compiled
+        from ptxdiff.triton.installation import NoTriton
 
         try:
             kernel = compile_job(job)
@@ -105,7 +105,7 @@ class EmulatorBackend:
         return replace(outcome, approximate=approximate_outputs(job, outcome.approximate))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
-        from harness.ptx import analyse
+        from ptxdiff.ptx import analyse
 
         form = asm_form(job.case, variant, job.setup.pack)
         facts = analyse(form.text, form.constraints, target=job.target)
@@ -133,8 +133,8 @@ class EmulatorBackend:
         return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
-        from harness.ptx import PtxError
-        from harness.ptx.errors import UndefinedBits
+        from ptxdiff.ptx import PtxError
+        from ptxdiff.ptx.errors import UndefinedBits
 
         carry = dict(policies(job.case, job.variant).carry)
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
@@ -162,8 +162,8 @@ def _size(outcome: Outcome) -> int:
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     """The outcome if the emulator refuses the asm itself, so that no compiler needs to run; else None."""
-    from harness.ptx import PtxError, analyse
-    from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+    from ptxdiff.ptx import PtxError, analyse
+    from ptxdiff.ptx.errors import NotElementwise, UnsupportedOnTarget
 
     try:
         form = asm_form(job.case, variant, job.setup.pack)
@@ -192,7 +192,7 @@ def _is_large(job: Job) -> bool:
 
 def _can_compile() -> bool:
     """Whether Triton's kernel around asm can be compiled: Triton is installed, and `ASM_ALONE` is not set."""
-    from harness.triton.installation import NoTriton, triton_folder
+    from ptxdiff.triton.installation import NoTriton, triton_folder
 
     if os.environ.get(ASM_ALONE, "0") not in ("", "0"):
         return False
@@ -213,8 +213,8 @@ def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) ->
     everything = {n: names for n, names in approximate.items() if names}
     if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":
         return everything
-    from harness.ptx.analysis.dataflow import approximate_results
-    from harness.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.ptx.analysis.dataflow import approximate_results
+    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
 
     form = asm_form(job.case, job.variant, job.setup.pack)
     found = approximate_results(form.text, form.constraints, target=job.target)
@@ -232,7 +232,7 @@ def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) ->
 
 def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
     """The identity of a run of the asm alone. Its code is the program that the asm becomes for the job's target."""
-    from harness.ptx import program_text
+    from ptxdiff.ptx import program_text
 
     setup, case = job.setup, job.case
     operands = [tuple(side.items()) for side in (case.inputs, case.outputs)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.jobs import Evidence, Job, Outcome
-from harness.ptx.binding.approximate import ROUNDED
-from harness.ptx.targets import GENERATION, of_generation
+from ptxdiff.jobs import Evidence, Job, Outcome
+from ptxdiff.ptx.binding.approximate import ROUNDED
+from ptxdiff.ptx.targets import GENERATION, of_generation
 
 
 def with_evidence(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:
@@ -32,7 +32,7 @@ def evidence_of(forms: tuple[str, ...], approximate: tuple[str, ...], target: st
     Otherwise it is "specification". Approximate instructions have other bits on another generation, so with them it is
     "model" unless the ledger confirms them and the target is of the measured generation.
     """
-    from harness.conformance.ledger import confirmed
+    from ptxdiff.conformance.ledger import confirmed
 
     if approximate and not (of_generation(target) and confirmed(approximate)):
         return "model"

@@ -1,4 +1,4 @@
-"""Run a kernel on the GPU of this process, launched as Triton launches it. `harness.backends.watched` calls this.
+"""Run a kernel on the GPU of this process, launched as Triton launches it. `ptxdiff.backends.watched` calls this.
 
 A worker compiles every kernel first, so that a compiler's abort ends a worker and not this process. Then the kernel
 runs twice on outputs that were filled with complementary patterns. A byte that holds its pattern after both runs was
@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import driver
-from harness.backends.assembler import artifacts, machine, notes, refused
-from harness.backends.ready import launcher
-from harness.jobs import Job, Outcome
-from harness.model.identity import digest, digest_with_code
-from harness.model.targets import normal
-from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
-from harness.processes.worker import resolve
-from harness.triton.build import Built
-from harness.triton.diagnostics import Refusal, one_line
-from harness.triton.given import packed, parameter_count
-from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
-from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from harness.triton.spec import Compilation
-from references.formats import Format
+from ptxdiff.backends import driver
+from ptxdiff.backends.assembler import artifacts, machine, notes, refused
+from ptxdiff.backends.ready import launcher
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.identity import digest, digest_with_code
+from ptxdiff.model.targets import normal
+from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant
+from ptxdiff.processes.worker import resolve
+from ptxdiff.references.formats import Format
+from ptxdiff.triton.build import Built
+from ptxdiff.triton.diagnostics import Refusal, one_line
+from ptxdiff.triton.given import packed, parameter_count
+from ptxdiff.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
+from ptxdiff.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
+from ptxdiff.triton.spec import Compilation
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ _TORCH = {
 
 
 class GpuBackend:
-    """See `harness.jobs.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
+    """See `ptxdiff.jobs.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
 
     Use it only in a process that another one supervises: a kernel that destroys the CUDA context makes this process
     useless.
@@ -89,7 +89,7 @@ class GpuBackend:
         return completed(outcome, job, built, device_name())
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
-        """See `harness.jobs.DeviceBackend`. The function runs in this process."""
+        """See `ptxdiff.jobs.DeviceBackend`. The function runs in this process."""
         found: tuple[Outcome, Any] = resolve(function)(job, *arguments)
         if found[0].status == "error":
             self._note_loss(found[0].words)
@@ -162,8 +162,8 @@ def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
 
 def may_contract(ptx: str) -> bool:
     """Whether ptxas may fuse a product and a sum of a kernel; also False if the emulator cannot load the kernel."""
-    from harness.ptx.errors import PtxError
-    from harness.ptx.kernel.load import load_kernel
+    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.ptx.kernel.load import load_kernel
 
     try:
         return load_kernel(ptx).analysis.contraction_open
@@ -259,7 +259,7 @@ def triton_launch(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> tupl
     arguments = launch.arguments(pointers, tl.constexpr)
     function = launch.function
     if launch.elementwise is not None:
-        from harness.triton import templates
+        from ptxdiff.triton import templates
 
         function = getattr(templates, launch.elementwise.template)
         if isinstance(job.variant, PlainVariant):

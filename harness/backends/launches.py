@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.records import UNPROVED
+from ptxdiff.records import UNPROVED
 
 LAUNCHES = 8
 """How often a kernel is launched in turn at most."""

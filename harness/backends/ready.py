@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.triton.spec import KernelSpec, Place
+from ptxdiff.triton.spec import KernelSpec, Place
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import error_line, run_once
-from harness.jobs import Job, Outcome
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.derive import AsmForm, asm_form
-from harness.model.variants import AsmVariant, CaseError
+from ptxdiff.backends.snippet import error_line, run_once
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import AsmForm, asm_form
+from ptxdiff.model.variants import AsmVariant, CaseError
 
 if TYPE_CHECKING:
-    from harness.ptx.analysis.sharing import Hazard
-    from harness.ptx.binding.constraints import AsmOperand
+    from ptxdiff.ptx.analysis.sharing import Hazard
+    from ptxdiff.ptx.binding.constraints import AsmOperand
 
 Units = Mapping[str, NDArray[np.generic]]
 
 
 def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
     """Whether some assignment of outputs to registers of inputs might change the result of a variant's asm."""
-    from harness.ptx import PtxError
-    from harness.ptx.analysis.sharing import sharing
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.analysis.sharing import sharing
 
     try:
         form = asm_form(case, variant, pack)
@@ -41,8 +41,8 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     finding that names the operands; later ones are not tried. If none does, the outputs are those of the plain run.
     Raises PtxError if the plain run does.
     """
-    from harness.ptx import PtxError
-    from harness.ptx.analysis.sharing import sharing
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.analysis.sharing import sharing
 
     found = sharing(form.text, form.constraints, job.target)
     hazards = {(h.output, h.input): h for h in found.hazards}
@@ -80,14 +80,14 @@ def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
 
 
 def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
-    from harness.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
 
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
     return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
 
 
 def _incomplete(tried: int, hazards: int) -> str:
-    from harness.ptx.analysis.sharing import HAZARDS
+    from ptxdiff.ptx.analysis.sharing import HAZARDS
 
     which = f"only the first {hazards:,} pairs" if hazards >= HAZARDS else f"each of the {hazards} pairs"
     return f"{tried} of all assignments of shared registers were tried; they cover {which} at least once"

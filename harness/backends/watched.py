@@ -1,4 +1,4 @@
-"""The gpu backend sends jobs to the process that owns the GPU (`harness.processes.child`).
+"""The gpu backend sends jobs to the process that owns the GPU (`ptxdiff.processes.child`).
 
 A job is sent by names; the GPU's process loads the case file and finds the case and the variant by name. Compiling
 happens in this process's workers, which are replaced if a compiler aborts. The GPU's process only launches and sweeps.
@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.backends import sanitizer
-from harness.jobs import Job, Outcome, Setup, Status
-from harness.model.identity.definition import definition, what_changed
-from harness.model.load import load
-from harness.model.policies import variant_on
-from harness.model.variants import CaseError
-from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
-from harness.processes.gpus import gpus
-from harness.processes.worker import resolve
-from harness.triton.build import Built
-from harness.triton.launch import launch_of
+from ptxdiff.backends import sanitizer
+from ptxdiff.jobs import Job, Outcome, Setup, Status
+from ptxdiff.model.identity.definition import definition, what_changed
+from ptxdiff.model.load import load
+from ptxdiff.model.policies import variant_on
+from ptxdiff.model.variants import CaseError
+from ptxdiff.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
+from ptxdiff.processes.gpus import gpus
+from ptxdiff.processes.worker import resolve
+from ptxdiff.triton.build import Built
+from ptxdiff.triton.launch import launch_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class JobRef:
 
 
 class WatchedGpu:
-    """See `harness.jobs.Backend`. Runs on this process's share of the host's GPUs.
+    """See `ptxdiff.jobs.Backend`. Runs on this process's share of the host's GPUs.
 
     limit: the time limit of a call in seconds; None for 60, and 600 for `on_device`. sanitize: the tool of
     compute-sanitizer under which kernels run; "" for none.
@@ -87,7 +87,7 @@ class WatchedGpu:
 
     def run(self, job: Job) -> Outcome:
         """Compile here, launch in the GPU's process."""
-        from harness.backends.gpu import compiled
+        from ptxdiff.backends.gpu import compiled
 
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
@@ -96,8 +96,8 @@ class WatchedGpu:
 
     def run_built(self, job: Job, built: Built) -> Outcome:
         """Launch a job's built kernel in the GPU's process."""
-        from harness.backends.gpu import by_driver, completed, launches_ready
-        from harness.triton.guarded import GUARD
+        from ptxdiff.backends.gpu import by_driver, completed, launches_ready
+        from ptxdiff.triton.guarded import GUARD
 
         launch = launch_of(job)
         made = built if by_driver(launch) or launches_ready(launch, built) else None
@@ -112,7 +112,7 @@ class WatchedGpu:
         return completed(replace(outcome, device=device.gpu.uuid), job, built, device.gpu.name)
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
-        """See `harness.jobs.DeviceBackend`. Errors of the function pass through."""
+        """See `ptxdiff.jobs.DeviceBackend`. Errors of the function pass through."""
         device = self._device(job.target)
         try:
             outcome, found = device.call(
@@ -183,7 +183,7 @@ def run_here(ref: JobRef, guard: int, made: Built | None = None) -> Outcome:
     """Launch a job in this process. guard: bytes around each tensor. made: the machine code for the driver API."""
     import torch
 
-    from harness.backends.gpu import fault_words, launched
+    from ptxdiff.backends.gpu import fault_words, launched
 
     job = ref.job()
     try:

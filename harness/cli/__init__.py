@@ -1,4 +1,4 @@
-"""The command line `ptxdiff`, with one module for each verb. `python -m harness.cli` does the same."""
+"""The command line `ptxdiff`, with one module for each verb. `python -m ptxdiff.cli` does the same."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from harness.model.naming import Named
-    from harness.model.variants import CaseError
+    from ptxdiff.model.naming import Named
+    from ptxdiff.model.variants import CaseError
 
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
     parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
-    from harness import __version__
-    from harness.ours import Hidden
+    from ptxdiff import __version__
+    from ptxdiff.ours import Hidden
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
         if verb in words[:1]:
-            module = importlib.import_module(f"harness.cli.{verb}")
+            module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
     args = parser.parse_args(words)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a text that may contain names and words of cases and records, with control characters made harmless."""
-    from harness.records.shown import terminal
+    from ptxdiff.records.shown import terminal
 
     print(terminal(text), file=file)
 
@@ -81,7 +81,7 @@ def render(*renderables: RenderableType) -> None:
     """Print what rich renders, with control characters made harmless after rich has wrapped the lines."""
     from rich.console import Console
 
-    from harness.records.shown import guarded
+    from ptxdiff.records.shown import guarded
 
     console = Console()
     with console.capture() as captured:
@@ -94,9 +94,9 @@ NAMES = "cases and variants as pytest, list and the report print them: cases/rcp
 
 
 def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
-    """See `harness.model.naming.named`. Raises UsageError."""
-    from harness.model import naming
-    from harness.model.variants import CaseError
+    """See `ptxdiff.model.naming.named`. Raises UsageError."""
+    from ptxdiff.model import naming
+    from ptxdiff.model.variants import CaseError
 
     try:
         return naming.named(words, faults)

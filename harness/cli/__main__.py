@@ -1,7 +1,7 @@
-"""`python -m harness.cli`."""
+"""`python -m ptxdiff.cli`."""
 
 import sys
 
-from harness.cli import main
+from ptxdiff.cli import main
 
 sys.exit(main())

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say
+from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
-    from harness.cluster.nodes import Node
+    from ptxdiff.cluster.nodes import Node
 
 PAUSE = 2.0
 """Seconds between two queries of the cluster's nodes."""
@@ -48,9 +48,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _nodes(args: argparse.Namespace) -> int:
     """Query the cluster until the expected number of nodes is usable, or the time is over; then print the nodes."""
-    from harness.cluster.connect import ClusterError, connected
-    from harness.cluster.nodes import Nodes
-    from harness.cluster.shipping import shipment
+    from ptxdiff.cluster.connect import ClusterError, connected
+    from ptxdiff.cluster.nodes import Nodes
+    from ptxdiff.cluster.shipping import shipment
 
     deadline = time.monotonic() + args.wait
     while True:
@@ -82,7 +82,7 @@ def _print_nodes(found: list[Node], usable: int, expected: int) -> int:
 
 
 def _kuberay(args: argparse.Namespace) -> int:
-    from harness.cluster.deployment import NodeGroup, kuberay
+    from ptxdiff.cluster.deployment import NodeGroup, kuberay
 
     version = args.ray
     try:
@@ -98,7 +98,7 @@ def _kuberay(args: argparse.Namespace) -> int:
 
 
 def _slurm(args: argparse.Namespace) -> int:
-    from harness.cluster.deployment import SLURM
+    from ptxdiff.cluster.deployment import SLURM
 
     print(SLURM.read_text(encoding="utf-8"), end="")
     return 0

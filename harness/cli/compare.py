@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli import UsageError, say
+from ptxdiff.cli import UsageError, say
 
 _EPILOG = """\
 example: ptxdiff compare before.ptx after.ptx --like cases/cuda_fma.py::cuda --report build/compare.html
@@ -73,9 +73,9 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _records(args: argparse.Namespace) -> int:
-    from harness.model.targets import normal
-    from harness.records import RecordError, read
-    from harness.records.compare import KINDS, CompareError, compare
+    from ptxdiff.model.targets import normal
+    from ptxdiff.records import RecordError, read
+    from ptxdiff.records.compare import KINDS, CompareError, compare
 
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:
@@ -103,10 +103,10 @@ def _records(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> int:
-    from harness.comparing.files import compare_files
-    from harness.comparing.launch import launches
-    from harness.comparing.words import message
-    from harness.model.variants import CaseError
+    from ptxdiff.comparing.files import compare_files
+    from ptxdiff.comparing.launch import launches
+    from ptxdiff.comparing.words import message
+    from ptxdiff.model.variants import CaseError
 
     try:
         loaded, variants, target = launches(
@@ -118,11 +118,11 @@ def _files(args: argparse.Namespace) -> int:
         raise UsageError(str(e)) from None
     say(message(found))
     if args.report:
-        from harness.ours import first
+        from ptxdiff.ours import first
 
         first("reports")
-        from harness.comparing.page import facts
-        from reports.comparison import write
+        from ptxdiff.comparing.page import facts
+        from ptxdiff.reports.comparison import write
 
         written = write(facts(found, {name: v.text for name, v in variants.items()}), Path(args.report))
         say(f"report: {written.resolve()}")

@@ -15,11 +15,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cli import UsageError, errorplot
+from ptxdiff.cli import UsageError, errorplot
 
 if TYPE_CHECKING:
-    from harness.conformance.ledger import Entry, Ledger
-    from harness.conformance.measure import Tally
+    from ptxdiff.conformance.ledger import Entry, Ledger
+    from ptxdiff.conformance.measure import Tally
 
 INPUTS, TILES = 1 << 28, 1 << 20
 """The default number of inputs of a form, and of tiles of a matrix product."""
@@ -92,7 +92,7 @@ def _count(text: str) -> int:
 
 def main(args: argparse.Namespace) -> int:
     """Print the ledger, or what a measurement changed. Returns 1 if it found a new mismatch, else 0."""
-    from harness.conformance import ledger
+    from ptxdiff.conformance import ledger
 
     path = args.ledger or ledger.PATH
     if args.write and not (args.device or args.errors):
@@ -121,7 +121,7 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
     """The entries with newly computed largest errors. Writes the ledger after each form, because each takes minutes."""
     from rich.console import Console
 
-    from harness.conformance import bounds, errors, ledger
+    from ptxdiff.conformance import bounds, errors, ledger
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     found: dict[str, Mapping[str, Any]] = {}
@@ -144,10 +144,10 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
 
 def _fit(name: str) -> int:
     """Print the coefficients of a function of the GPU's special function unit. Returns 1 if the design differs."""
-    from harness.conformance import fit
-    from harness.conformance.cuda import NoDevice
-    from harness.conformance.fetch import Hardware
-    from harness.triton.installation import NoTriton
+    from ptxdiff.conformance import fit
+    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import Hardware
+    from ptxdiff.triton.installation import NoTriton
 
     if name not in fit.DESIGNS:
         raise UsageError(
@@ -191,9 +191,9 @@ def _matches(form: str, wanted: str) -> bool:
 def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
     from rich.console import Console
 
-    from harness.conformance import campaign, forms, ledger, productcampaign, productforms
-    from harness.conformance.cuda import NoDevice
-    from harness.triton.installation import NoTriton
+    from ptxdiff.conformance import campaign, forms, ledger, productcampaign, productforms
+    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
     tiles, ends = args.inputs or TILES, time.monotonic() + args.seconds
@@ -288,7 +288,7 @@ def _details(e: Entry, width: int) -> Iterator[str]:
     text = "; ".join(filter(None, (tried, scope, *bounds, _remark(e))))
     yield from textwrap.wrap(text, max(width, 40), initial_indent="    ", subsequent_indent="    ")
     if e.errors:
-        from harness.conformance import errors
+        from ptxdiff.conformance import errors
 
         for line in errors.described(e.form, e.errors):
             words = f"largest error {line}"
@@ -297,7 +297,7 @@ def _details(e: Entry, width: int) -> Iterator[str]:
 
 
 def _approximate(e: Entry) -> bool:
-    from harness.conformance.ledger import known
+    from ptxdiff.conformance.ledger import known
 
     return e.form in known() and known()[e.form].form.approximate
 
@@ -305,7 +305,7 @@ def _approximate(e: Entry) -> bool:
 def _by_opcode(entries: Mapping[str, Entry]) -> Any:
     from rich.table import Table
 
-    from harness.conformance.ledger import STATUSES
+    from ptxdiff.conformance.ledger import STATUSES
 
     table = Table("opcode", *STATUSES)
     opcodes = sorted({form.split(".")[0] for form in entries})

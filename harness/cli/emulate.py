@@ -7,12 +7,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.cli import UsageError
-from harness.ptx.limits import SNIPPET_SECONDS
-from harness.ptx.text.conventions import CONVENTIONS
+from ptxdiff.cli import UsageError
+from ptxdiff.ptx.limits import SNIPPET_SECONDS
+from ptxdiff.ptx.text.conventions import CONVENTIONS
 
 if TYPE_CHECKING:
-    from harness.model.derive import AsmForm
+    from ptxdiff.model.derive import AsmForm
 
 _EPILOG = """\
 example: ptxdiff emulate 'cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;' -i float32=0.25,nan -i float32=5,-0x1 \\
@@ -53,9 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs. Returns 1 if the emulator refuses the asm, else 0."""
-    from harness.ptx import PtxError, emulate
-    from harness.ptx.binding.constraints import check_pack
-    from harness.ptx.targets import Target
+    from ptxdiff.ptx import PtxError, emulate
+    from ptxdiff.ptx.binding.constraints import check_pack
+    from ptxdiff.ptx.targets import Target
 
     inputs = [_input(word) for word in args.input]
     outputs = [_format(name) for name in args.output]
@@ -97,9 +97,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _remark(form: AsmForm, args: argparse.Namespace) -> str:
     """A remark if approximate instructions may have other bits than on the target; else ""."""
-    from harness.ptx import analyse
-    from harness.ptx.binding.approximate import ROUNDED
-    from harness.ptx.targets import GENERATION, of_generation
+    from ptxdiff.ptx import analyse
+    from ptxdiff.ptx.binding.approximate import ROUNDED
+    from ptxdiff.ptx.targets import GENERATION, of_generation
 
     names = analyse(form.text, form.constraints, target=args.target).approximate
     if not names:
@@ -115,12 +115,12 @@ def _remark(form: AsmForm, args: argparse.Namespace) -> str:
 
 def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any]) -> AsmForm:
     """The asm with the given constraints, or with constraints derived from the formats. Raises UsageError."""
-    from harness.model.case import Case
-    from harness.model.derive import AsmForm, asm_form
-    from harness.model.variants import AsmVariant, CaseError, asm
+    from ptxdiff.model.case import Case
+    from ptxdiff.model.derive import AsmForm, asm_form
+    from ptxdiff.model.variants import AsmVariant, CaseError, asm
 
     if args.constraints is not None:
-        from harness.ptx.text.conventions import spelled
+        from ptxdiff.ptx.text.conventions import spelled
 
         written = spelled(args.asm, args.constraints, args.convention)
         return AsmForm(
@@ -143,8 +143,8 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
 
 def _with_suffix(error: Exception, target: str) -> str:
     """A hint for features that `sm_90` lacks and `sm_90a` has; "" for other errors."""
-    from harness.model.targets import normal
-    from harness.ptx.errors import UnsupportedOnTarget
+    from ptxdiff.model.targets import normal
+    from ptxdiff.ptx.errors import UnsupportedOnTarget
 
     if not isinstance(error, UnsupportedOnTarget) or target[-1:].isalpha():
         return ""
@@ -153,13 +153,13 @@ def _with_suffix(error: Exception, target: str) -> str:
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
     """The packs to derive for a single instruction without constraints; None for longer asm, which is not changed."""
-    from harness.model.instruction import single_instruction
+    from ptxdiff.model.instruction import single_instruction
 
     return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
 
 
 def _format(name: str) -> Any:
-    from references.formats import FORMATS
+    from ptxdiff.references.formats import FORMATS
 
     if name not in FORMATS:
         raise UsageError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
@@ -219,13 +219,13 @@ def _print(inputs: list[tuple[Any, Any]], outputs: list[Any], results: Any) -> N
 
 
 def _cell(fmt: Any, unit: Any) -> str:
-    from references.formats import render, unpack
+    from ptxdiff.references.formats import render, unpack
 
     return " ".join(render(fmt.single, int(code)) for code in unpack(fmt, unit))
 
 
 def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, target: str) -> None:
-    from harness.ptx import trace
+    from ptxdiff.ptx import trace
 
     first = [a[: args.pack] for a in arguments]
     found = trace(

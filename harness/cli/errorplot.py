@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cli import UsageError
+from ptxdiff.cli import UsageError
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 32

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say
+from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
-    from harness.fuzz.assemblers import Ptxas
-    from harness.fuzz.campaign import FuzzCampaign, Tried
-    from harness.fuzz.execution import MachineCodeRunner
-    from harness.fuzz.judge import FuzzPlan, PtxasFault
+    from ptxdiff.fuzz.assemblers import Ptxas
+    from ptxdiff.fuzz.campaign import FuzzCampaign, Tried
+    from ptxdiff.fuzz.execution import MachineCodeRunner
+    from ptxdiff.fuzz.judge import FuzzPlan, PtxasFault
 
 LEVELS = (0, 3)
 
@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a campaign. Returns 1 if it has findings, else 0."""
-    from harness.fuzz.files import JOURNAL
+    from ptxdiff.fuzz.files import JOURNAL
 
     folder = Path(args.output)
     if args.refusals and args.cluster:
@@ -96,11 +96,11 @@ def main(args: argparse.Namespace) -> int:
 
 def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     """Run a campaign on the nodes of a cluster. Returns 1 if it has findings or batches without a result, else 0."""
-    from harness.cluster.connect import ClusterError
-    from harness.cluster.joining import joined
-    from harness.cluster.nodes import CPU, gpu
-    from harness.fuzz.files import JOURNAL
-    from harness.fuzz.oncluster import ClusterFuzz
+    from ptxdiff.cluster.connect import ClusterError
+    from ptxdiff.cluster.joining import joined
+    from ptxdiff.cluster.nodes import CPU, gpu
+    from ptxdiff.fuzz.files import JOURNAL
+    from ptxdiff.fuzz.oncluster import ClusterFuzz
 
     try:
         with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
@@ -131,7 +131,7 @@ def _cluster_target(args: argparse.Namespace, available: Sequence[str]) -> str:
 
 
 def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, jobs: int = 1) -> FuzzCampaign:
-    from harness.fuzz.campaign import FuzzCampaign
+    from ptxdiff.fuzz.campaign import FuzzCampaign
 
     try:
         return FuzzCampaign(plan, runner, journal, jobs=jobs)
@@ -141,7 +141,7 @@ def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, j
 
 def _finish(folder: Path, campaign: FuzzCampaign) -> int:
     """Write and print the findings. Returns 1 if there are any, else 0."""
-    from harness.fuzz.files import write
+    from ptxdiff.fuzz.files import write
 
     state, plan = campaign.state, campaign.plan
     places = write(folder, state.findings.values(), plan.assemblers, plan.target)
@@ -152,7 +152,7 @@ def _finish(folder: Path, campaign: FuzzCampaign) -> int:
 
 def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
     """Run programs with one illegal change. Returns 1 if the emulator and an assembler disagree on one, else 0."""
-    from harness.fuzz.refusals import EMULATOR, RefusalCampaign, RefusalPlan, RefusalsTried, write_groups
+    from ptxdiff.fuzz.refusals import EMULATOR, RefusalCampaign, RefusalPlan, RefusalsTried, write_groups
 
     journal = folder / "refusals.jsonl"
     if journal.exists() and not args.resume:
@@ -182,9 +182,9 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
     """The runner on a GPU of the target (None without one), and the target."""
-    from harness.fuzz.execution import GpuRunner
-    from harness.processes.child import of_target
-    from harness.processes.gpus import gpus
+    from ptxdiff.fuzz.execution import GpuRunner
+    from ptxdiff.processes.child import of_target
+    from ptxdiff.processes.gpus import gpus
 
     target = _named_target(args) or next((g.target for g in gpus()), "sm_90a")
     device = None if args.no_gpu else of_target(target)
@@ -192,7 +192,7 @@ def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
 
 
 def _named_target(args: argparse.Namespace) -> str | None:
-    from harness.model.targets import normal
+    from ptxdiff.model.targets import normal
 
     try:
         return normal(args.target) if args.target else None
@@ -201,9 +201,9 @@ def _named_target(args: argparse.Namespace) -> str | None:
 
 
 def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
-    from harness.fuzz.families import FAMILIES
-    from harness.fuzz.judge import FuzzPlan
-    from harness.model.targets import capability
+    from ptxdiff.fuzz.families import FAMILIES
+    from ptxdiff.fuzz.judge import FuzzPlan
+    from ptxdiff.model.targets import capability
 
     if capability(target) < 80:
         raise UsageError(f"--target={target}: the programs need sm_80 or later")
@@ -229,10 +229,10 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
 
 
 def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
-    from harness.fuzz.assemblers import assembler
-    from harness.triton.installation import NoTriton
-    from harness.triton.ptxas import NoAssembler
-    from harness.triton.targets import assembler as bundled
+    from ptxdiff.fuzz.assemblers import assembler
+    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.ptxas import NoAssembler
+    from ptxdiff.triton.targets import assembler as bundled
 
     found = []
     try:
@@ -261,11 +261,11 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
 
 def _page(folder: Path) -> None:
     """Write the HTML page on all findings in the folder."""
-    from harness.fuzz.page import facts
-    from harness.ours import first
+    from ptxdiff.fuzz.page import facts
+    from ptxdiff.ours import first
 
     first("reports")
-    from reports.findings import write as write_page
+    from ptxdiff.reports.findings import write as write_page
 
     say(f"report: {write_page(facts(folder), folder / 'findings.html').resolve()}")
 
@@ -276,7 +276,7 @@ def _progress(state: Tried) -> None:
 
 
 def _summary(state: Tried, places: Sequence[Path]) -> None:
-    from harness.fuzz.files import story
+    from ptxdiff.fuzz.files import story
 
     ordered: list[PtxasFault] = sorted(state.findings.values(), key=lambda f: (f.kind, -f.seen, f.size))
     for place, finding in zip(places, ordered, strict=True):

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say
+from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
-    from harness.records import RunRecords
+    from ptxdiff.records import RunRecords
 
 BACKENDS = ("gpu", "emulator", "assembler")
 
@@ -62,12 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code. With --accept, print the changes and write the baseline."""
-    from harness.gating import digests
-    from harness.gating.baseline import BaselineError, load
-    from harness.gating.gate import Policy, gate
-    from harness.model.targets import normal
-    from harness.records import RecordError, read
-    from harness.records.compare import CompareError
+    from ptxdiff.gating import digests
+    from ptxdiff.gating.baseline import BaselineError, load
+    from ptxdiff.gating.gate import Policy, gate
+    from ptxdiff.model.targets import normal
+    from ptxdiff.records import RecordError, read
+    from ptxdiff.records.compare import CompareError
 
     if (args.accept_failures or args.replace or args.digests) and not args.accept:
         raise UsageError(
@@ -103,11 +103,11 @@ def main(args: argparse.Namespace) -> int:
 
 def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     """Make a run the baseline. Returns 1 for an incomplete run, or for failures without `--accept-failures`."""
-    from harness.gating import baseline, digests
-    from harness.gating.baseline import BaselineError
-    from harness.gating.gate import no_passes, unacceptable
-    from harness.records import EXPECTED, evidence_of_passes, passes
-    from harness.records.compare import compare
+    from ptxdiff.gating import baseline, digests
+    from ptxdiff.gating.baseline import BaselineError
+    from ptxdiff.gating.gate import no_passes, unacceptable
+    from ptxdiff.records import EXPECTED, evidence_of_passes, passes
+    from ptxdiff.records.compare import compare
 
     old = None
     held, there = digests.is_digests(folder), any(folder.glob("*.jsonl"))

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError
-from harness.ours import ROOT
+from ptxdiff.cli import UsageError
+from ptxdiff.ours import ROOT
 
 if TYPE_CHECKING:
-    from references.formats import Format
+    from ptxdiff.references.formats import Format
 
 # Modules that references are built from; they define no references.
 _PARTS = ("codes", "correct_rounding", "description", "formats", "hard_cases", "rounding", "shapes")
@@ -18,9 +18,9 @@ _PARTS = ("codes", "correct_rounding", "description", "formats", "hard_cases", "
 
 def formats() -> Iterator[str]:
     """One line for each format: its constant's name, bits, storage dtype of one unit, and fields."""
-    import harness.model  # noqa: F401 - makes `references` our package and not a user's
-    from references import formats as module
-    from references.formats import Format
+    import ptxdiff.model  # noqa: F401 - makes `references` our package and not a user's
+    from ptxdiff.references import formats as module
+    from ptxdiff.references.formats import Format
 
     known = {n: f for n in module.__all__ if isinstance(f := getattr(module, n), Format)}
     for name, fmt in sorted(known.items(), key=_order):

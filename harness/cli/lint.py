@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say
-from harness.lint.settings import Configuration, Options, SettingsError, unknown_rule
+from ptxdiff.cli import UsageError, say
+from ptxdiff.lint.settings import Configuration, Options, SettingsError, unknown_rule
 
 if TYPE_CHECKING:
-    from harness.lint.files import Report
-    from harness.lint.snippet import Snippet
+    from ptxdiff.lint.files import Report
+    from ptxdiff.lint.snippet import Snippet
 
 _EPILOG = """\
 examples: ptxdiff lint src/ kernels.cu
@@ -93,7 +93,7 @@ def _serve(args: argparse.Namespace, options: Options) -> int:
         raise UsageError(f"--lsp reads documents from an editor; give no {other[0]} with it")
     _check_targets(args)
     try:
-        from harness.lint.server import serve
+        from ptxdiff.lint.server import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
@@ -105,7 +105,7 @@ def _serve(args: argparse.Namespace, options: Options) -> int:
 
 
 def _explain(name: str | None) -> int:
-    from harness.lint.rules import page, rules
+    from ptxdiff.lint.rules import page, rules
 
     known = rules()
     if name is None:
@@ -131,8 +131,8 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 
 def _check_targets(args: argparse.Namespace) -> None:
-    from harness.ptx.errors import PtxError
-    from harness.ptx.targets import Target
+    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.ptx.targets import Target
 
     for target in args.target:
         try:
@@ -166,7 +166,7 @@ def _check(args: argparse.Namespace) -> None:
         if path != "-" and not Path(path).exists():
             raise UsageError(f"there is no file or folder {path}")
         if path != "-" and Path(path).is_file():
-            from harness.lint.extract import SUFFIXES
+            from ptxdiff.lint.extract import SUFFIXES
 
             if Path(path).suffix.lower() not in SUFFIXES:
                 raise UsageError(f"{path}: lint reads only files that end in {', '.join(sorted(SUFFIXES))}")
@@ -176,9 +176,9 @@ def _snippet(args: argparse.Namespace) -> Snippet | None:
     """The snippet on the command line or standard input; None if paths are given. Raises UsageError."""
     if args.asm is None and args.paths != ["-"]:
         return None
-    from harness.lint.extract.calls import dtype_name
-    from harness.lint.extract.values import TextValue
-    from harness.lint.snippet import Snippet
+    from ptxdiff.lint.extract.calls import dtype_name
+    from ptxdiff.lint.extract.values import TextValue
+    from ptxdiff.lint.snippet import Snippet
 
     text = args.asm if args.asm is not None else sys.stdin.read()
     for name in [*args.dtype, *args.input]:
@@ -193,8 +193,8 @@ def _snippet(args: argparse.Namespace) -> Snippet | None:
 
 def _snippet_report(snippet: Snippet, configuration: Configuration) -> Report:
     """The findings of one snippet, under the settings of the working directory."""
-    from harness.lint.engine import lint
-    from harness.lint.files import Report
+    from ptxdiff.lint.engine import lint
+    from ptxdiff.lint.files import Report
 
     here = Path.cwd() / "snippet"
     snippet = replace(snippet, targets=configuration.targets(here))
@@ -203,14 +203,14 @@ def _snippet_report(snippet: Snippet, configuration: Configuration) -> Report:
 
 
 def _report(args: argparse.Namespace, configuration: Configuration) -> Report:
-    from harness.lint.files import lint_paths
+    from ptxdiff.lint.files import lint_paths
 
     return lint_paths([Path(p) for p in args.paths], configuration, args.jobs)
 
 
 def _baseline(args: argparse.Namespace, report: Report) -> None:
     """Take the baseline's findings out of the report; with --write-baseline, write it first."""
-    from harness.lint.baseline import LintBaseline, read_baseline
+    from ptxdiff.lint.baseline import LintBaseline, read_baseline
 
     if args.write_baseline:
         old = read_baseline(args.baseline) if Path(args.baseline).exists() else LintBaseline(args.baseline)
@@ -227,7 +227,7 @@ def _baseline(args: argparse.Namespace, report: Report) -> None:
 
 
 def _print(args: argparse.Namespace, report: Report) -> None:
-    from harness.lint import outputs
+    from ptxdiff.lint import outputs
 
     if args.format == "text":
         print(outputs.text(report, args.verbose))
@@ -237,8 +237,8 @@ def _print(args: argparse.Namespace, report: Report) -> None:
 
 def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, configuration: Configuration) -> None:
     """Show the repairs, and with --write make them. For formats other than text they go to standard error."""
-    from harness.lint.extract import decoded
-    from harness.lint.fixes import fixed_snippet, repaired
+    from ptxdiff.lint.extract import decoded
+    from ptxdiff.lint.fixes import fixed_snippet, repaired
 
     out = sys.stdout if args.format == "text" else sys.stderr
     if snippet is not None:

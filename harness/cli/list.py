@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.cli import NAMES, UsageError, named, say
+from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
-    from harness.model.naming import Named
-    from harness.model.variants import CaseError
+    from ptxdiff.model.naming import Named
+    from ptxdiff.model.variants import CaseError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--references", action="store_true", help="list the functions of references, or of the named modules"
     )
-    parser.add_argument("--formats", action="store_true", help="list the number formats of references.formats")
+    parser.add_argument("--formats", action="store_true", help="list the number formats of ptxdiff.references.formats")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
     Returns 2 if a file is broken, else 0.
     """
     if args.references or args.formats:
-        from harness.cli.index import formats, references
+        from ptxdiff.cli.index import formats, references
 
         for line in (*(formats() if args.formats else ()), *(references(args.what) if args.references else ())):
             say(line)
@@ -66,7 +66,7 @@ def _by_family(chosen: Sequence[Named]) -> None:
 
 
 def _one_case(chosen: Named) -> None:
-    from harness.model.describe import variant_info
+    from ptxdiff.model.describe import variant_info
 
     loaded, case = chosen.loaded, chosen.loaded.case
     ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
@@ -83,7 +83,7 @@ def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
     """The variants whose PTX contains an instruction. If there is none, raises UsageError with the nearest names."""
     from difflib import get_close_matches
 
-    from harness.cli.using import instructions, uses
+    from ptxdiff.cli.using import instructions, uses
 
     found: list[Named] = []
     known: set[str] = set()
@@ -101,8 +101,8 @@ def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
 
 
 def _targets() -> int:
-    from harness.triton.installation import NoTriton
-    from harness.triton.targets import probe
+    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.targets import probe
 
     try:
         table = probe()

@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import NAMES, UsageError, named, say
+from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
-    from harness.model.case import Case
-    from harness.model.load import LoadedCase
-    from harness.model.naming import Named
-    from harness.mutation.campaign import Budget, Tell
-    from harness.mutation.journal import MutationJournal
-    from harness.records import Mutation, Survivor
+    from ptxdiff.model.case import Case
+    from ptxdiff.model.load import LoadedCase
+    from ptxdiff.model.naming import Named
+    from ptxdiff.mutation.campaign import Budget, Tell
+    from ptxdiff.mutation.journal import MutationJournal
+    from ptxdiff.records import Mutation, Survivor
 
 MANY = 100  # mutants of a reference; so many take minutes
 FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
@@ -63,10 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the result for the mutants of each variant and reference. Returns 0 or 1, as the help text says."""
-    from harness.model.targets import normal
-    from harness.mutation.campaign import BY_DEFAULT, Budget, target_of
-    from harness.mutation.settle import Search
-    from harness.records import to_json
+    from ptxdiff.model.targets import normal
+    from ptxdiff.mutation.campaign import BY_DEFAULT, Budget, target_of
+    from ptxdiff.mutation.settle import Search
+    from ptxdiff.records import to_json
 
     if not 0 <= args.bits <= 32 or not 0 <= args.inputs <= 32 or args.most < 0:
         raise UsageError("--bits and --inputs must be 0 to 32, and --most must not be negative")
@@ -96,7 +96,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _journal(path: Path | None) -> MutationJournal | None:
-    from harness.mutation.journal import MutationJournal
+    from ptxdiff.mutation.journal import MutationJournal
 
     try:
         return None if path is None else MutationJournal(path)
@@ -108,8 +108,8 @@ def _mutations(
     one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None, tell: Tell
 ) -> Iterator[Mutation]:
     """The mutations of a case, from the journal if it has them, else computed and added to the journal."""
-    from harness.mutation.campaign import mutate
-    from harness.mutation.journal import MutationRequest
+    from ptxdiff.mutation.campaign import mutate
+    from ptxdiff.mutation.journal import MutationRequest
 
     if journal is None:
         yield from mutate(one.loaded, one.variants, target, budget, subjects, tell=tell)
@@ -163,9 +163,9 @@ def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[M
     if path is None:
         yield lambda mutation: None
         return
-    from harness.model.describe import case_info
-    from harness.records import End, RecordError, Run, Writer
-    from harness.running.environment import environment
+    from ptxdiff.model.describe import case_info
+    from ptxdiff.records import End, RecordError, Run, Writer
+    from ptxdiff.running.environment import environment
 
     started = datetime.now(UTC)
     stamp = started.strftime("%Y%m%dT%H%M%S")
@@ -221,7 +221,7 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 def _summary(found: Sequence[Mutation]) -> str:
     """The kill rate of all mutations, which counts those that give other bits somewhere; before it what the policies
     allow."""
-    from harness.records.killrate import BY_PADDING, allowed_changes, kill_rate, totals
+    from ptxdiff.records.killrate import BY_PADDING, allowed_changes, kill_rate, totals
 
     total = totals(found)
     allowed = allowed_changes(found)

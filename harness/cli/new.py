@@ -9,13 +9,13 @@ import re
 from difflib import get_close_matches
 from pathlib import Path
 
-from harness.cli import UsageError
-from harness.ours import ROOT
+from ptxdiff.cli import UsageError
+from ptxdiff.ours import ROOT
 
 _TEMPLATE = '''"""{title}"""
 
-from harness import Case, asm
-from references.formats import {imported}
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import {imported}
 
 
 def reference({inputs}):
@@ -110,9 +110,9 @@ def _with_operands(instruction: str) -> tuple[str, str, list[str], bool]:
 
 def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
     """Operands, the output's format and the inputs' formats of an instruction with one result; None for others."""
-    from harness.ptx import isa
-    from harness.ptx.isa.forms import find
-    from references import formats
+    from ptxdiff.ptx import isa
+    from ptxdiff.ptx.isa.forms import find
+    from ptxdiff.references import formats
 
     isa.load()
     opcode, *modifiers = spelling.split(".")

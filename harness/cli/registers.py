@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.model.load import LoadedCase
-    from harness.records import InRegisters
+    from ptxdiff.model.load import LoadedCase
+    from ptxdiff.records import InRegisters
 
 
 def time_case(console: Console, loaded: LoadedCase, target: str, variants: Sequence[str]) -> bool:
     """Time a case's variants in registers on the GPU here, and print the times. Returns whether any was timed."""
-    from harness.processes.child import DeviceFault
-    from harness.timing import CannotTime
-    from harness.timing.inregisters import time_in_registers
+    from ptxdiff.processes.child import DeviceFault
+    from ptxdiff.timing import CannotTime
+    from ptxdiff.timing.inregisters import time_in_registers
 
     try:
         found = time_in_registers(loaded, target, variants)
@@ -35,7 +35,7 @@ def _print(console: Console, name: str, target: str, found: Sequence[InRegisters
     from rich.table import Table
     from rich.text import Text
 
-    from harness.records.inregisters import UNITS, pays_lines
+    from ptxdiff.records.inregisters import UNITS, pays_lines
 
     for mode, unit in UNITS.items():
         group = [t for t in found if t.mode == mode]
@@ -56,7 +56,7 @@ def _print(console: Console, name: str, target: str, found: Sequence[InRegisters
 
 
 def _row(t: InRegisters, first: InRegisters) -> tuple[str, ...]:
-    from harness.records.compare import change_of
+    from ptxdiff.records.compare import change_of
 
     beside = ""
     if t is not first:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, render, say
-from harness.ours import first
+from ptxdiff.cli import UsageError, render, say
+from ptxdiff.ours import first
 
 if TYPE_CHECKING:
-    from harness.records import RunRecords
+    from ptxdiff.records import RunRecords
 
 FORMATS = {
     "html": "build/report.html",
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write the report. Returns 0 whatever the verdicts are."""
-    from harness.records import RecordError
+    from ptxdiff.records import RecordError
 
     paths = [Path(p) for p in args.records]
     for path in paths:
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
 
 def one_run(paths: Sequence[Path], *, merge: bool = False) -> RunRecords:
     """The run in a file, or the newest run in a folder. Several paths are merged, as are all files with merge=True."""
-    from harness.records import merged, read
+    from ptxdiff.records import merged, read
 
     files = [f for p in paths for f in (sorted(p.glob("*.jsonl")) if merge and p.is_dir() else [p])]
     return merged([read(f) for f in files or paths])
@@ -79,9 +79,9 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     the page if the file does not exist. Raises RecordError for records that cannot be read.
     """
     first("reports")
-    from harness.diskcache import DiskCache, cache_folder
-    from reports import html, summary
-    from reports.history import folder, history
+    from ptxdiff.diskcache import DiskCache, cache_folder
+    from ptxdiff.reports import html, summary
+    from ptxdiff.reports.history import folder, history
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
     past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
@@ -99,7 +99,7 @@ def own_ledger() -> Path:
 
 def _other(name: str, run: RunRecords, output: str) -> None:
     first("reports")
-    from reports import github, junit, sarif, tabular
+    from ptxdiff.reports import github, junit, sarif, tabular
 
     if name.startswith("github"):
         text = github.step_summary(run) if name == "github-summary" else "\n".join(github.annotations(run))

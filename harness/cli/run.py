@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli import NAMES, UsageError, named, say
-from harness.ours import ROOT, others
+from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.ours import ROOT, others
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the cases. Returns pytest's exit code."""
-    from harness.model.targets import normal
-    from harness.records import RecordError, resumable
-    from harness.running.recorder import records_path
+    from ptxdiff.model.targets import normal
+    from ptxdiff.records import RecordError, resumable
+    from ptxdiff.running.recorder import records_path
 
     paths = _addresses(args.paths)
     try:
@@ -129,8 +129,8 @@ def _call(words: list[str], environment: dict[str, str]) -> int:
 
 def _report(records: Path, asked: Path, output: Path) -> None:
     """Write the HTML page on this run, with the folder's history if `asked` is a folder."""
-    from harness.cli.report import own_ledger, write_page
-    from harness.records import RecordError
+    from ptxdiff.cli.report import own_ledger, write_page
+    from ptxdiff.records import RecordError
 
     try:
         write_page([asked if asked.is_dir() else records], output, own_ledger())
@@ -144,4 +144,4 @@ def plugin_words() -> list[str]:
     import importlib.metadata
 
     installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
-    return [] if installed else ["-p", "harness.plugin"]
+    return [] if installed else ["-p", "ptxdiff.plugin"]

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import NAMES, UsageError, named, say
+from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
-    from harness.model.load import LoadedCase
+    from ptxdiff.model.load import LoadedCase
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the parts. Returns 1 if the compiler or assembler refuses a variant, else 0."""
-    from harness.model.naming import agreed
-    from harness.model.targets import normal
-    from harness.model.variants import CaseError
-    from harness.triton import builds
+    from ptxdiff.model.naming import agreed
+    from ptxdiff.model.targets import normal
+    from ptxdiff.model.variants import CaseError
+    from ptxdiff.triton import builds
 
     try:
         builds.give(builds.parse(words, Path.cwd()) for words in args.compiler)
@@ -51,12 +51,12 @@ def main(args: argparse.Namespace) -> int:
 def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from harness.backends.assembler import AssemblerBackend
-    from harness.backends.builds import unavailable
-    from harness.jobs import Job, Setup
-    from harness.model.compilers import compiler_of
-    from harness.model.derive import asm_form, compiled_form, packs_of
-    from harness.model.variants import AsmVariant, CaseError
+    from ptxdiff.backends.assembler import AssemblerBackend
+    from ptxdiff.backends.builds import unavailable
+    from ptxdiff.jobs import Job, Setup
+    from ptxdiff.model.compilers import compiler_of
+    from ptxdiff.model.derive import asm_form, compiled_form, packs_of
+    from ptxdiff.model.variants import AsmVariant, CaseError
 
     variant = loaded.case.variants[name]
     parts = args.only or ["asm", "ptx", "sass", "resources"]

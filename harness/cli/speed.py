@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import NAMES, UsageError, named
+from ptxdiff.cli import NAMES, UsageError, named
 
 if TYPE_CHECKING:
-    from harness.model.assemblers import PtxasChoice
-    from harness.records import Timing
-    from harness.timing import Session
+    from ptxdiff.model.assemblers import PtxasChoice
+    from ptxdiff.records import Timing
+    from ptxdiff.timing import Session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +48,11 @@ def main(args: argparse.Namespace) -> int:
 
     chosen = named(args.cases)
     sizes = [_size(word) for word in args.size or ["large"]]
-    from harness.cli.registers import time_case
-    from harness.processes.child import DeviceFault
-    from harness.processes.gpus import gpus
-    from harness.timing import CannotTime
-    from harness.timing.ondevice import time_on_device
+    from ptxdiff.cli.registers import time_case
+    from ptxdiff.processes.child import DeviceFault
+    from ptxdiff.processes.gpus import gpus
+    from ptxdiff.timing import CannotTime
+    from ptxdiff.timing.ondevice import time_on_device
 
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here")
@@ -88,9 +88,9 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | No
     """The assemblers to time with; each gets its own tables. None stands for Triton's."""
     if not (args.ptx_assembler or args.ptx_opt):
         return (None,)
-    from harness.running.assemblers import AssemblerChoice, parsed
-    from harness.triton.installation import NoTriton
-    from harness.triton.ptxas import NoAssembler
+    from ptxdiff.running.assemblers import AssemblerChoice, parsed
+    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.ptxas import NoAssembler
 
     if args.in_registers:
         raise UsageError("--in-registers times what Triton assembles: leave out --ptx-assembler and --ptx-opt")
@@ -143,7 +143,7 @@ def _print(console: object, name: str, session: Session) -> None:
 
 
 def _row(t: Timing, first: Timing) -> tuple[str, ...]:
-    from harness.records.compare import change_of
+    from ptxdiff.records.compare import change_of
 
     beside = ""
     if t is not first:

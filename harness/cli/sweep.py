@@ -12,16 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cli import NAMES, UsageError
+from ptxdiff.cli import NAMES, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from harness.cluster.tasks import Tasks
-    from harness.model.naming import Named
-    from harness.processes.gpus import Gpu
-    from harness.sweep.shards import Journal, ShardResult, Task
+    from ptxdiff.cluster.tasks import Tasks
+    from ptxdiff.model.naming import Named
+    from ptxdiff.processes.gpus import Gpu
+    from ptxdiff.sweep.shards import Journal, ShardResult, Task
 
 
 MOST = 1 << 22
@@ -47,16 +47,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the sweep. Returns 0 if every shard passed and enough inputs were judged, else 1."""
-    from harness.cluster.connect import ClusterError
-    from harness.model.naming import one_variant
-    from harness.model.variants import CaseError
-    from harness.sweep.shards import JournalError
+    from ptxdiff.cluster.connect import ClusterError
+    from ptxdiff.model.naming import one_variant
+    from ptxdiff.model.variants import CaseError
+    from ptxdiff.sweep.shards import JournalError
 
     try:
         chosen = one_variant(args.variant)
         if not args.cluster:
             return _sweep(args, chosen)
-        from harness.cluster.joining import joined, project_of
+        from ptxdiff.cluster.joining import joined, project_of
 
         root = project_of(chosen.loaded.path)
         with joined(args.cluster, root) as tasks:
@@ -69,7 +69,7 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
     """Run the sweep in processes of this machine, or as tasks of a cluster."""
     from rich.console import Console
 
-    from harness.sweep.shards import Journal, part_of, sweep
+    from ptxdiff.sweep.shards import Journal, part_of, sweep
 
     task = _task(args, chosen, tasks.nodes.targets if tasks else None)
     places = _places(task.target) if task.backend == "gpu" and not tasks else [None]
@@ -85,8 +85,8 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
             progress.update(bar, advance=1, different=different)
 
         if tasks and root:
-            from harness.running.shardworker import shard_digests
-            from harness.sweep.oncluster import ClusterSweep
+            from ptxdiff.running.shardworker import shard_digests
+            from ptxdiff.sweep.oncluster import ClusterSweep
 
             options: dict[str, Any] = {"root": root, "given": shard_digests(task), "timeout": args.timeout}
             ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **options).run()
@@ -106,13 +106,13 @@ def _missing_shards(part: Iterator[int], journal: Journal, limit: int | None) ->
 
 def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | None) -> Task:
     """The sweep to run. available: the targets of a cluster's GPUs; None for those of this machine."""
-    from harness.model.derive import packs_of
-    from harness.model.naming import agreed
-    from harness.model.targets import normal
-    from harness.model.variants import AsmVariant
-    from harness.running.item import Item, fingerprint_of
-    from harness.running.shardworker import bits_of
-    from harness.sweep.shards import SHARD_BITS, Task
+    from ptxdiff.model.derive import packs_of
+    from ptxdiff.model.naming import agreed
+    from ptxdiff.model.targets import normal
+    from ptxdiff.model.variants import AsmVariant
+    from ptxdiff.running.item import Item, fingerprint_of
+    from ptxdiff.running.shardworker import bits_of
+    from ptxdiff.sweep.shards import SHARD_BITS, Task
 
     backend = agreed("--backend", args.backend, chosen.backend) or "gpu"
     if backend == "assembler":
@@ -136,7 +136,7 @@ def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | No
 
 def _target(backend: str, available: Sequence[str] | None) -> str:
     """The default target. Raises UsageError if there is no GPU, or a choice between several."""
-    from harness.processes.gpus import gpus
+    from ptxdiff.processes.gpus import gpus
 
     if backend != "gpu":
         return "sm_90a"
@@ -153,7 +153,7 @@ def _target(backend: str, available: Sequence[str] | None) -> str:
 
 def _places(target: str) -> list[Gpu | None]:
     """The GPUs of a target here. Raises UsageError if there is none."""
-    from harness.processes.gpus import gpus
+    from ptxdiff.processes.gpus import gpus
 
     found: list[Gpu | None] = [g for g in gpus() if g.target == target]
     if not found:
@@ -209,10 +209,10 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
     """The error of a sweep whose policies judge almost none of the inputs swept so far; "" for other sweeps."""
-    from harness.judging.promise import pooled, too_little
-    from harness.model.policies import policies
-    from harness.records import Share
-    from harness.running.shardworker import item_of
+    from ptxdiff.judging.promise import pooled, too_little
+    from ptxdiff.model.policies import policies
+    from ptxdiff.records import Share
+    from ptxdiff.running.shardworker import item_of
 
     item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
     judged = pooled({n: Share(**s) for n, s in r.judged.items()} for r in done)

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from harness.model.case import Case
-from harness.model.derive import asm_form, packs_of
-from harness.model.ptxvariant import PtxVariant
-from harness.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
 
 
 def instructions(case: Case, variant: Variant) -> set[str]:
@@ -68,9 +68,9 @@ def _strings(values: list[Any]) -> Iterator[str]:
 
 
 def _names(text: str) -> Iterator[str]:
-    from harness.ptx import PtxError
-    from harness.ptx.text.nodes import CodeBlock, Instruction
-    from harness.ptx.text.parser import parse_asm, parse_module
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.text.nodes import CodeBlock, Instruction
+    from ptxdiff.ptx.text.parser import parse_asm, parse_module
 
     try:
         whole = ".version" in text and ".entry" in text

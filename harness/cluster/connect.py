@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from harness.cluster.shipping import Shipment
+from ptxdiff.cluster.shipping import Shipment
 
 LOCAL, AUTO = "local", "auto"
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.model.targets import capability, normal
+from ptxdiff.model.targets import capability, normal
 
 SLURM = Path(__file__).with_name("slurm.sh")
 

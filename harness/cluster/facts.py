@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.diskcache import DiskCache
-from harness.model.identity.experiment import harness
-from harness.model.identity.folders import files_below
-from harness.ours import ROOT
-from harness.processes.gpus import Gpu, gpus
-from harness.triton import builds
-from harness.triton.installation import NoTriton, installation, triton_folder
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.folders import files_below
+from ptxdiff.ours import ROOT
+from ptxdiff.processes.gpus import Gpu, gpus
+from ptxdiff.triton import builds
+from ptxdiff.triton.installation import NoTriton, installation, triton_folder
 
 PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from harness.processes import gpus
-from harness.processes.gpus import Gpu
+from ptxdiff.processes import gpus
+from ptxdiff.processes.gpus import Gpu
 
 
 def given_gpu(target: str) -> Gpu:

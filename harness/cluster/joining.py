@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.cluster.connect import ClusterError, connected
-from harness.cluster.nodes import Needs, Nodes
-from harness.cluster.shipping import shipment
-from harness.cluster.tasks import Tasks
+from ptxdiff.cluster.connect import ClusterError, connected
+from ptxdiff.cluster.nodes import Needs, Nodes
+from ptxdiff.cluster.shipping import shipment
+from ptxdiff.cluster.tasks import Tasks
 
 _MARKS = ("pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini", ".git")
 

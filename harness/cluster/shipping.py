@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import facts
-from harness.model.identity.folders import files_below
-from harness.ours import ROOT
+from ptxdiff.cluster import facts
+from ptxdiff.model.identity.folders import files_below
+from ptxdiff.ours import ROOT
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
 """Files that no case needs, in the syntax of `.gitignore`."""

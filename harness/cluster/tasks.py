@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.cluster.facts import difference, here
-from harness.cluster.nodes import Needs, Nodes, selector
-from harness.cluster.shipping import arrived
-from harness.processes.pool import CPUS_VARIABLE
-from harness.processes.worker import resolve
+from ptxdiff.cluster.facts import difference, here
+from ptxdiff.cluster.nodes import Needs, Nodes, selector
+from ptxdiff.cluster.shipping import arrived
+from ptxdiff.processes.pool import CPUS_VARIABLE
+from ptxdiff.processes.worker import resolve
 
 RETRIES = 2
 """The most repetitions of a task whose worker or node died."""

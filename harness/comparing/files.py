@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.compiled import compile_job, placed
-from harness.backends.emulator import EmulatorBackend
-from harness.comparing import lockstep
-from harness.comparing.lockstep import ShownDifference
-from harness.jobs import Job, Outcome
-from harness.judging.answers import references_digested_once
-from harness.judging.judge import held_exactly, judge_same
-from harness.model.arguments import format_of
-from harness.model.constants import constants_of
-from harness.model.load import LoadedCase
-from harness.model.match import DomainError
-from harness.model.policies import policies
-from harness.model.ptxvariant import ComparedPtx, PtxVariant
-from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError, Variant
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.following import Launched, executed_steps
-from harness.records import EVIDENCE, Evidence, Key, Offender
-from harness.running.item import Item
-from harness.running.run import jobs, judge_job
-from harness.triton.spec import digested_once
+from ptxdiff.backends.compiled import compile_job, placed
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.comparing import lockstep
+from ptxdiff.comparing.lockstep import ShownDifference
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.judging.answers import references_digested_once
+from ptxdiff.judging.judge import held_exactly, judge_same
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.constants import constants_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.match import DomainError
+from ptxdiff.model.policies import policies
+from ptxdiff.model.ptxvariant import ComparedPtx, PtxVariant
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import CaseError, Variant
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.following import Launched, executed_steps
+from ptxdiff.records import EVIDENCE, Evidence, Key, Offender
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import jobs, judge_job
+from ptxdiff.triton.spec import digested_once
 
 MOST_LINES = 12
 """The most lines that are listed of instructions that were never executed."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.model.load import LoadedCase
-from harness.model.naming import Named, named
-from harness.model.ptxvariant import PtxVariant, ptx
-from harness.model.targets import capability, normal
-from harness.model.variants import CaseError
-from harness.triton.given import entries
-from harness.triton.ptxtext import without_comments
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.naming import Named, named
+from ptxdiff.model.ptxvariant import PtxVariant, ptx
+from ptxdiff.model.targets import capability, normal
+from ptxdiff.model.variants import CaseError
+from ptxdiff.triton.given import entries
+from ptxdiff.triton.ptxtext import without_comments
 
 _NO_TEXT = "\n"
 """The text of a variant of which only the launch is used."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
-from harness.comparing.tracediff import (
+from ptxdiff.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
+from ptxdiff.comparing.tracediff import (
     Reached,
     TraceDifference,
     branch_difference,
@@ -16,11 +16,11 @@ from harness.comparing.tracediff import (
     stored_registers,
     trace_difference,
 )
-from harness.jobs import Job, Outcome
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.following import Launched, followed, storing_thread
-from harness.ptx.kernel.origins import Stored
-from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace, TooLong
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.following import Launched, followed, storing_thread
+from ptxdiff.ptx.kernel.origins import Stored
+from ptxdiff.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace, TooLong
 
 HOPS = 64
 """The most steps from thread to thread on the way of a value; each step may run both kernels again."""

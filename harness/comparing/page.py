@@ -1,13 +1,13 @@
-"""A comparison of two files as plain values, for `reports.comparison`, which makes an HTML page of them."""
+"""A comparison of two files as plain values, for `ptxdiff.reports.comparison`, which makes an HTML page of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from harness.comparing.files import FileComparison
-from harness.comparing.lockstep import ShownDifference, ShownStep
-from harness.comparing.words import about, first_words, headline, register_words
+from ptxdiff.comparing.files import FileComparison
+from ptxdiff.comparing.lockstep import ShownDifference, ShownStep
+from ptxdiff.comparing.words import about, first_words, headline, register_words
 
 CONTEXT = 4
 """The number of lines of a file that are shown before and after the first instruction that differs."""

@@ -29,10 +29,10 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from harness.ptx.kernel.noting import PRODUCTS
-from harness.ptx.kernel.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
-from harness.ptx.kernel.productorigins import WARP
-from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace
+from ptxdiff.ptx.kernel.noting import PRODUCTS
+from ptxdiff.ptx.kernel.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
+from ptxdiff.ptx.kernel.productorigins import WARP
+from ptxdiff.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace
 
 Kind = Literal["operands", "addresses", "values", "branch", "elsewhere"]
 OWN_MEMORY = (SHARED, LOCAL, TENSOR)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from harness.comparing.files import MOST_LINES, ComparedFile, FileComparison
-from harness.comparing.lockstep import ShownDifference, ShownStep
-from harness.judging.message import EVIDENCE_WORDS
-from harness.ptx.text.types import TYPES
+from ptxdiff.comparing.files import MOST_LINES, ComparedFile, FileComparison
+from ptxdiff.comparing.lockstep import ShownDifference, ShownStep
+from ptxdiff.judging.message import EVIDENCE_WORDS
+from ptxdiff.ptx.text.types import TYPES
 
 MOST_FINDINGS = 2
 VERDICTS = {

@@ -3,7 +3,7 @@
 For every instruction form in the registry, a GPU runs the real instruction and the emulator runs its model. The result
 is a line of `ledger.jsonl`. Each form is compared in two ways:
 
-- `harness.emulate` on the host is compared with the instruction's results, fetched from the device. This tests the
+- `ptxdiff.emulate` on the host is compared with the instruction's results, fetched from the device. This tests the
 emulator as users call it, including parser and machine, on about a million inputs.
 - The form's scalar definition is compared with the instruction, both on the device. One kernel contains numba's LLVM
 code of the definition and the instruction as LLVM inline assembly; it makes its own inputs and reports only

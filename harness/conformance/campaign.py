@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from harness.conformance import forms, measure
-from harness.conformance.fetch import Executor, Hardware, Identity
-from harness.conformance.forms import FormSnippet
-from harness.conformance.inputs import EXHAUSTIVE_BITS, Inputs
-from harness.conformance.kernels import NoDefinition
-from harness.conformance.measure import Tally
-from harness.ptx.machine.parallel import cores
-from harness.ptx.targets import Target
+from ptxdiff.conformance import forms, measure
+from ptxdiff.conformance.fetch import Executor, Hardware, Identity
+from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.conformance.inputs import EXHAUSTIVE_BITS, Inputs
+from ptxdiff.conformance.kernels import NoDefinition
+from ptxdiff.conformance.measure import Tally
+from ptxdiff.ptx.machine.parallel import cores
+from ptxdiff.ptx.targets import Target
 
 GROUP = 40
 """Snippets of one module; those of one definition share its code."""
@@ -40,7 +40,7 @@ class Plan:
     """The extent of a campaign. `seconds`: the total time.
 
     `everything`: forms with at most this many inputs are tried on all of them; others on `inputs`. `emulated`: how many
-    of those go through `harness.emulate`.
+    of those go through `ptxdiff.emulate`.
     """
 
     seconds: float = 600.0

@@ -1,7 +1,7 @@
 """The arithmetic of a warpgroup's product as a kernel, so that a GPU compares its own results with the definition.
 
 numba compiles the functions below for the host, and llvmlite lowers the same LLVM code to PTX, as in `kernels`. They
-compute what `harness.ptx.numeric.tensorcore` and `harness.ptx.kernel.multiply` define, with their `_encode` and
+compute what `ptxdiff.ptx.numeric.tensorcore` and `ptxdiff.ptx.kernel.multiply` define, with their `_encode` and
 `_decode`, one result at a time. Codes are decoded beforehand (`packed`), because each is used many times.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance import kernels
-from harness.ptx.kernel.multiply import Arithmetic
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.tensorcore import BITS, FLOATS, _decode, _encode
-from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
+from ptxdiff.conformance import kernels
+from ptxdiff.ptx.kernel.multiply import Arithmetic
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.tensorcore import BITS, FLOATS, _decode, _encode
+from ptxdiff.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 COLUMNS = 8
 """Results of a row that a thread compares."""

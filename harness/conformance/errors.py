@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.conformance import bounds
-from harness.conformance.bounds import Measure
-from harness.conformance.forms import bounds_of, snippets
-from harness.conformance.inputs import Inputs
-from harness.ptx.machine.parallel import for_each
-from harness.ptx.numeric.bits import f64_bits, f64_value, scalar
-from harness.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
+from ptxdiff.conformance import bounds
+from ptxdiff.conformance.bounds import Measure
+from ptxdiff.conformance.forms import bounds_of, snippets
+from ptxdiff.conformance.inputs import Inputs
+from ptxdiff.ptx.machine.parallel import for_each
+from ptxdiff.ptx.numeric.bits import f64_bits, f64_value, scalar
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
 
 Floats = NDArray[np.float64]
 

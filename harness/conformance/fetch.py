@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.conformance import kernels
-from harness.conformance.cuda import CudaContext
-from harness.conformance.forms import FormSnippet
-from harness.conformance.inputs import Columns
+from ptxdiff.conformance import kernels
+from ptxdiff.conformance.cuda import CudaContext
+from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.conformance.inputs import Columns
 
 
 @dataclass(frozen=True)

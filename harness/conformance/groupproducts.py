@@ -17,17 +17,17 @@ from functools import cache
 
 import numpy as np
 
-from harness.conformance import products, sparsetiles
-from harness.conformance.measure import OFFENDERS, Tally, WrongInput
-from harness.conformance.productforms import bounds_of
-from harness.ptx.errors import NotElementwise, PtxError
-from harness.ptx.kernel import sparse
-from harness.ptx.kernel.descriptors import SWIZZLES, Descriptor, addresses
-from harness.ptx.kernel.fragments import per_register
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.kernel.warpgroup import GroupProduct, Matrix
-from harness.ptx.numeric.tensorcore import BITS, FLOATS
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.conformance import products, sparsetiles
+from ptxdiff.conformance.measure import OFFENDERS, Tally, WrongInput
+from ptxdiff.conformance.productforms import bounds_of
+from ptxdiff.ptx.errors import NotElementwise, PtxError
+from ptxdiff.ptx.kernel import sparse
+from ptxdiff.ptx.kernel.descriptors import SWIZZLES, Descriptor, addresses
+from ptxdiff.ptx.kernel.fragments import per_register
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.kernel.warpgroup import GroupProduct, Matrix
+from ptxdiff.ptx.numeric.tensorcore import BITS, FLOATS
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 TILES = 1 << 6
 """Tiles of one launch."""

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance import devicemodel, groupproducts, products
-from harness.conformance.groupproducts import GroupKernel
-from harness.conformance.measure import OFFENDERS, Tally
-from harness.ptx.errors import NotElementwise, PtxError
-from harness.ptx.kernel import sparse
-from harness.ptx.numeric.tensorcore import BITS, FLOATS
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.conformance import devicemodel, groupproducts, products
+from ptxdiff.conformance.groupproducts import GroupKernel
+from ptxdiff.conformance.measure import OFFENDERS, Tally
+from ptxdiff.ptx.errors import NotElementwise, PtxError
+from ptxdiff.ptx.kernel import sparse
+from ptxdiff.ptx.numeric.tensorcore import BITS, FLOATS
+from ptxdiff.ptx.numeric.vectorise import Array
 
 KINDS = len(products.KINDS)
 DRAWN = 64 * KINDS

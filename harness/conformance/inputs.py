@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.conformance.forms import FormSnippet
-from harness.inputs.edges import edge_units, product
-from harness.ptx.numeric.bits import mask, scalar, shr64, wrap64
-from harness.ptx.numeric.vectorise import ArrayFunction
-from harness.ptx.text.narrow import NARROW
-from harness.ptx.text.types import ScalarType
-from references.formats import FORMATS
+from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.inputs.edges import edge_units, product
+from ptxdiff.ptx.numeric.bits import mask, scalar, shr64, wrap64
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.ptx.text.narrow import NARROW
+from ptxdiff.ptx.text.types import ScalarType
+from ptxdiff.references.formats import FORMATS
 
 Columns = list[NDArray[Any]]
 

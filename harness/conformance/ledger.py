@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.ptx.targets import Target
+from ptxdiff.ptx.targets import Target
 
 if TYPE_CHECKING:
-    from harness.conformance.campaign import Measured
-    from harness.conformance.fetch import Identity
-    from harness.conformance.measure import Tally
-    from harness.ptx.isa.forms import Bound
+    from ptxdiff.conformance.campaign import Measured
+    from ptxdiff.conformance.fetch import Identity
+    from ptxdiff.conformance.measure import Tally
+    from ptxdiff.ptx.isa.forms import Bound
 
 PATH = Path(__file__).with_name("ledger.jsonl")
 VERSION = 1
@@ -66,13 +66,13 @@ class Entry:
     """The evidence for a form.
 
     `run`: the name of its run. `inputs`: how many inputs were tried; `exhaustive`: whether these are all. `emulated`:
-    how many of them went through `harness.emulate`; the others went through the definition's code on the device. `ulp`:
+    how many of them went through `ptxdiff.emulate`; the others went through the definition's code on the device. `ulp`:
     the greatest distance of an approximate form, with the input `worst`. `bound`: the ISA's bound, in its words.
     `envelope`: if that is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong
     result. `why`: why nothing was measured. `opinions`: for a form that no available hardware has, the independent
     definitions that agree with the emulator's, with the number of inputs of each comparison. `definition`: digest of
     the definition that was measured or compared with those opinions. `errors`: for an approximate form, the largest
-    errors of that definition over all inputs (`harness.conformance.errors`).
+    errors of that definition over all inputs (`ptxdiff.conformance.errors`).
     """
 
     form: str
@@ -151,7 +151,7 @@ def read(path: Path = PATH) -> Ledger:
 @cache
 def known() -> Mapping[str, Bound]:
     """Every form that has an entry, by name, sorted: those that a snippet can hold, matrix products, tcgen05."""
-    from harness.conformance import forms, productforms, tensorforms
+    from ptxdiff.conformance import forms, productforms, tensorforms
 
     found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
     return {name: found[name] for name in sorted(found)}
@@ -159,7 +159,7 @@ def known() -> Mapping[str, Bound]:
 
 def bound_of(form: str) -> Bound | None:
     """The form of that name in `known`; None if there is none. It searches only forms with the same opcode."""
-    from harness.conformance import forms, productforms, tensorforms
+    from ptxdiff.conformance import forms, productforms, tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
     if opcode == tensorforms.OPCODE:
@@ -217,7 +217,7 @@ def confirmed(forms: Iterable[str]) -> bool:
 
 @cache
 def _confirmed(form: str) -> bool:
-    from harness.ptx.isa.forms import find
+    from ptxdiff.ptx.isa.forms import find
 
     found = bound_of(form)
     opcode, *modifiers = form.split(".")
@@ -233,7 +233,7 @@ def _confirmed(form: str) -> bool:
 
 def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     """The ledger with the results of a campaign; forms that it did not measure keep their entries."""
-    from harness.conformance import productforms
+    from ptxdiff.conformance import productforms
 
     identity = outcome.identity
     run = Campaign(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
@@ -288,7 +288,7 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
-    from harness.conformance import bounds, forms, tensorforms
+    from ptxdiff.conformance import bounds, forms, tensorforms
 
     if known()[form].form.operation in tensorforms.REFUSED:
         return Entry(form, UNCONFIRMED, why="the emulator refuses it")
@@ -302,7 +302,7 @@ def _unmeasured(form: str, identity: Identity) -> Entry:
 
 def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
     """One form's entry from the tallies of its snippets."""
-    from harness.conformance import bounds
+    from ptxdiff.conformance import bounds
 
     approximate = known()[form].form.approximate
     ran = [t for t in tallies if t.inputs and not t.refused]
@@ -352,7 +352,7 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str
 @cache
 def digest(form: str) -> str:
     """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
-    from harness.conformance import productforms
+    from ptxdiff.conformance import productforms
 
     bound = bound_of(form)
     if bound is None:
@@ -380,7 +380,7 @@ def _code(function: Callable[..., object]) -> str:
     todo: list[Any] = [function]
     while todo:
         found = todo.pop()
-        name = f"{_ROOM.sub('harness.ptx.', found.__module__)}.{found.__qualname__}"
+        name = f"{_ROOM.sub('ptxdiff.ptx.', found.__module__)}.{found.__qualname__}"
         if name in seen:
             continue
         seen[name] = _plain(found)

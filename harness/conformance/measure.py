@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.conformance import bounds
-from harness.conformance.fetch import Executor
-from harness.conformance.forms import FormSnippet, Port
-from harness.conformance.inputs import Columns, Inputs, shape_of
-from harness.ptx import PtxError, emulate
+from ptxdiff.conformance import bounds
+from ptxdiff.conformance.fetch import Executor
+from ptxdiff.conformance.forms import FormSnippet, Port
+from ptxdiff.conformance.inputs import Columns, Inputs, shape_of
+from ptxdiff.ptx import PtxError, emulate
 
 OFFENDERS = 3
 """The most inputs with a wrong result that are kept for a snippet."""
@@ -76,7 +76,7 @@ class Tally:
 
 
 def on_edges(device: Executor, snippet: FormSnippet, tally: Tally, most: int) -> None:
-    """Compare `harness.emulate` with the device on up to `most` combinations of edge values."""
+    """Compare `ptxdiff.emulate` with the device on up to `most` combinations of edge values."""
     columns = Inputs(snippet).edges(most)
     step = -(-len(columns[0]) // most)
     columns = [c[::step] for c in columns]
@@ -85,7 +85,7 @@ def on_edges(device: Executor, snippet: FormSnippet, tally: Tally, most: int) ->
 
 
 def on_host(device: Executor, snippet: FormSnippet, tally: Tally, count: int) -> None:
-    """Compare `harness.emulate` with the device, up to input number `count`; continues after an earlier call."""
+    """Compare `ptxdiff.emulate` with the device, up to input number `count`; continues after an earlier call."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
     stop = min(count, inputs.count)
@@ -194,7 +194,7 @@ def apart_of(snippet: FormSnippet, expected: Columns, got: Columns) -> NDArray[n
 
 
 def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, int, int]) -> NDArray[np.float64]:
-    """`harness.conformance.distance` over arrays of registers, also for 64 bits (then rounded to float64)."""
+    """`ptxdiff.conformance.distance` over arrays of registers, also for 64 bits (then rounded to float64)."""
     codes, width, ebits, mbits = shape
     worst = np.zeros(len(expected))
     for place in range(codes):

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance import products, sparsetiles
-from harness.conformance.measure import Tally
-from harness.conformance.productforms import bounds_of
-from harness.ptx.errors import NotElementwise, PtxError
-from harness.ptx.kernel import sparse
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.conformance import products, sparsetiles
+from ptxdiff.conformance.measure import Tally
+from ptxdiff.conformance.productforms import bounds_of
+from ptxdiff.ptx.errors import NotElementwise, PtxError
+from ptxdiff.ptx.kernel import sparse
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.numeric.vectorise import Array
 
 TILES = 1 << 13
 """Tiles of one launch."""
@@ -82,7 +82,7 @@ def program(form: str, target: str) -> OtherKernel:
 
 def _counts(form: str) -> tuple[int, int, int, int]:
     """Registers of d, a, b and c, from the shape and the types alone."""
-    from harness.ptx.numeric.tensorcore import BITS
+    from ptxdiff.ptx.numeric.tensorcore import BITS
 
     bound = bounds_of()[form]
     chosen = bound.modifiers

@@ -16,15 +16,15 @@ from concurrent.futures.process import BrokenProcessPool
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from harness.conformance.measure import Tally
-from harness.conformance.productforms import bounds_of
-from harness.conformance.products import ProductDevice
-from harness.processes.gpus import gpus
-from harness.ptx.targets import Target
+from ptxdiff.conformance.measure import Tally
+from ptxdiff.conformance.productforms import bounds_of
+from ptxdiff.conformance.products import ProductDevice
+from ptxdiff.processes.gpus import gpus
+from ptxdiff.ptx.targets import Target
 
 if TYPE_CHECKING:
-    from harness.conformance.fetch import Identity
-    from harness.conformance.ledger import Ledger
+    from ptxdiff.conformance.fetch import Identity
+    from ptxdiff.conformance.ledger import Ledger
 
 LEAST = 2.0
 """Seconds that must be left to begin a form."""
@@ -76,14 +76,14 @@ def in_turn(names: Iterable[str], tiles: int) -> list[str]:
 
 def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> list[str]:
     """The forms that hardware has not confirmed on this many tiles, by the entries of `ledger.current`."""
-    from harness.conformance.ledger import CONFIRMED
+    from ptxdiff.conformance.ledger import CONFIRMED
 
     return [n for n in names if entries[n].status != CONFIRMED or entries[n].inputs < tiles]
 
 
 def before_of(names: Iterable[str], identity: Identity, book: Ledger) -> dict[str, int]:
     """Tiles on which this device, driver and assembler confirmed the present definitions of forms."""
-    from harness.conformance.ledger import CONFIRMED, current
+    from ptxdiff.conformance.ledger import CONFIRMED, current
 
     entries = current(book)
     facts = (identity.device, identity.target, identity.driver, identity.ptxas)
@@ -102,7 +102,7 @@ def _begin(places: Any) -> None:
 
 def measured_here(form: str, tiles: int, seconds: float, start: int) -> Tally:
     """Measure a form on this process's GPU."""
-    from harness.conformance import grouprounds, otherproducts, products
+    from ptxdiff.conformance import grouprounds, otherproducts, products
 
     if not _device:
         _device.append(ProductDevice())

@@ -7,9 +7,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, Bound, Form
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form
+from ptxdiff.ptx.targets import Target
 
 OPERATIONS = ("mma", "mma_sp", "mma_scaled", "mma_sp_scaled", "wgmma", "wgmma_sp")
 """The operations that multiply matrices."""
@@ -38,7 +38,7 @@ _BY_INSTRUCTIONS = {
     "widened": ("add.rn.f16", "add.rn.f32"),
     "double": ("fma.rn.f64", "fma.rz.f64", "fma.rm.f64", "fma.rp.f64"),
 }
-"""The instructions that the ways of `harness.ptx.kernel.multiply` use besides their own code."""
+"""The instructions that the ways of `ptxdiff.ptx.kernel.multiply` use besides their own code."""
 
 
 def definition(form: str, code: Callable[[Callable[..., object]], str], digest: Callable[[str], str]) -> str:
@@ -46,8 +46,8 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
 
     code: the digest of a function and all functions that it calls. digest: the digest of another form.
     """
-    from harness.ptx.kernel import fragments, multiply, tensor
-    from harness.ptx.numeric import tensorcore
+    from ptxdiff.ptx.kernel import fragments, multiply, tensor
+    from ptxdiff.ptx.numeric import tensorcore
 
     bound = bounds_of()[form]
     if bound.form.operation in ("wgmma", "wgmma_sp"):
@@ -66,8 +66,8 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
 
 def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
     """See `definition`: the arithmetic of a wgmma, and the layout of its elements and metadata."""
-    from harness.ptx.kernel import descriptors, fragments, multiply, sparse, warpgroup
-    from harness.ptx.numeric import tensorcore
+    from ptxdiff.ptx.kernel import descriptors, fragments, multiply, sparse, warpgroup
+    from ptxdiff.ptx.numeric import tensorcore
 
     functions: list[Any] = [
         fragments.of_a, fragments.of_c, warpgroup.accumulators, warpgroup.arranged, warpgroup.signed,
@@ -83,8 +83,8 @@ def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., objec
 
 def _of_another(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
     """See `definition`: a sparse or a block-scaled mma, or both."""
-    from harness.ptx.kernel import fragments, multiply, scaled, sparse, sparsescaled
-    from harness.ptx.numeric import scaledproducts, tensorcore
+    from ptxdiff.ptx.kernel import fragments, multiply, scaled, sparse, sparsescaled
+    from ptxdiff.ptx.numeric import scaledproducts, tensorcore
 
     functions: list[Any] = [fragments.of_a, fragments.of_b, fragments.of_c]
     if bound.form.operation == "mma_sp":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.conformance import products
-from harness.ptx.kernel.sparse import Storage
-from harness.ptx.numeric.tensorcore import FLOATS
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.conformance import products
+from ptxdiff.ptx.kernel.sparse import Storage
+from ptxdiff.ptx.numeric.tensorcore import FLOATS
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _RISING = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
 

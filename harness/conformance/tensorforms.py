@@ -1,6 +1,6 @@
 """The forms of tcgen05. No device at hand has them: their evidence is the specification, as the ledger states.
 
-Their definitions are those of `harness.ptx.kernel.tensor*`; tests compare them with separate references.
+Their definitions are those of `ptxdiff.ptx.kernel.tensor*`; tests compare them with separate references.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, Bound
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS, Bound
 
 OPCODE = "tcgen05"
 REFUSED = ("tcgen05_ashift",)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.model.assemblers import PtxasChoice
-from harness.triton.assemble import run_tool
-from harness.triton.ptxas import assembler_at
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.triton.assemble import run_tool
+from ptxdiff.triton.ptxas import assembler_at
 
 TIMEOUT = 60.0
 Ended = Literal["assembled", "refused", "crashed", "hung"]

@@ -1,4 +1,4 @@
-"""A campaign: batches of programs, each assembled by every assembler, run, and judged (`harness.fuzz.judge`).
+"""A campaign: batches of programs, each assembled by every assembler, run, and judged (`ptxdiff.fuzz.judge`).
 
 Worker processes make, emulate and assemble batches ahead of the device. A journal has a line for each finished batch
 and each finding; a campaign that is started again with it continues after these.
@@ -16,9 +16,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from harness.fuzz.execution import MachineCodeRunner
-from harness.fuzz.journal import CampaignJournal
-from harness.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
+from ptxdiff.fuzz.execution import MachineCodeRunner
+from ptxdiff.fuzz.journal import CampaignJournal
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
 
 
 @dataclass

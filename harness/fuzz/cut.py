@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from harness.fuzz.pieces import FlowProgram, Piece
-from harness.fuzz.program import Operand, Variable
+from ptxdiff.fuzz.pieces import FlowProgram, Piece
+from ptxdiff.fuzz.program import Operand, Variable
 
 _ACT = frozenset({"atom", "atomg", "ld.volatile", "shfl", "vote", "activemask", "barrier", "bar", "mbarrier", "redux"})
 """Opcodes that are kept if their results are not read, because they have side effects or synchronise threads."""

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.fuzz.oracle import THREADS, Words
-from harness.fuzz.program import BLOCK, OUTPUTS
-from harness.processes.child import Device, DeviceFault
+from ptxdiff.fuzz.oracle import THREADS, Words
+from ptxdiff.fuzz.program import BLOCK, OUTPUTS
+from ptxdiff.processes.child import Device, DeviceFault
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
 
@@ -41,7 +41,7 @@ def run_here(cubin: bytes, inputs: Words) -> list[Words]:
     """Launch every kernel of a module once, on torch's current device. Raises NoDriver and DriverError."""
     import torch
 
-    from harness.backends.driver import DriverLaunch, launch_all
+    from ptxdiff.backends.driver import DriverLaunch, launch_all
 
     given = torch.from_numpy(inputs.view(np.int32)).cuda()
     made = torch.full((len(inputs), THREADS, OUTPUTS), 0x5A5A5A5A, dtype=torch.int32, device="cuda")

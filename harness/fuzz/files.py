@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.fuzz.assemblers import Ptxas
-from harness.fuzz.judge import PtxasFault
-from harness.fuzz.oracle import THREADS, emulated, inputs_of
-from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS
-from harness.triton.assemble import Assembly, Disassembly, disassemble
-from harness.triton.targets import tool
+from ptxdiff.fuzz.assemblers import Ptxas
+from ptxdiff.fuzz.judge import PtxasFault
+from ptxdiff.fuzz.oracle import THREADS, emulated, inputs_of
+from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS
+from ptxdiff.triton.assemble import Assembly, Disassembly, disassemble
+from ptxdiff.triton.targets import tool
 
 JOURNAL = "journal.jsonl"
 
@@ -27,8 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness import Case, PtxasFailure, generated, numpy_reference, only, ptx
-from references.formats import U32
+from ptxdiff import Case, PtxasFailure, generated, numpy_reference, only, ptx
+from ptxdiff.references.formats import U32
 
 FOLDER = Path(__file__).parent
 PROGRAM = (FOLDER / "program.ptx").read_text()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from harness.fuzz.pieces import FlowProgram, KernelPieces, Piece
-from harness.fuzz.program import Variable
-from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import CodeBlock, Declaration, Function, Instruction, Label, Name, Operand, Pair, Vector
-from harness.ptx.text.parser import parse_module
+from ptxdiff.fuzz.pieces import FlowProgram, KernelPieces, Piece
+from ptxdiff.fuzz.program import Variable
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.text.nodes import CodeBlock, Declaration, Function, Instruction, Label, Name, Operand, Pair, Vector
+from ptxdiff.ptx.text.parser import parse_module
 
 _WRITE_NOTHING = {
     "st", "red", "bar", "barrier", "membar", "fence", "prefetch", "nanosleep", "griddepcontrol", "pmevent", "bra",

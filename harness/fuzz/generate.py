@@ -6,8 +6,8 @@ import random
 import re
 from collections.abc import Mapping
 
-from harness.fuzz.families import FAMILIES, NEEDS, OF_WHOLE_WARPS
-from harness.fuzz.program import INPUTS, OUTPUTS, Operand, RandomProgram, Statement, Variable
+from ptxdiff.fuzz.families import FAMILIES, NEEDS, OF_WHOLE_WARPS
+from ptxdiff.fuzz.program import INPUTS, OUTPUTS, Operand, RandomProgram, Statement, Variable
 
 EDGES = (
     0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE,

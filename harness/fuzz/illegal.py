@@ -1,6 +1,6 @@
 """Programs that are probably illegal: legal programs with one mechanical change, like a typing mistake.
 
-The emulator and the assemblers decide whether a changed program is illegal (`harness.fuzz.refusals`).
+The emulator and the assemblers decide whether a changed program is illegal (`ptxdiff.fuzz.refusals`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.fuzz.families import FAMILIES
-from harness.fuzz.generate import FIRST, Held, shaped
-from harness.fuzz.oracle import text_of
-from harness.fuzz.program import INPUTS, RandomProgram, Variable
-from harness.fuzz.reduce import without
+from ptxdiff.fuzz.families import FAMILIES
+from ptxdiff.fuzz.generate import FIRST, Held, shaped
+from ptxdiff.fuzz.oracle import text_of
+from ptxdiff.fuzz.program import INPUTS, RandomProgram, Variable
+from ptxdiff.fuzz.reduce import without
 
 _TYPES = ("b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2", "bf16",
     "bf16x2", "f32", "f64", "pred", "tf32",
@@ -55,7 +55,7 @@ def illegal(seed: str, capability: int, weights: Mapping[str, float], target: st
 
 def small(seed: str, capability: int, weights: Mapping[str, float]) -> RandomProgram:
     """A legal program of one statement of a family, with the statements that it needs."""
-    from harness.fuzz.families import NEEDS
+    from ptxdiff.fuzz.families import NEEDS
 
     draw = random.Random(f"small {seed}")
     usable = [n for n, w in weights.items() if w > 0 and NEEDS.get(n, 80) <= capability]

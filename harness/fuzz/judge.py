@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.fuzz.assemblers import Ptxas
-from harness.fuzz.execution import MachineCodeRunner
-from harness.fuzz.generate import program
-from harness.fuzz.oracle import Words, expected, inputs_of, text_of
-from harness.fuzz.program import RandomProgram
-from harness.fuzz.reduce import Shows, candidates, reduced_by_rounds
-from harness.fuzz.unroll import unrolled_random
-from harness.ptx import PtxError
+from ptxdiff.fuzz.assemblers import Ptxas
+from ptxdiff.fuzz.execution import MachineCodeRunner
+from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
+from ptxdiff.fuzz.program import RandomProgram
+from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
+from ptxdiff.fuzz.unroll import unrolled_random
+from ptxdiff.ptx import PtxError
 
 
 @dataclass(frozen=True)

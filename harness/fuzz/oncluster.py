@@ -15,22 +15,22 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.cluster.connect import ClusterError
-from harness.cluster.given import given_gpu
-from harness.cluster.joining import served
-from harness.cluster.nodes import CPU, Needs
-from harness.cluster.tasks import Event, Lost, Tasks, Yielded
-from harness.fuzz.assemblers import Ptxas
-from harness.fuzz.campaign import FuzzCampaign, Tried
-from harness.fuzz.execution import GpuRunner
-from harness.fuzz.judge import BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
-from harness.fuzz.oracle import emulated, inputs_of
-from harness.processes.child import Device
-from harness.ptx import PtxError
-from harness.triton.ptxas import NoAssembler
-from harness.triton.targets import assembler as bundled
+from ptxdiff.cluster.connect import ClusterError
+from ptxdiff.cluster.given import given_gpu
+from ptxdiff.cluster.joining import served
+from ptxdiff.cluster.nodes import CPU, Needs
+from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded
+from ptxdiff.fuzz.assemblers import Ptxas
+from ptxdiff.fuzz.campaign import FuzzCampaign, Tried
+from ptxdiff.fuzz.execution import GpuRunner
+from ptxdiff.fuzz.judge import BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
+from ptxdiff.fuzz.oracle import emulated, inputs_of
+from ptxdiff.processes.child import Device
+from ptxdiff.ptx import PtxError
+from ptxdiff.triton.ptxas import NoAssembler
+from ptxdiff.triton.targets import assembler as bundled
 
-ON_NODE = "harness.fuzz.oncluster:on_node"
+ON_NODE = "ptxdiff.fuzz.oncluster:on_node"
 AHEAD = 2
 """The number of batches submitted for each slot: one runs, and one waits."""
 

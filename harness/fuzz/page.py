@@ -1,4 +1,4 @@
-"""The results in a campaign's folder as plain values, for `reports.findings`, which makes an HTML page of them."""
+"""The results in a campaign's folder as plain values, for `ptxdiff.reports.findings`, which makes an HTML page of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.fuzz.campaign import finding_of
-from harness.fuzz.files import story
+from ptxdiff.fuzz.campaign import finding_of
+from ptxdiff.fuzz.files import story
 
 
 def facts(folder: Path) -> dict[str, Any]:

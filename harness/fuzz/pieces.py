@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.fuzz.program import Operand, Variable
+from ptxdiff.fuzz.program import Operand, Variable
 
 ENDS = frozenset({"ret", "exit"})
 """Opcodes that end a thread."""

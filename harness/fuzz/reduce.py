@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from harness.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, renamed
+from ptxdiff.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, renamed
 
 P = TypeVar("P", bound=Hashable)
 Shows = Callable[[Sequence[P]], Sequence[bool]]

@@ -19,14 +19,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from harness.fuzz.assemblers import Ptxas, PtxasResult
-from harness.fuzz.illegal import Illegal, illegal
-from harness.fuzz.journal import CampaignJournal
-from harness.ptx import PtxError
-from harness.ptx.errors import InternalError
-from harness.ptx.kernel.load import load_kernel
-from harness.triton.given import header_fault, other_target
-from harness.triton.ptxtext import without_comments
+from ptxdiff.fuzz.assemblers import Ptxas, PtxasResult
+from ptxdiff.fuzz.illegal import Illegal, illegal
+from ptxdiff.fuzz.journal import CampaignJournal
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import InternalError
+from ptxdiff.ptx.kernel.load import load_kernel
+from ptxdiff.triton.given import header_fault, other_target
+from ptxdiff.triton.ptxtext import without_comments
 
 EMULATOR = "the emulator"
 CHUNK = 8

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from harness.fuzz.cut import nearest, settled
-from harness.fuzz.pieces import FlowProgram, Piece
-from harness.fuzz.program import Operand, RandomProgram, Statement, Variable, registers, renamed
-from harness.fuzz.reduce import Making
+from ptxdiff.fuzz.cut import nearest, settled
+from ptxdiff.fuzz.pieces import FlowProgram, Piece
+from ptxdiff.fuzz.program import Operand, RandomProgram, Statement, Variable, registers, renamed
+from ptxdiff.fuzz.reduce import Making
 
 ROUNDS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7, *range(9, 16), *range(17, 32))
 """The numbers of copies to try, in this order. If there are more than needed, the reduction removes the rest."""

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import (
+from ptxdiff.records import (
     End,
     InRegisters,
     Record,
@@ -71,7 +71,7 @@ def accepted(run: RunRecords) -> RunRecords:
 
 def _extremes(r: Result) -> dict[str, int]:
     """The largest error of the histogram. Its counts are omitted, because each added input changes them."""
-    from harness.records.compare import worst_ulp
+    from ptxdiff.records.compare import worst_ulp
 
     worst = worst_ulp(r)
     return {} if worst is None else {str(worst): 1}

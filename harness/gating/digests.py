@@ -21,13 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.gating.baseline import BaselineError, file_name
-from harness.gating.evidence import weakest
-from harness.gating.gate import WHOLE_ITEM, Decision, Policy, gate
-from harness.gating.objection import ACCEPTED, RUN, Objection
-from harness.gating.whoassembled import HELD, known
-from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
-from harness.records.seal import SealError
+from ptxdiff.gating.baseline import BaselineError, file_name
+from ptxdiff.gating.evidence import weakest
+from ptxdiff.gating.gate import WHOLE_ITEM, Decision, Policy, gate
+from ptxdiff.gating.objection import ACCEPTED, RUN, Objection
+from ptxdiff.gating.whoassembled import HELD, known
+from ptxdiff.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
+from ptxdiff.records.seal import SealError
 
 SCHEMA = 1
 _HEAD = b'{"record":"digests"'

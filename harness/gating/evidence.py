@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.records import Evidence, Result
-from harness.records.compare import strength
+from ptxdiff.records import Evidence, Result
+from ptxdiff.records.compare import strength
 
 Cell = tuple[str, str, str]
 """Case, variant and target."""

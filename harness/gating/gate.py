@@ -1,6 +1,6 @@
 """The gate accepts or refuses a run against a baseline, and lists every decision.
 
-Exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline (raised as an error, see `harness.gating.baseline`),
+Exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline (raised as an error, see `ptxdiff.gating.baseline`),
 3 speed or resources. Every deviation is listed, whether or not it fails the gate: new and missing results, passes on a
 model alone, results that could not run here, and changed definitions.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from harness.gating.evidence import Cell, evidence_of_cells
-from harness.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
-from harness.gating.registers import in_registers
-from harness.gating.whoassembled import assembled
-from harness.records import (
+from ptxdiff.gating.evidence import Cell, evidence_of_cells
+from ptxdiff.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
+from ptxdiff.gating.registers import in_registers
+from ptxdiff.gating.whoassembled import assembled
+from ptxdiff.records import (
     ALONE,
     DECLARED,
     EXPECTED,
@@ -28,7 +28,7 @@ from harness.records import (
     evidence_of_passes,
     passes,
 )
-from harness.records.compare import (
+from ptxdiff.records.compare import (
     BETWEEN_RUNS,
     Change,
     Comparison,
@@ -38,7 +38,7 @@ from harness.records.compare import (
     strength,
     timed_twice,
 )
-from harness.records.inregisters import MODES
+from ptxdiff.records.inregisters import MODES
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def unacceptable(run: RunRecords) -> str:
 
 
 WHOLE_ITEM = "*"
-"""The input set of the result that stands for an item as a whole, in a run of digests (`harness.gating.digests`)."""
+"""The input set of the result that stands for an item as a whole, in a run of digests (`ptxdiff.gating.digests`)."""
 
 
 def nothing_ran(run: RunRecords) -> str:

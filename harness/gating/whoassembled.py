@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.gating.objection import ACCEPTED, CORRECTNESS, RUN, Objection
-from harness.records import RunRecords, names_assembler
-from harness.records.compare import Comparison
+from ptxdiff.gating.objection import ACCEPTED, CORRECTNESS, RUN, Objection
+from ptxdiff.records import RunRecords, names_assembler
+from ptxdiff.records.compare import Comparison
 
 BASELINE = "baseline"
 """The name that stands for the assemblers of the baseline."""

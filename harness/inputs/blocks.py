@@ -19,11 +19,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_codes
-from harness.inputs.sets import seed_of
-from harness.inputs.ties import nearest_below, tie_codes
-from harness.model.match import read_only
-from references.formats import E2M1, E4M3, Format, encode, fraction, is_nan, magnitude, pack
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.inputs.sets import seed_of
+from ptxdiff.inputs.ties import nearest_below, tie_codes
+from ptxdiff.model.match import read_only
+from ptxdiff.references.formats import E2M1, E4M3, Format, encode, fraction, is_nan, magnitude, pack
 
 Codes = NDArray[np.int64]
 

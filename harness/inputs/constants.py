@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_codes, edge_units
-from harness.inputs.places import cut
-from harness.inputs.solved import floats_solved, integers_solved, relations
-from harness.inputs.specials import special_units
-from references.formats import U16, Format
+from ptxdiff.inputs.edges import edge_codes, edge_units
+from ptxdiff.inputs.places import cut
+from ptxdiff.inputs.solved import floats_solved, integers_solved, relations
+from ptxdiff.inputs.specials import special_units
+from ptxdiff.references.formats import U16, Format
 
 Codes = NDArray[np.int64]
 Rng = np.random.Generator
@@ -75,7 +75,7 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
     Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
-    of arithmetic turns into a number (`harness.inputs.solved`). Beside them every byte
+    of arithmetic turns into a number (`ptxdiff.inputs.solved`). Beside them every byte
     repeated over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose
     edges are all of their codes. repeated: whether to add those that do not depend on the numbers.
     """

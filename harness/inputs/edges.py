@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from references.formats import Format, encode
+from ptxdiff.references.formats import Format, encode
 
 Codes = NDArray[np.int64]
 

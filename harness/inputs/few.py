@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.arguments import Argument, format_of
-from harness.model.case import Case
-from references.formats import Format, Shaped, encode
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.case import Case
+from ptxdiff.references.formats import Format, Shaped, encode
 
 FEW = 16
 """Elements below which an input holds few."""

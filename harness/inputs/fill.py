@@ -9,13 +9,13 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import blocks, few, near
-from harness.inputs.sets import InputSet, seed_of, stream, within
-from harness.model.arguments import Argument, format_of
-from harness.model.case import Case
-from harness.model.match import Generated
-from harness.model.variants import CaseError
-from references.formats import Format, Shaped
+from ptxdiff.inputs import blocks, few, near
+from ptxdiff.inputs.sets import InputSet, seed_of, stream, within
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.match import Generated
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import Format, Shaped
 
 Units = dict[str, NDArray[np.generic]]
 

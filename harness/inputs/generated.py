@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.inputs.edges import edge_units
-from references.formats import Format
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.references.formats import Format
 
 Index = Any  # a numpy int64 array or a torch int64 tensor: numbers of inputs
 

@@ -2,7 +2,7 @@
 
 A wrong rounding of an intermediate result shows only where the steps after it tell two neighbouring values apart. With
 random bits added after a product, that is one input in 2^32. So each rounding step of the reference is observed
-(`references.rounding.observing`) and solved in two directions. Forwards: its result is replaced, and the interval in
+(`ptxdiff.references.rounding.observing`) and solved in two directions. Forwards: its result is replaced, and the interval in
 which the output changes is halved down to two neighbouring codes. Backwards: one input is moved until the step gives
 these codes. Kept are inputs on which another rounding of the step changes the output, those on both sides of the
 boundary, and those where a later input, such as random bits, decides.
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_units
-from harness.inputs.places import ends, in_slots
-from harness.model.case import Case
-from harness.model.codes import codes_of
-from harness.model.reference import ReferenceFault, apply_reference, runs_on_host
-from harness.model.variants import Reference, alternatives
-from references.formats import BF16, F16, F32, Format, from_ordinal, ordinal
-from references.rounding import ROUNDINGS, Rounded, Rounding, observing
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.inputs.places import ends, in_slots
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host
+from ptxdiff.model.variants import Reference, alternatives
+from ptxdiff.references.formats import BF16, F16, F32, Format, from_ordinal, ordinal
+from ptxdiff.references.rounding import ROUNDINGS, Rounded, Rounding, observing
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -345,7 +345,7 @@ def _other_roundings(fmt: Format) -> list[Callable[..., Any]]:
 
     def by_way_of(middle: Format) -> Callable[..., Any]:
         def twice(fmt: Format, rounding: Rounding, rounded: Rounded, result: Any) -> Any:
-            from references import conversion
+            from ptxdiff.references import conversion
 
             return conversion.convert(rounded(middle, "rn"), source=middle, target=fmt, rounding=rounding)
 

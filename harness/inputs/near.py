@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.few import total
-from harness.model.arguments import Argument, format_of
-from harness.model.case import Case
-from references.formats import Format, Shaped
+from ptxdiff.inputs.few import total
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.case import Case
+from ptxdiff.references.formats import Format, Shaped
 
 MOST = 1024
 """Elements of all inputs and outputs beyond which a kernel is left out: its threads do each thing for several rows."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_units
-from references.formats import Format
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.references.formats import Format
 
 Codes = NDArray[np.int64]
 Rng = np.random.Generator

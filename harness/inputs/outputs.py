@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_units
-from harness.inputs.places import between_integers, ends, in_slots, spread
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import codes_of
-from harness.model.reference import ReferenceFault, apply_reference
-from references.formats import Format, encode, from_ordinal, magnitude, sign
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.inputs.places import between_integers, ends, in_slots, spread
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.reference import ReferenceFault, apply_reference
+from ptxdiff.references.formats import Format, encode, from_ordinal, magnitude, sign
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]

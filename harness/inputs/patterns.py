@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_codes, edge_units
-from harness.inputs.places import in_slots
-from references.formats import Format
+from ptxdiff.inputs.edges import edge_codes, edge_units
+from ptxdiff.inputs.places import in_slots
+from ptxdiff.references.formats import Format
 
 Codes = NDArray[np.int64]
 Rng = np.random.Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from references.formats import Format, ordinal
+from ptxdiff.references.formats import Format, ordinal
 
 Codes = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_units
-from harness.inputs.places import cut, in_slots
-from references.formats import Format, from_ordinal, ordinal, to_float64
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.inputs.places import cut, in_slots
+from ptxdiff.references.formats import Format, from_ordinal, ordinal, to_float64
 
 Codes = NDArray[np.int64]
 Pair = tuple[Codes, Codes]

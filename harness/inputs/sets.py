@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.constants import constant_inputs
-from harness.inputs.edges import edge_units, product
-from harness.inputs.generated import Counted, CountedTuples, Generator, Stratified
-from harness.inputs.intermediate import intermediate_inputs
-from harness.inputs.neighbours import neighbour_inputs
-from harness.inputs.outputs import output_inputs
-from harness.inputs.patterns import pattern_inputs
-from harness.inputs.rounding import rounding_inputs, sticky_inputs
-from harness.inputs.specials import combinations, special_units
-from harness.inputs.ties import tie_codes
-from harness.inputs.words import constant_words, word_inputs
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import units_of_codes, values_of
-from harness.model.constants import constants_of
-from harness.model.match import Domain, read_only
-from harness.model.variants import Variant
-from references.formats import BF16, F16, F32, Format
+from ptxdiff.inputs.constants import constant_inputs
+from ptxdiff.inputs.edges import edge_units, product
+from ptxdiff.inputs.generated import Counted, CountedTuples, Generator, Stratified
+from ptxdiff.inputs.intermediate import intermediate_inputs
+from ptxdiff.inputs.neighbours import neighbour_inputs
+from ptxdiff.inputs.outputs import output_inputs
+from ptxdiff.inputs.patterns import pattern_inputs
+from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
+from ptxdiff.inputs.specials import combinations, special_units
+from ptxdiff.inputs.ties import tie_codes
+from ptxdiff.inputs.words import constant_words, word_inputs
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import units_of_codes, values_of
+from ptxdiff.model.constants import constants_of
+from ptxdiff.model.match import Domain, read_only
+from ptxdiff.model.variants import Variant
+from ptxdiff.references.formats import BF16, F16, F32, Format
 
 Codes = NDArray[np.int64]
 Units = Mapping[str, NDArray[np.generic]]

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_units
-from harness.inputs.places import cut
-from harness.model.codes import values_of
-from references.formats import Format
+from ptxdiff.inputs.edges import edge_units
+from ptxdiff.inputs.places import cut
+from ptxdiff.model.codes import values_of
+from ptxdiff.references.formats import Format
 
 Codes = NDArray[np.int64]
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.edges import edge_codes, edge_units
-from references.formats import Format, encode
+from ptxdiff.inputs.edges import edge_codes, edge_units
+from ptxdiff.references.formats import Format, encode
 
 Codes = NDArray[np.int64]
 

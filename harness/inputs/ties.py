@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from references.formats import Format, encode, finite_codes, floor_log2, fraction, from_ordinal, ordinal
+from ptxdiff.references.formats import Format, encode, finite_codes, floor_log2, fraction, from_ordinal, ordinal
 
 Codes = NDArray[np.int64]
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.constants import near_numbers, numbers_as_bits, units_beside
-from harness.inputs.edges import edge_codes
-from references.formats import F32, U16, U32, U64, Format, encode
+from ptxdiff.inputs.constants import near_numbers, numbers_as_bits, units_beside
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.references.formats import F32, U16, U32, U64, Format, encode
 
 Codes = NDArray[np.int64]
 Number = int | float
@@ -112,7 +112,7 @@ def constant_words(
     """Storage units of every input, in tuples of `pack` elements, made of the numbers in the asm.
 
     Each number in each lane, in each word, with zeros and ordinary values in all others, and in all of them; words that
-    a number masks, or that a step of arithmetic turns into a number (`harness.inputs.constants.units_beside`); two
+    a number masks, or that a step of arithmetic turns into a number (`ptxdiff.inputs.constants.units_beside`); two
     numbers in every two words.
     """
     lanes = _Lanes(tuple(formats.values()), pack)

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from harness.model.case import Case
-from harness.model.codes import Codes
-from harness.model.identity import digest, digest_with_code
-from harness.model.match import read_only
-from harness.model.reference import apply_reference
-from harness.model.variants import Reference
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import Codes
+from ptxdiff.model.identity import digest, digest_with_code
+from ptxdiff.model.match import read_only
+from ptxdiff.model.reference import apply_reference
+from ptxdiff.model.variants import Reference
 
 KEPT_CODES = 1 << 23  # for all answers together: 64 MB
 ASKED_AGAIN = 1 << 18

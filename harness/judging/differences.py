@@ -1,6 +1,6 @@
 """The class of difference between two codes, element by element.
 
-`RULES` is its only definition, for the plain judge and for sweeps (`harness.sweep.agree`). The class is decided before
+`RULES` is its only definition, for the plain judge and for sweeps (`ptxdiff.sweep.agree`). The class is decided before
 any bound applies, so that a special value never passes by tolerance.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.match import Match, NanPolicy
-from harness.records import Bits
-from references.formats import (
+from ptxdiff.model.match import Match, NanPolicy
+from ptxdiff.records import Bits
+from ptxdiff.references.formats import (
     Format,
     distance,
     fraction,

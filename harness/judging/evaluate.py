@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.policies import Policies
-from harness.model.reference import apply_reference, flushes_itself
-from harness.model.variants import Reference, alternatives
-from references.formats import Format, is_subnormal
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.reference import apply_reference, flushes_itself
+from ptxdiff.model.variants import Reference, alternatives
+from ptxdiff.references.formats import Format, is_subnormal
 
 Codes = NDArray[np.int64]
 

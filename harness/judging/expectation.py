@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model.variants import Context, ExpectedFailure, PtxasFailure
-from harness.records import DECLARED, PTXAS, Result, names_assembler
+from ptxdiff.model.variants import Context, ExpectedFailure, PtxasFailure
+from ptxdiff.records import DECLARED, PTXAS, Result, names_assembler
 
 
 def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.differences import bits
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.records import Area, Grid
-from references.formats import Format
+from ptxdiff.judging.differences import bits
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.records import Area, Grid
+from ptxdiff.references.formats import Format
 
 Counts = NDArray[np.int64]
 

@@ -14,23 +14,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.answers import answers
-from harness.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
-from harness.judging.evaluate import accepted, flipped, flush
-from harness.judging.failingmap import axes_of, counted
-from harness.judging.offenders import Compared, farthest, offender_at
-from harness.judging.padding import padding_note, with_padding
-from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import codes_of
-from harness.model.intermediates import exact_readings
-from harness.model.match import Match
-from harness.model.policies import Policies
-from harness.model.reference import ReferenceFault, in_words
-from harness.model.variants import Reference, alternatives
-from harness.records import Offender, Share
-from references.formats import is_finite, is_zero, magnitude
+from ptxdiff.judging.answers import answers
+from ptxdiff.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
+from ptxdiff.judging.evaluate import accepted, flipped, flush
+from ptxdiff.judging.failingmap import axes_of, counted
+from ptxdiff.judging.offenders import Compared, farthest, offender_at
+from ptxdiff.judging.padding import padding_note, with_padding
+from ptxdiff.judging.promise import CASES_REFERENCE, holds, pooled, shares
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.intermediates import exact_readings
+from ptxdiff.model.match import Match
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.reference import ReferenceFault, in_words
+from ptxdiff.model.variants import Reference, alternatives
+from ptxdiff.records import Offender, Share
+from ptxdiff.references.formats import is_finite, is_zero, magnitude
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -41,13 +41,13 @@ KEPT_OFFENDERS = 8
 
 @dataclass
 class Judgement:
-    """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
+    """The facts of one comparison; see the fields of the same names in `ptxdiff.records.Result`.
 
-    judged: how many codes the policies judge, by output; see `harness.judging.promise`.
+    judged: how many codes the policies judge, by output; see `ptxdiff.judging.promise`.
     worst: the largest distance of all judged codes, passing or not. worst_failing: the largest distance of failing
     codes. compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
     in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
-    cell of `harness.judging.failingmap`; None if none fails or the case has no map.
+    cell of `ptxdiff.judging.failingmap`; None if none fails or the case has no map.
     """
 
     total: int = 0
@@ -143,7 +143,7 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
     """Findings on emulated outputs that depend on approximate instructions under an exact policy.
 
     Hardware does not promise the bits of approximate instructions, so equal bits on the emulator prove nothing.
-    approximate: as in `harness.jobs.Outcome`.
+    approximate: as in `ptxdiff.jobs.Outcome`.
     """
     found = []
     for name, instructions in approximate.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.judging.judge import Judgement
-from harness.model.describe import ftz_words
-from harness.model.policies import Policies
-from harness.records import Key, Offender, Result
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.describe import ftz_words
+from ptxdiff.model.policies import Policies
+from ptxdiff.records import Key, Offender, Result
 
 EVIDENCE_WORDS = {
     "hardware": "bits computed by the device",

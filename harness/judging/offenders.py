@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.differences import Difference, bits, signed_steps
-from harness.model.arguments import Argument, format_of
-from harness.model.case import Case
-from harness.records import Bits, Offender
-from references.formats import Format, Shaped, is_finite, is_nan
+from ptxdiff.judging.differences import Difference, bits, signed_steps
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.case import Case
+from ptxdiff.records import Bits, Offender
+from ptxdiff.references.formats import Format, Shaped, is_finite, is_nan
 
 Codes = NDArray[np.int64]
 

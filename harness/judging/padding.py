@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.differences import Difference
-from harness.judging.offenders import Compared
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from references.codes import as_codes
-from references.formats import Format
+from ptxdiff.judging.differences import Difference
+from ptxdiff.judging.offenders import Compared
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.references.codes import as_codes
+from ptxdiff.references.formats import Format
 
 Units = Mapping[str, NDArray[np.generic]]
 

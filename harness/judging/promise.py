@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import values_of
-from harness.model.match import Domain, DomainError
-from harness.model.policies import Policies
-from harness.records import UNPROVED, Share
-from references.formats import Format, is_finite, is_zero, unpack
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import values_of
+from ptxdiff.model.match import Domain, DomainError
+from ptxdiff.model.policies import Policies
+from ptxdiff.records import UNPROVED, Share
+from ptxdiff.references.formats import Format, is_finite, is_zero, unpack
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.lint.engine import grouped, ungrouped
-from harness.lint.extract import Note
-from harness.lint.files import Report
-from harness.lint.settings import ABOUT_FILES, SettingsError
-from harness.lint.snippet import Finding
+from ptxdiff.lint.engine import grouped, ungrouped
+from ptxdiff.lint.extract import Note
+from ptxdiff.lint.files import Report
+from ptxdiff.lint.settings import ABOUT_FILES, SettingsError
+from ptxdiff.lint.snippet import Finding
 
 FORMAT = "ptxdiff lint baseline 1"
 _LINES = re.compile(r"\blines? \d+(?:, \d+)*")
@@ -113,7 +113,7 @@ class LintBaseline:
 
     def write(self) -> None:
         """Write the file, one line for each entry. Raises OSError."""
-        from harness import __version__
+        from ptxdiff import __version__
 
         lines = [json.dumps({name: getattr(each, name) for name in _FIELDS}) for each in self.entries]
         head = f'{{"format": {json.dumps(FORMAT)}, "version": {json.dumps(__version__)}, "findings": ['

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from harness.lint.form import NumberedForm, triton_form
-from harness.lint.snippet import Snippet
-from harness.ptx.api import AsmBlock, assemble
-from harness.ptx.binding.constraints import Constraint, parse_constraints
-from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import (
+from ptxdiff.lint.form import NumberedForm, triton_form
+from ptxdiff.lint.snippet import Snippet
+from ptxdiff.ptx.api import AsmBlock, assemble
+from ptxdiff.ptx.binding.constraints import Constraint, parse_constraints
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.text.nodes import (
     Address,
     CodeBlock,
     Declaration,
@@ -24,7 +24,7 @@ from harness.ptx.text.nodes import (
     declarations,
     instructions,
 )
-from harness.ptx.text.parser import parse_asm
+from ptxdiff.ptx.text.parser import parse_asm
 
 ASSUMED = 1
 """The assumed value of an operand under constraint `n` or `i`, whose real value is unknown."""
@@ -36,7 +36,7 @@ class LintedBlock:
     `tree`, `source`: the parsed text; None if it does not parse, and `parse_error` says why (the rule `syntax` reports
     it). An operand number that does not exist is no parse error here. `parsed`: the constraints; None if they cannot be
     parsed, and `constraint_error` says why (the rule `constraints` reports it). `program`: the block bound for any
-    target by `harness.ptx`; None if it cannot be bound, and `bind_error` says why: memory, barriers, other threads, PTX
+    target by `ptxdiff.ptx`; None if it cannot be bound, and `bind_error` says why: memory, barriers, other threads, PTX
     that the emulator does not know, or a mistake. Operands under `n` or `i` are bound to `ASSUMED`; `has_constants` is
     then true. `siblings`: all blocks of the same file, including this one. A rule that is not sure reports nothing.
     """

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.lint.extract import SUFFIXES, Extracted, Note, extract, extract_text, may_hold_asm
-from harness.lint.snippet import Finding, Snippet
+from ptxdiff.lint.extract import SUFFIXES, Extracted, Note, extract, extract_text, may_hold_asm
+from ptxdiff.lint.snippet import Finding, Snippet
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from harness.lint.extract.literals import File
-    from harness.lint.settings import Configuration, Selection
-    from harness.lint.suppressions import Suppression
-    from harness.processes.pool import CallEnd
+    from ptxdiff.lint.extract.literals import File
+    from ptxdiff.lint.settings import Configuration, Selection
+    from ptxdiff.lint.suppressions import Suppression
+    from ptxdiff.processes.pool import CallEnd
 
 SKIPPED = frozenset((
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".mypy_cache", ".ruff_cache",
@@ -112,7 +112,7 @@ def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None
     Findings are in the order of the files, whatever process found them. Rules and the emulator are loaded when the
     first asm is found. processes: how many at once; 0 for as many as there are CPUs, if the files hold much asm.
     """
-    from harness.lint.settings import Configuration
+    from ptxdiff.lint.settings import Configuration
 
     configuration = configuration or Configuration()
     report = Report()
@@ -158,12 +158,12 @@ def _lint_files(files: Sequence[FileToLint], processes: int) -> list[Report]:
     amounts = [len(_WORDS_OF_ASM.findall(f.content)) for f in files]
     if min(many, len(files)) < 2 or (not processes and sum(amounts) < PARALLEL):
         return [lint_file(each) for each in files]
-    from harness.processes.pool import Pool
+    from ptxdiff.processes.pool import Pool
 
     pool = Pool(min(many, len(files)))
     try:
         largest_first = sorted(range(len(files)), key=lambda n: -amounts[n])
-        calls = {n: pool.submit("harness.lint.files:lint_file", files[n], timeout=LONGEST) for n in largest_first}
+        calls = {n: pool.submit("ptxdiff.lint.files:lint_file", files[n], timeout=LONGEST) for n in largest_first}
         return [_answer(calls[n], each) for n, each in enumerate(files)]
     finally:
         pool.close()
@@ -201,7 +201,7 @@ def lint_text(
 
     content: the file's bytes, or its text as `extract.decoded` gives it.
     """
-    from harness.lint.settings import Selection
+    from ptxdiff.lint.settings import Selection
 
     selection = chosen if isinstance(chosen, Selection) else Selection.of(chosen)
     report = report if report is not None else Report()
@@ -224,8 +224,8 @@ def lint_text(
 
 
 def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report, selection: Selection) -> None:
-    from harness.lint.engine import grouped, lint_together
-    from harness.lint.suppressions import suppressed, suppressions
+    from ptxdiff.lint.engine import grouped, lint_together
+    from ptxdiff.lint.suppressions import suppressed, suppressions
 
     comments = suppressions(extracted.file, extracted.snippets)
     kept = []
@@ -244,8 +244,8 @@ def _lint_file(extracted: Extracted, snippets: Sequence[Snippet], report: Report
 
 def _about_comments(extracted: Extracted, comments: Sequence[Suppression], selection: Selection) -> Iterator[Finding]:
     """Findings about comments that silence nothing."""
-    from harness.lint.rules import rules
-    from harness.lint.suppressions import ALL
+    from ptxdiff.lint.rules import rules
+    from ptxdiff.lint.suppressions import ALL
 
     known = rules()
     ran = set(selection.rules) if selection.rules is not None else {n for n, r in known.items() if r.default}
@@ -286,7 +286,7 @@ def unreadable(path: str, line: int, words: str) -> Finding:
 
 
 def _about_file(name: str, words: str, path: str, line: int, column: int) -> Finding:
-    from harness.lint.rules import rules
+    from ptxdiff.lint.rules import rules
 
     rule = rules()[name]
     return Finding(name, rule.severity, words, rule.why, "", path, line, column, 0, 0, Snippet("", ""), None)

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.lint.block import LintedBlock
-from harness.lint.extract import extract_text
-from harness.lint.extract.literals import File
-from harness.lint.files import Report, lint_text
-from harness.lint.settings import Selection
-from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.extract import extract_text
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.files import Report, lint_text
+from ptxdiff.lint.settings import Selection
+from ptxdiff.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
 """The most repairs of one file."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from harness.lint.snippet import Snippet
-from harness.ptx.errors import PtxError
-from harness.ptx.text.conventions import spelled
+from ptxdiff.lint.snippet import Snippet
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.text.conventions import spelled
 
 
 @dataclass(frozen=True)

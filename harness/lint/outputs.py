@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.lint.engine import ungrouped
-from harness.lint.extract import Note
-from harness.lint.files import Report
-from harness.lint.fixes import replacements
-from harness.lint.snippet import Finding
-from harness.records.shown import line, sarif_text, terminal, workflow_data, workflow_property
+from ptxdiff.lint.engine import ungrouped
+from ptxdiff.lint.extract import Note
+from ptxdiff.lint.files import Report
+from ptxdiff.lint.fixes import replacements
+from ptxdiff.lint.snippet import Finding
+from ptxdiff.records.shown import line, sarif_text, terminal, workflow_data, workflow_property
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NOTES = 5
@@ -157,8 +157,8 @@ def sarif(report: Report) -> str:
 
     Fingerprints depend on rule, file and asm, but not on lines.
     """
-    from harness import __version__
-    from harness.lint.rules import page, rules
+    from ptxdiff import __version__
+    from ptxdiff.lint.rules import page, rules
 
     used = sorted({f.rule for f in report.findings})
     known = rules()

@@ -18,14 +18,14 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from harness.lint.engine import ungrouped
-from harness.lint.extract import PYTHON, SUFFIXES, may_hold_asm
-from harness.lint.extract.literals import File
-from harness.lint.files import exclusion, lint_text
-from harness.lint.fixes import replacements
-from harness.lint.rules import page
-from harness.lint.settings import Configuration, Options, SettingsError
-from harness.lint.snippet import Finding
+from ptxdiff.lint.engine import ungrouped
+from ptxdiff.lint.extract import PYTHON, SUFFIXES, may_hold_asm
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.files import exclusion, lint_text
+from ptxdiff.lint.fixes import replacements
+from ptxdiff.lint.rules import page
+from ptxdiff.lint.settings import Configuration, Options, SettingsError
+from ptxdiff.lint.snippet import Finding
 
 DELAY = 0.3
 """Seconds after a change before the document is linted, unless it changes again."""
@@ -52,7 +52,7 @@ class EditorSession:
     """The documents of one editor. options: those of the command line."""
 
     def __init__(self, options: Options | None = None) -> None:
-        from harness import __version__
+        from ptxdiff import __version__
 
         self.options = options or Options()
         # Whole texts: pygls splits lines at more characters than the protocol does.

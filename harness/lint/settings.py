@@ -39,7 +39,7 @@ def rule_names() -> tuple[str, ...]:
     """The names of all rules, which are those of their pages. It loads no rule."""
     from importlib.resources import files
 
-    pages = files("harness.lint").joinpath("pages").iterdir()
+    pages = files("ptxdiff.lint").joinpath("pages").iterdir()
     return tuple(sorted(p.name.removesuffix(".md") for p in pages if p.name.endswith(".md")))
 
 
@@ -171,7 +171,7 @@ class Configuration:
             wanted, ignored = settings.select, frozenset((*settings.ignore, *options.ignore))
         rules = wanted
         if wanted is not None or ignored:
-            from harness.lint.rules import rules as known
+            from ptxdiff.lint.rules import rules as known
 
             defaults = [n for n, r in known().items() if r.default]
             rules = tuple(n for n in (defaults if wanted is None else wanted) if n not in ignored)
@@ -276,8 +276,8 @@ def _rules(where: str, key: str, value: Any) -> tuple[str, ...]:
 
 
 def _check_target(where: str, target: str) -> None:
-    from harness.ptx.errors import PtxError
-    from harness.ptx.targets import Target
+    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.ptx.targets import Target
 
     try:
         Target.parse(target)

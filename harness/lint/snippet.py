@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from harness.ptx.text.conventions import Convention
+    from ptxdiff.ptx.text.conventions import Convention
 
 Severity = Literal["error", "warning", "note"]
 Part = Literal["asm", "constraints"]
@@ -70,7 +70,7 @@ class Snippet:
     order, including `+r`: `asm("..." : "=r"(y), "+r"(z) : "r"(x) : "memory")` has `=r,+r,r,~{memory}`. pure: whether
     the block is declared free of side effects: True for `is_pure=True`, `has_side_effects=False` or an asm statement
     with outputs and without volatile; None if it is not known. pack: elements of an invocation; None if it is not
-    known. 1 for "llvm" and "cuda". outputs, inputs: names of dtypes, as for `harness.emulate`, one for each result or
+    known. 1 for "llvm" and "cuda". outputs, inputs: names of dtypes, as for `ptxdiff.emulate`, one for each result or
     argument; an entry is None if the dtype is not known, the whole is None if the number is not known either. targets:
     the user's targets, such as sm_90a; empty if none were stated. function: the name of the enclosing function, or of
     the variant of a case.

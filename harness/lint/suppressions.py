@@ -17,8 +17,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.lint.extract.literals import File
-from harness.lint.snippet import Finding, Snippet
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.snippet import Finding, Snippet
 
 ALL = "*"
 """The name that stands for all rules."""
@@ -88,7 +88,7 @@ def _comments(file: File) -> Iterator[tuple[int, str]]:
         except (tokenize.TokenError, SyntaxError):
             return
     else:
-        from harness.lint.extract.cplusplus import comments
+        from ptxdiff.lint.extract.cplusplus import comments
 
         yield from comments(file.text)
 

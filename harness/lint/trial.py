@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.lint.block import LintedBlock
-from harness.ptx.api import assemble, emulate
-from harness.ptx.binding.constraints import REGISTER_WIDTH
-from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.machine.standins import unknown_registers
-from harness.ptx.numeric.vectorise import uncompiled
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.ptx.api import assemble, emulate
+from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.machine.standins import unknown_registers
+from ptxdiff.ptx.numeric.vectorise import uncompiled
 
 Units = dict[int, Any]
 """Patterns by operand number, one for each lane."""

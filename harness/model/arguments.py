@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from references.formats import Format, Scalar, Shaped
+from ptxdiff.references.formats import Format, Scalar, Shaped
 
 Argument = Format | Shaped | Scalar
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.model.check import check_case
-from harness.model.declaration import CaseDeclaration
-from harness.model.tuning import configured
+from ptxdiff.model.check import check_case
+from ptxdiff.model.declaration import CaseDeclaration
+from ptxdiff.model.tuning import configured
 
 
 @dataclass(frozen=True, kw_only=True)

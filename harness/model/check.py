@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
-from harness.model.arguments import flushes, format_of
-from harness.model.declaration import CaseDeclaration
-from harness.model.match import Generated, Match
-from harness.model.policies import policies, valid_policy_names
-from harness.model.ptxvariant import PtxVariant
-from harness.model.targets import TargetSet, normal
-from harness.model.tuning import is_wrapped
-from harness.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant
-from references.formats import Format, Scalar, Shaped, fraction
+from ptxdiff.model.arguments import flushes, format_of
+from ptxdiff.model.declaration import CaseDeclaration
+from ptxdiff.model.match import Generated, Match
+from ptxdiff.model.policies import policies, valid_policy_names
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.targets import TargetSet, normal
+from ptxdiff.model.tuning import is_wrapped
+from ptxdiff.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant
+from ptxdiff.references.formats import Format, Scalar, Shaped, fraction
 
 
 def check_case(case: CaseDeclaration) -> None:
@@ -40,7 +40,7 @@ def _check_arguments(case: CaseDeclaration) -> None:
         for name, argument in arguments.items():
             if not isinstance(argument, Format | Shaped | Scalar):
                 raise CaseError(
-                    f"{side}: {name!r} is {argument!r}, no format; import one from references.formats, such as F32"
+                    f"{side}: {name!r} is {argument!r}, no format; import one from ptxdiff.references.formats, such as F32"
                 )
     scalars = [name for name, argument in case.outputs.items() if isinstance(argument, Scalar)]
     if scalars:
@@ -156,7 +156,7 @@ def _check_hard_cases(case: CaseDeclaration) -> None:
         return
     import numpy as np
 
-    from harness.model.codes import units_of_codes, values_of
+    from ptxdiff.model.codes import units_of_codes, values_of
 
     columns = zip(*case.hard_cases, strict=True)
     values = {}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.arguments import Argument, format_of
-from references.formats import Format, to_float64, unpack
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.references.formats import Format, to_float64, unpack
 
 Codes = NDArray[np.int64]
 

@@ -1,6 +1,6 @@
 """The Triton build that compiles each variant, and copies of variants for further builds.
 
-This module has only the names of builds; `harness.triton.builds` has their places.
+This module has only the names of builds; `ptxdiff.triton.builds` has their places.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from harness.model.case import Case
-from harness.model.declaration import CaseDeclaration
-from harness.model.variants import CaseError, Variant
+from ptxdiff.model.case import Case
+from ptxdiff.model.declaration import CaseDeclaration
+from ptxdiff.model.variants import CaseError, Variant
 
 _also: tuple[str, ...] = ()
 _made: dict[int, tuple[Case, Case]] = {}

@@ -12,8 +12,8 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.model.ptxvariant import ComparedPtx, PtxVariant
-from harness.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
+from ptxdiff.model.ptxvariant import ComparedPtx, PtxVariant
+from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
 
 _NUMBER = re.compile(
     r"(?<![\w.$%<])(?:0[fF](?P<single>[0-9a-fA-F]{8})|0[dD](?P<double>[0-9a-fA-F]{16})|0[xX](?P<hex>[0-9a-fA-F]+)|"

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.model.arguments import Argument
-from harness.model.match import Domain, NanPolicy, exact
-from harness.model.targets import ALL, NONE
-from harness.model.variants import FtzPolicies, MatchPolicy, Reference, Targets, Variant
-from references.formats import Format
+from ptxdiff.model.arguments import Argument
+from ptxdiff.model.match import Domain, NanPolicy, exact
+from ptxdiff.model.targets import ALL, NONE
+from ptxdiff.model.variants import FtzPolicies, MatchPolicy, Reference, Targets, Variant
+from ptxdiff.references.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseDeclaration:
-    """The fields of a case, before the checks; `harness.model.case` says how references are called.
+    """The fields of a case, before the checks; `ptxdiff.model.case` says how references are called.
 
     inputs, outputs: formats by name; with dimensions for whole kernels. A name in both is a tensor that a whole kernel
     updates in place: the reference takes its value before the kernel and returns its value after it.

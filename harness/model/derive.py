@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.instruction import InstructionText, single_instruction
-from harness.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
-from harness.ptx.text.types import TYPES
-from references.formats import Format
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.instruction import InstructionText, single_instruction
+from ptxdiff.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
+from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.references.formats import Format
 
 _WIDENING = ("mul.wide",)
 _COUNTS_TO_32_BITS = ("popc", "clz", "bfind")
@@ -39,7 +39,7 @@ class DerivationError(CaseError):
 class AsmForm:
     """The asm of one pack factor, with `$0` and LLVM's constraints.
 
-    convention: "triton", for asm that `tl.inline_asm_elementwise` takes unchanged, or "llvm", as for `harness.emulate`.
+    convention: "triton", for asm that `tl.inline_asm_elementwise` takes unchanged, or "llvm", as for `ptxdiff.emulate`.
     `compiled_form` translates the latter for Triton.
     """
 
@@ -104,8 +104,8 @@ def compiled_form(case: Case, form: AsmForm) -> AsmForm:
     """
     if form.convention == "triton":
         return form
-    from harness.ptx.binding.packed import in_tritons_form
-    from harness.ptx.errors import PtxError
+    from ptxdiff.ptx.binding.packed import in_tritons_form
+    from ptxdiff.ptx.errors import PtxError
 
     outputs, inputs = ([f.unit_bits for f in side] for side in _arguments(case))
     try:
@@ -117,8 +117,8 @@ def compiled_form(case: Case, form: AsmForm) -> AsmForm:
 
 def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> AsmForm:
     """The form of asm that is not in Triton's convention."""
-    from harness.ptx.errors import PtxError
-    from harness.ptx.text.conventions import spelled
+    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.ptx.text.conventions import spelled
 
     constraints = given.constraints
     if constraints is None and not variant.derived_packs and pack > 1:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 
-from harness.model.derive import asm_form, compiled_form, packs_of
-from harness.model.load import LoadedCase
-from harness.model.match import FtzPolicy
-from harness.model.policies import Policies, policies
-from harness.model.ptxvariant import PtxVariant
-from harness.model.targets import normal
-from harness.model.tuning import base_name
-from harness.model.variants import AsmVariant, CaseError, Variant
-from harness.records import CaseInfo, VariantInfo
+from ptxdiff.model.derive import asm_form, compiled_form, packs_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.match import FtzPolicy
+from ptxdiff.model.policies import Policies, policies
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.targets import normal
+from ptxdiff.model.tuning import base_name
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.records import CaseInfo, VariantInfo
 
 
 def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
@@ -32,7 +32,7 @@ def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
 
 
 def reference_name(reference: object) -> str:
-    """`references.reciprocal.correctly_rounded`; for a function of the case file, its own name."""
+    """`ptxdiff.references.reciprocal.correctly_rounded`; for a function of the case file, its own name."""
     several = [r for r in getattr(reference, "alternatives", ()) if not hasattr(r, "made_of")]  # not those of through=
     if several:
         return " or ".join(reference_name(r) for r in several)

@@ -5,7 +5,7 @@ intermediate value within the bound of the approximate one. They are enumerated.
 specification of the result, as if the case had named it in `either`, so every judge, sweep, cache and digest treats
 it like one, and all outputs of one intermediate value must come from the same one.
 
-An intermediate value is accepted by the rules that hold for results of `ulp` and `relative` (`harness.model.match`):
+An intermediate value is accepted by the rules that hold for results of `ulp` and `relative` (`ptxdiff.model.match`):
 NaN, infinities, zeros and their signs are kept, and cross only where the bound says `overflow=` or `underflow=`.
 """
 
@@ -16,9 +16,9 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from harness.model.match import Approximate, Match
-from harness.model.variants import CaseError, Reference, alternatives
-from references.formats import Format, is_infinity, is_nan, is_subnormal, magnitude, to_float64
+from ptxdiff.model.match import Approximate, Match
+from ptxdiff.model.variants import CaseError, Reference, alternatives
+from ptxdiff.references.formats import Format, is_infinity, is_nan, is_subnormal, magnitude, to_float64
 
 MOST = 64
 """The most intermediate values that are tried for one result."""

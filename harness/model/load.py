@@ -21,11 +21,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from harness.model import files
-from harness.model.case import Case
-from harness.model.compilers import with_twins
-from harness.model.identity.modules import execute_file, module_name
-from harness.model.variants import CaseError
+from ptxdiff.model import files
+from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import with_twins
+from ptxdiff.model.identity.modules import execute_file, module_name
+from ptxdiff.model.variants import CaseError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Literal
 
-from references.formats import Format
+from ptxdiff.references.formats import Format
 
 NanPolicy = Literal["any", "canonical", "payload"]
 FtzPolicy = Literal["required", "allowed", "never"]

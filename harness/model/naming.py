@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.model import files
-from harness.model.load import LoadedCase, claim, in_folder, load, noted
-from harness.model.targets import normal
-from harness.model.variants import CaseError
+from ptxdiff.model import files
+from ptxdiff.model.load import LoadedCase, claim, in_folder, load, noted
+from ptxdiff.model.targets import normal
+from ptxdiff.model.variants import CaseError
 
 _PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|assembler)\]", re.S)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from harness.model.arguments import flushes
-from harness.model.declaration import CaseDeclaration
-from harness.model.intermediates import specification
-from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
-from harness.model.targets import ALL, TargetSet, normal, target_set
-from harness.model.variants import Differs, FtzPolicies, Meets, Reference, Variant
+from ptxdiff.model.arguments import flushes
+from ptxdiff.model.declaration import CaseDeclaration
+from ptxdiff.model.intermediates import specification
+from ptxdiff.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
+from ptxdiff.model.targets import ALL, TargetSet, normal, target_set
+from ptxdiff.model.variants import Differs, FtzPolicies, Meets, Reference, Variant
 
 
 @dataclass(frozen=True)

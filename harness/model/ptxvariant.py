@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.model.variants import CaseError, LaunchedVariant
+from ptxdiff.model.variants import CaseError, LaunchedVariant
 
 WARP = 32
 

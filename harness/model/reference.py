@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.codes import Codes
-from harness.model.match import read_only
-from harness.model.variants import Reference, alternatives
-from references.formats import Format
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.codes import Codes
+from ptxdiff.model.match import read_only
+from ptxdiff.model.variants import Reference, alternatives
+from ptxdiff.references.formats import Format
 
 
 class ReferenceFault(RuntimeError):

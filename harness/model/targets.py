@@ -1,7 +1,7 @@
 """Sets of GPU architectures, as a case declares them.
 
 The table lists the architectures that PTX ISA 9.x names and for which current Triton can compile.
-`harness.triton.targets` probes which of them the installed compilers support; this module has only names and order.
+`ptxdiff.triton.targets` probes which of them the installed compilers support; this module has only names and order.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.model.variants import CaseError, KernelVariant, Variant
+from ptxdiff.model.variants import CaseError, KernelVariant, Variant
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _REFUSED = "[]/\\:\n\t"  # what names of variants cannot have

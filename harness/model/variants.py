@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
-from harness.model.instruction import single_instruction
-from harness.model.match import Domain, FtzPolicy, Match, NanPolicy
-from harness.model.targets import TargetSet
-from harness.records import PTXAS, names_assembler
+from ptxdiff.model.instruction import single_instruction
+from ptxdiff.model.match import Domain, FtzPolicy, Match, NanPolicy
+from ptxdiff.model.targets import TargetSet
+from ptxdiff.records import PTXAS, names_assembler
 
 Reference = Callable[..., Any]
 Context = Literal["straight", "loop", "shared"]
@@ -23,7 +23,7 @@ MatchPolicy = Match | Mapping[str, Match]
 FtzPolicies = FtzPolicy | Mapping[str, FtzPolicy]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Diagnoses of failures, besides the class of difference. `harness.running.diagnosis` tests each by reproducing the
+# Diagnoses of failures, besides the class of difference. `ptxdiff.running.diagnosis` tests each by reproducing the
 # wrong bits.
 CLOBBER = "missing early clobber"
 REVERSED = "results reversed within registers"
@@ -182,7 +182,7 @@ class Variant:
 class AsmVariant(Variant):
     """Inline PTX: one text for each pack factor, or a single instruction from which they are derived.
 
-    convention: how texts and constraints are written: "triton", "llvm" or "cuda", as `harness.emulate` takes them.
+    convention: how texts and constraints are written: "triton", "llvm" or "cuda", as `ptxdiff.emulate` takes them.
     reads_padding: whether the result of an element may be computed by way of the others in its pack, as where a word of
     zeros takes a shorter way. The last pack may be partial, and the bits that fill it are undefined. So the asm must
     give the same results whatever they are: the emulator then fills them at random instead of refusing such results.
@@ -221,7 +221,7 @@ class KernelVariant(LaunchedVariant):
     """A whole @triton.jit kernel.
 
     A case replaces a kernel under @triton.autotune or @triton.heuristics by the function below them, a variant for each
-    configuration (`harness.model.tuning`). rules: the functions of @triton.heuristics by parameter. options: of the
+    configuration (`ptxdiff.model.tuning`). rules: the functions of @triton.heuristics by parameter. options: of the
     compiler, from the configuration. tuned: whether it has a configuration. configuration: its words in the variant's
     name, if there are several.
     """

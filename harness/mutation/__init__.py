@@ -2,11 +2,11 @@
 
 A case that passes with a planted mistake would also pass the same mistake made by a person. Each mutant is one
 mechanical change. The emulator runs it at quick effort, with the plan and the judge of all other runs
-(`harness.running.run.run_item`). Its fate is one of these:
+(`ptxdiff.running.run.run_item`). Its fate is one of these:
 
 - *killed*: a result fails;
 - *refused*: binding the asm, or calling the reference, raises an error;
-- *equivalent*, *sampled* or *allowed*: it passes, and the search (`harness.mutation.settle`) finds no input on which it
+- *equivalent*, *sampled* or *allowed*: it passes, and the search (`ptxdiff.mutation.settle`) finds no input on which it
   is wrong;
 - *missed*: it passes, but an input is known on which it is wrong; add that input to the case's `hard_cases`;
 - *undecided*: it neither ran nor was refused, because of a fault of the harness or the time limit.

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.mutation.instructions import Word, Written, instructions, kernel_instructions
-from harness.ptx.text.nodes import Address, Immediate, Name, Vector
-from harness.ptx.text.types import TYPES
+from ptxdiff.mutation.instructions import Word, Written, instructions, kernel_instructions
+from ptxdiff.ptx.text.nodes import Address, Immediate, Name, Vector
+from ptxdiff.ptx.text.types import TYPES
 
 Change = tuple[Word, str]
 """A part of the text, and its replacement."""

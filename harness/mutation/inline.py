@@ -1,7 +1,7 @@
 """Mutants of inline asm within a variant's Triton functions: compile, run and settle them.
 
 The asm is the text that Triton gets, whether from a constant, an f-string or a compile-time argument. A mutant replaces
-it while the function is compiled (`harness.triton.compile.swapping`).
+it while the function is compiled (`ptxdiff.triton.compile.swapping`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.backends.compiled import compile_job
-from harness.jobs import Outcome
-from harness.judging.judge import Judgement
-from harness.model.arguments import format_of
-from harness.model.constants import packs_in_code
-from harness.model.variants import KernelVariant, PlainVariant
-from harness.mutation.asm import AsmMutant, mutants
-from harness.mutation.machinecode import Code, job_of, machine_code, setups_of
-from harness.mutation.settle import Candidate, Inputs, Search, Settlement, Words, judged_of, ran_as, settled
-from harness.mutation.trial import Subject, Trial, trial_of
-from harness.triton.compile import swapping
-from harness.triton.installation import NoTriton
-from harness.triton.spec import AsmSwap
+from ptxdiff.backends.compiled import compile_job
+from ptxdiff.jobs import Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.constants import packs_in_code
+from ptxdiff.model.variants import KernelVariant, PlainVariant
+from ptxdiff.mutation.asm import AsmMutant, mutants
+from ptxdiff.mutation.machinecode import Code, job_of, machine_code, setups_of
+from ptxdiff.mutation.settle import Candidate, Inputs, Search, Settlement, Words, judged_of, ran_as, settled
+from ptxdiff.mutation.trial import Subject, Trial, trial_of
+from ptxdiff.triton.compile import swapping
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.spec import AsmSwap
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def try_inline(subject: Subject, name: str, mutant: InlineMutant) -> Trial:
 
 def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
     """The reason why the binder refuses a mutant; "" if it does not."""
-    from harness.ptx import PtxError, analyse, written_input
-    from harness.ptx.errors import NotElementwise
+    from ptxdiff.ptx import PtxError, analyse, written_input
+    from ptxdiff.ptx.errors import NotElementwise
 
     swap = mutant.swap
     try:
@@ -91,8 +91,8 @@ def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
 
 def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
     """The reason why the binder refuses a variant's kernel with a mutant in it; "" if it does not."""
-    from harness.ptx import PtxError
-    from harness.ptx.kernel.load import load_kernel
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.kernel.load import load_kernel
 
     for setup in setups_of(subject, name):
         with swapping(swap):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.ptx.text.lexer import OPERAND, Token, tokenize
-from harness.ptx.text.llvmtext import expanded, without_places
-from harness.ptx.text.nodes import CodeBlock, Declaration, Instruction, Source, Statement
-from harness.ptx.text.parser import parse_asm, parse_module
+from ptxdiff.ptx.text.lexer import OPERAND, Token, tokenize
+from ptxdiff.ptx.text.llvmtext import expanded, without_places
+from ptxdiff.ptx.text.nodes import CodeBlock, Declaration, Instruction, Source, Statement
+from ptxdiff.ptx.text.parser import parse_asm, parse_module
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A journal of finished mutations, one line for each variant or reference, with which a stopped command continues.
 
 A line is reused only if everything that decides it is unchanged: the case, the harness, the installed packages, the
-target and the budget (`harness.running.reuse.key_of`).
+target and the budget (`ptxdiff.running.reuse.key_of`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.model.load import LoadedCase
-from harness.mutation.campaign import Budget
-from harness.records import Mutation, RecordError, from_json, to_json
-from harness.running.item import Item
-from harness.running.reuse import key_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.mutation.campaign import Budget
+from ptxdiff.records import Mutation, RecordError, from_json, to_json
+from ptxdiff.running.item import Item
+from ptxdiff.running.reuse import key_of
 
 _LASTING = ("", "it has no asm of its own")
 """Only mutations with these words are stored, because a case that does not pass or compile now may do so later."""

@@ -1,7 +1,7 @@
 """Mutants of a kernel's PTX, for Triton kernels and for variants that are PTX files.
 
 Each kernel of a quick run is compiled for one setup (sizes, alignment, warps, fusion). A mutant is one mistake in one
-of these texts. It replaces that text wherever the run compiles it (`harness.triton.compile.rewriting`), as if a
+of these texts. It replaces that text wherever the run compiles it (`ptxdiff.triton.compile.rewriting`), as if a
 compiler had made the mistake for this setup.
 """
 
@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-from harness.backends.compiled import compile_job
-from harness.jobs import Outcome, Setup
-from harness.judging.judge import Judgement
-from harness.model.ptxvariant import PtxVariant
-from harness.mutation.asm import KernelMutant, kernel_mutants, replaced
-from harness.mutation.machinecode import Code
-from harness.mutation.settle import Candidate, Inputs, Search, Settlement, job_in, judged_in, settled
-from harness.mutation.trial import Subject, Trial, trial_of
-from harness.ptx.limits import STILL_RUNNING
-from harness.ptx.text.header import retargeted
-from harness.running.run import jobs
-from harness.triton.assemble import assemble
-from harness.triton.compile import Rewriting, rewriting
-from harness.triton.cubin import loaded_sections
-from harness.triton.diagnostics import Refusal
-from harness.triton.installation import NoTriton
-from harness.triton.spec import Compilation
-from harness.triton.targets import assembler
+from ptxdiff.backends.compiled import compile_job
+from ptxdiff.jobs import Outcome, Setup
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.mutation.asm import KernelMutant, kernel_mutants, replaced
+from ptxdiff.mutation.machinecode import Code
+from ptxdiff.mutation.settle import Candidate, Inputs, Search, Settlement, job_in, judged_in, settled
+from ptxdiff.mutation.trial import Subject, Trial, trial_of
+from ptxdiff.ptx.limits import STILL_RUNNING
+from ptxdiff.ptx.text.header import retargeted
+from ptxdiff.running.run import jobs
+from ptxdiff.triton.assemble import assemble
+from ptxdiff.triton.compile import Rewriting, rewriting
+from ptxdiff.triton.cubin import loaded_sections
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.spec import Compilation
+from ptxdiff.triton.targets import assembler
 
 TIMES, AT_LEAST = 20.0, 10.0
 """The time limit of a mutant: a multiple of the time of the whole unchanged run, and the least limit in seconds."""
@@ -103,8 +103,8 @@ def try_kernel(subject: Subject, name: str, mutant: PlacedMutant) -> Trial:
 
 def _refusal(subject: Subject, mutant: PlacedMutant) -> str:
     """The reason why the binder refuses a mutant; "" if it does not."""
-    from harness.ptx import PtxError
-    from harness.ptx.kernel.load import load_kernel
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.kernel.load import load_kernel
 
     given = mutant.kernel.compilation.spec.given is not None
     text = retargeted(mutant.text, subject.target) if given else mutant.text

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from harness.jobs import Job, Setup, block_of
-from harness.model.derive import packs_of
-from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
-from harness.mutation.trial import Subject
-from harness.triton.assemble import assemble
-from harness.triton.compile import compile_kernel
-from harness.triton.cubin import loaded_sections
-from harness.triton.diagnostics import Refusal
-from harness.triton.installation import NoTriton
-from harness.triton.launch import launch_of
-from harness.triton.targets import assembler
+from ptxdiff.jobs import Job, Setup, block_of
+from ptxdiff.model.derive import packs_of
+from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant
+from ptxdiff.mutation.trial import Subject
+from ptxdiff.triton.assemble import assemble
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.cubin import loaded_sections
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.targets import assembler
 
 Code = tuple[Mapping[str, bytes], ...]
 

@@ -2,7 +2,7 @@
 
 The search covers all inputs if they are few, else a number of inputs spread over every binade, within a time limit. Of
 asm that takes several elements at once, an input is what one invocation reads: all tuples if they are few, else those
-of `harness.inputs.words`, all elements, and random tuples. The mutant and the original both run. If their bits differ,
+of `ptxdiff.inputs.words`, all elements, and random tuples. The mutant and the original both run. If their bits differ,
 the judge decides whether the mutant is wrong.
 """
 
@@ -16,24 +16,24 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.backends.sharing import may_share
-from harness.inputs import InputSet, stratified, word_sets
-from harness.inputs.fill import kernel_inputs
-from harness.inputs.sets import all_words, exhaustive, tuple_bits, within
-from harness.jobs import Job, Outcome, Setup, block_of
-from harness.judging.judge import Judgement
-from harness.model.arguments import format_of
-from harness.model.codes import codes_of
-from harness.model.derive import packs_of
-from harness.model.policies import policies
-from harness.model.reference import ReferenceFault, apply_reference, flushes_itself
-from harness.model.variants import AsmVariant, PlainVariant, Reference, Variant
-from harness.mutation.machinecode import Code, machine_code
-from harness.mutation.source import SourceMutant, swapped
-from harness.mutation.trial import Subject
-from harness.records import Offender
-from harness.running.run import judge_job
-from harness.triton.spec import digests_from
+from ptxdiff.backends.sharing import may_share
+from ptxdiff.inputs import InputSet, stratified, word_sets
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.sets import all_words, exhaustive, tuple_bits, within
+from ptxdiff.jobs import Job, Outcome, Setup, block_of
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.derive import packs_of
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import ReferenceFault, apply_reference, flushes_itself
+from ptxdiff.model.variants import AsmVariant, PlainVariant, Reference, Variant
+from ptxdiff.mutation.machinecode import Code, machine_code
+from ptxdiff.mutation.source import SourceMutant, swapped
+from ptxdiff.mutation.trial import Subject
+from ptxdiff.records import Offender
+from ptxdiff.running.run import judge_job
+from ptxdiff.triton.spec import digests_from
 
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
@@ -426,7 +426,7 @@ def judged_in(subject: Subject, name: str, job: Job) -> Judgement | str:
 
 def _same_texts(subject: Subject, given: AsmVariant, mutant: AsmVariant) -> bool:
     """Whether two variants differ only in their constraints."""
-    from harness.model.derive import asm_form
+    from ptxdiff.model.derive import asm_form
 
     pack = max(packs_of(subject.case, mutant))
     return asm_form(subject.case, given, pack).text == asm_form(subject.case, mutant, pack).text

@@ -1,7 +1,7 @@
 """Mechanical mistakes in references: change one node of a function's Python syntax tree, and replace its code.
 
 Every function of `references` and of the case's file that the reference calls, directly or indirectly, may be mutated.
-Functions of `references.formats` and `references.codes` are excluded, because the judge itself uses them.
+Functions of `ptxdiff.references.formats` and `ptxdiff.references.codes` are excluded, because the judge itself uses them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_EXCLUDED = ("references.formats", "references.codes")
+_EXCLUDED = ("ptxdiff.references.formats", "ptxdiff.references.codes")
 
 
 @dataclass(frozen=True)

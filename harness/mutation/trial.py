@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.backends.emulator import EmulatorBackend
-from harness.model.case import Case
-from harness.model.derive import asm_form, packs_of
-from harness.model.load import LoadedCase
-from harness.model.variants import AsmText, AsmVariant, CaseError, Variant
-from harness.mutation.asm import AsmMutant
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
-from harness.triton.spec import Digests, digests_from
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.variants import AsmText, AsmVariant, CaseError, Variant
+from ptxdiff.mutation.asm import AsmMutant
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
+from ptxdiff.triton.spec import Digests, digests_from
 
 Fate = Literal["killed", "padding", "survived", "refused", "undecided"]
 
@@ -103,7 +103,7 @@ def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: 
 
 def refusal(subject: Subject, variant: AsmVariant) -> str:
     """The reason why the binder, or the derivation of packed forms, refuses a mutant; "" if neither does."""
-    from harness.ptx import PtxError, analyse
+    from ptxdiff.ptx import PtxError, analyse
 
     try:
         for pack in packs_of(subject.case, variant):

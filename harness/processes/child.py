@@ -1,7 +1,7 @@
 """Runs a GPU in a process of its own, under a watchdog. A kernel that crashes it leaves this process and its results.
 
     device = of_target("sm_90a")
-    value = device.call("harness.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)
+    value = device.call("ptxdiff.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)
 
 The process owns the CUDA context. A process that crashes, does not answer in time, or whose context a kernel destroyed,
 is killed with all that it started; the next call starts another.
@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.processes import locks
-from harness.processes.gpus import Gpu, gpus, share, worker_number
-from harness.processes.pool import Worker
-from harness.processes.worker import Call, resolve
+from ptxdiff.processes import locks
+from ptxdiff.processes.gpus import Gpu, gpus, share, worker_number
+from ptxdiff.processes.pool import Worker
+from ptxdiff.processes.worker import Call, resolve
 
 PLAIN_LIMIT = 60.0
 SWEEP_LIMIT = 600.0

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from harness.processes.pool import (
+from ptxdiff.processes.pool import (
     DEFAULT_TIMEOUT,
     CallEnd,
     changes_compilers,
@@ -28,7 +28,7 @@ from harness.processes.pool import (
     read_by,
     written_to,
 )
-from harness.processes.worker import HEADER, answer, end_with_parent, write_message
+from ptxdiff.processes.worker import HEADER, answer, end_with_parent, write_message
 
 
 def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> CallEnd:

@@ -38,7 +38,7 @@ def gpus() -> tuple[Gpu, ...]:
 
     CUDA_VISIBLE_DEVICES is respected, and its names (numbers, UUIDs, MIG instances) are kept as they are.
     """
-    from harness.model.targets import normal
+    from ptxdiff.model.targets import normal
 
     if not gpu_visible():
         return ()

@@ -1,6 +1,6 @@
 """A pool of compiler processes, which replaces those that crash.
 
-    outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
+    outcome = shared_pool().submit("ptxdiff.triton.compile:lower", spec).result()
 
 Every call ends in a `CallEnd`: the worker's reply, or how the worker ended. The next call that needs a worker replaces
 one that ended.
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.diskcache import compilers_caches
-from harness.processes.worker import HEADER, Call, ImportPath, Reply, write_message
+from ptxdiff.diskcache import compilers_caches
+from ptxdiff.processes.worker import HEADER, Call, ImportPath, Reply, write_message
 
 DEFAULT_TIMEOUT = 120.0
 MAX_WORKERS = 4
@@ -118,7 +118,7 @@ class Worker:
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         self._stderr = nameless_file()
-        module = ["-P", "-m", "harness.processes.worker"]
+        module = ["-P", "-m", "ptxdiff.processes.worker"]
         command = [*self._prefix, self._python or sys.executable, *module, str(request_end), str(reply_end)]
         try:
             self._process = subprocess.Popen(

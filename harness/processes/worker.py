@@ -1,7 +1,7 @@
 """The main loop of compiler processes and of the process that owns a GPU. It answers one request at a time.
 
 LLVM aborts the process on a wrong constraint string, so Triton's stages never run in the harness's own process. The
-parent (`harness.processes.pool`) starts this module with two pipes for the protocol, and a file as standard error: what
+parent (`ptxdiff.processes.pool`) starts this module with two pipes for the protocol, and a file as standard error: what
 a compiler writes there belongs to the current request. Standard output is discarded.
 
 A message is an 8-byte big-endian length and a pickle. Requests are `Call`s. An `ImportPath` comes before the first of
@@ -161,7 +161,7 @@ def end_with_parent(requests: int) -> None:
 
 if __name__ == "__main__":
     # Pickles refer to this module's classes by its import name, which is not __main__.
-    from harness.processes import worker
+    from ptxdiff.processes import worker
 
     # An abort of a compiler is an expected answer, so it writes no core dump.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.ptx.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
-    from harness.ptx.analysis.trace import Trace, trace
-    from harness.ptx.api import emulate
-    from harness.ptx.binding.contents import Analysis
-    from harness.ptx.errors import PtxError
+    from ptxdiff.ptx.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
+    from ptxdiff.ptx.analysis.trace import Trace, trace
+    from ptxdiff.ptx.api import emulate
+    from ptxdiff.ptx.binding.contents import Analysis
+    from ptxdiff.ptx.errors import PtxError
 
 __all__ = [
     "Analysis",
@@ -49,7 +49,7 @@ class _Callable(ModuleType):
     asm."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return importlib.import_module("harness.model.ptxvariant").ptx(*args, **kwargs)
+        return importlib.import_module("ptxdiff.model.ptxvariant").ptx(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _Callable

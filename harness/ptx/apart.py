@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from harness.ptx.errors import PtxError
+from ptxdiff.ptx.errors import PtxError
 
 _judging = False  # in all threads: a reference may start some
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.apart import refuse_to_judge
-from harness.ptx.binding import control, moves
-from harness.ptx.binding.approximate import APPROXIMATE, HOPPER, ROUNDED, rounded
-from harness.ptx.binding.builder import Builder
-from harness.ptx.binding.constraints import (
+from ptxdiff.ptx.apart import refuse_to_judge
+from ptxdiff.ptx.binding import control, moves
+from ptxdiff.ptx.binding.approximate import APPROXIMATE, HOPPER, ROUNDED, rounded
+from ptxdiff.ptx.binding.builder import Builder
+from ptxdiff.ptx.binding.constraints import (
     REGISTER_WIDTH,
     AsmOperand,
     Constraint,
@@ -22,23 +22,23 @@ from harness.ptx.binding.constraints import (
     constants_of,
     parse_constraints,
 )
-from harness.ptx.binding.contraction import fused
-from harness.ptx.binding.program import Program
-from harness.ptx.binding.written import check_inputs
-from harness.ptx.errors import BindingError, PtxError, UndefinedBits, only_own
-from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
-from harness.ptx.machine.data import Argument, DType, Placement, by_lane, dtype_of, load, store, tensors, width_of
-from harness.ptx.machine.frame import Constants, Frame
-from harness.ptx.machine.lockstep import run
-from harness.ptx.machine.origin import traced_back
-from harness.ptx.machine.parallel import for_each
-from harness.ptx.machine.standins import named_values, refuse_stand_ins
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.targets import AnyTarget, ByAnswers, Target
-from harness.ptx.text.conventions import spelled
-from harness.ptx.text.nodes import CodeBlock, Source
-from harness.ptx.text.parser import parse_asm
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.contraction import fused
+from ptxdiff.ptx.binding.program import Program
+from ptxdiff.ptx.binding.written import check_inputs
+from ptxdiff.ptx.errors import BindingError, PtxError, UndefinedBits, only_own
+from ptxdiff.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
+from ptxdiff.ptx.machine.data import Argument, DType, Placement, by_lane, dtype_of, load, store, tensors, width_of
+from ptxdiff.ptx.machine.frame import Constants, Frame
+from ptxdiff.ptx.machine.lockstep import run
+from ptxdiff.ptx.machine.origin import traced_back
+from ptxdiff.ptx.machine.parallel import for_each
+from ptxdiff.ptx.machine.standins import named_values, refuse_stand_ins
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.targets import AnyTarget, ByAnswers, Target
+from ptxdiff.ptx.text.conventions import spelled
+from ptxdiff.ptx.text.nodes import CodeBlock, Source
+from ptxdiff.ptx.text.parser import parse_asm
+from ptxdiff.ptx.text.types import TYPES
 
 CHUNK = 1 << 14
 """Lanes of one piece of work: few enough that their registers stay in a core's cache."""
@@ -89,10 +89,10 @@ def emulate(
     a special register without a value is refused. `convention`: how the block is written. "triton": `$0`, and a
     register holds several elements of less than 32 bits. "llvm", that of `llvm.inline_asm` in MLIR: `$0`, and an
     operand holds one element, or as many as fill its register, as the number of operands implies. "cuda", an asm
-    statement of CUDA C++: `%0`, otherwise as "llvm"; see `harness.ptx.text.conventions.spelled`. Messages show the text
+    statement of CUDA C++: `%0`, otherwise as "llvm"; see `ptxdiff.ptx.text.conventions.spelled`. Messages show the text
     with `$0`.
 
-    Raises PtxError (see `harness.ptx.errors`), and nothing else.
+    Raises PtxError (see `ptxdiff.ptx.errors`), and nothing else.
     """
     several = isinstance(dtype, (list, tuple))
     wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]

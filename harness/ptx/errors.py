@@ -1,4 +1,4 @@
-"""The exceptions of `harness.ptx`. Each message says what is wrong, where (line and column, from 1) and what to do.
+"""The exceptions of `ptxdiff.ptx`. Each message says what is wrong, where (line and column, from 1) and what to do.
 
 `PtxError` is the base class: catch it when you run untrusted PTX.
 """
@@ -78,7 +78,7 @@ class NotElementwise(PtxError):
 
 
 class TooLarge(PtxError):
-    """The text, or what it asks for, exceeds a limit of the emulator (`harness.ptx.limits`) or of CUDA."""
+    """The text, or what it asks for, exceeds a limit of the emulator (`ptxdiff.ptx.limits`) or of CUDA."""
 
 
 class InternalError(PtxError):

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from harness.ptx.targets import Target
+from ptxdiff.ptx.targets import Target
 
 SNIPPET_SECONDS = 10.0
 """Seconds that a call of `emulate` may run for all its elements, by default."""

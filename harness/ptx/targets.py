@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from harness.ptx.errors import PtxError
+from ptxdiff.ptx.errors import PtxError
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Target:
 
 
 GENERATION = "Hopper"
-"""The GPU generation whose approximate instructions the emulator computes (`harness.ptx.numeric.hopper`)."""
+"""The GPU generation whose approximate instructions the emulator computes (`ptxdiff.ptx.numeric.hopper`)."""
 
 
 def of_generation(target: str) -> bool:

@@ -14,19 +14,19 @@ evidence of passes, `shown` texts in each medium, `compare` two runs side by sid
 `statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant pays.
 """
 
-from harness.records.agreement import Split, explained, splits
-from harness.records.assemblers import AssemblerTally, by_assembler, names_assembler
-from harness.records.encoding import from_json, to_json
-from harness.records.evidence import beside, evidence_of_passes, passes
-from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
-from harness.records.inregisters import ALONE, InRegisters
-from harness.records.key import Key
-from harness.records.lock import FileLock
-from harness.records.merge import MACHINES, machines, merged
-from harness.records.seal import Seal
-from harness.records.sent import Sent, of_run, packed, received, sent, unpacked
-from harness.records.statistics import Beside
-from harness.records.types import (
+from ptxdiff.records.agreement import Split, explained, splits
+from ptxdiff.records.assemblers import AssemblerTally, by_assembler, names_assembler
+from ptxdiff.records.encoding import from_json, to_json
+from ptxdiff.records.evidence import beside, evidence_of_passes, passes
+from ptxdiff.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
+from ptxdiff.records.inregisters import ALONE, InRegisters
+from ptxdiff.records.key import Key
+from ptxdiff.records.lock import FileLock
+from ptxdiff.records.merge import MACHINES, machines, merged
+from ptxdiff.records.seal import Seal
+from ptxdiff.records.sent import Sent, of_run, packed, received, sent, unpacked
+from ptxdiff.records.statistics import Beside
+from ptxdiff.records.types import (
     DECLARED,
     EVIDENCE,
     EXPECTED,

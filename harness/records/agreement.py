@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.records.key import Key
-from harness.records.types import Disagreement, Result
+from ptxdiff.records.key import Key
+from ptxdiff.records.types import Disagreement, Result
 
 Groups = tuple[tuple[str, ...], ...]
 

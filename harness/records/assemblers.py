@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.records.types import PTXAS, Result
+from ptxdiff.records.types import PTXAS, Result
 
 _NAME = re.compile(
     r"(?:ptxas )?(?P<version>\d+(?:\.\d+)*)(?: -O(?P<level>[0-3]))?(?P<options>(?: -[^\s()]+)+)?"

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from harness.records import EVIDENCE, EXPECTED, Beside, Block, InRegisters, Key, Result, RunRecords, Timing
-from harness.records.inregisters import UNITS, lost
+from ptxdiff.records import EVIDENCE, EXPECTED, Beside, Block, InRegisters, Key, Result, RunRecords, Timing
+from ptxdiff.records.inregisters import UNITS, lost
 
 KINDS = {
     "vanished": "only in the first run",

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records.inregisters import InRegisters
-from harness.records.key import Amount, Count
-from harness.records.rules import ContradictionError, check
-from harness.records.types import (
+from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.key import Amount, Count
+from ptxdiff.records.rules import ContradictionError, check
+from ptxdiff.records.types import (
     SCHEMA,
     CaseInfo,
     Disagreement,

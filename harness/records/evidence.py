@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from harness.records.types import EVIDENCE, Result
+from ptxdiff.records.types import EVIDENCE, Result
 
 ASSEMBLED = "assembled"
 _WORDS = {"none": "without evidence"}

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records.encoding import parsed, to_text
-from harness.records.inregisters import InRegisters
-from harness.records.lock import FileLock
-from harness.records.rules import Contents, ContradictionError
-from harness.records.seal import Seal, SealError
-from harness.records.sent import Sent
-from harness.records.types import (
+from ptxdiff.records.encoding import parsed, to_text
+from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.lock import FileLock
+from ptxdiff.records.rules import Contents, ContradictionError
+from ptxdiff.records.seal import Seal, SealError
+from ptxdiff.records.sent import Sent
+from ptxdiff.records.types import (
     SCHEMA,
     CaseInfo,
     Disagreement,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from harness.records import statistics as speed
-from harness.records.key import Amount, Count, Key
-from harness.records.statistics import TOO_NOISY, Beside
+from ptxdiff.records import statistics as speed
+from ptxdiff.records.key import Amount, Count, Key
+from ptxdiff.records.statistics import TOO_NOISY, Beside
 
 Mode = Literal["throughput", "latency"]
 MODES: tuple[Mode, ...] = get_args(Mode)

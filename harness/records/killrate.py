@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.records.rules import FATES
-from harness.records.types import Mutation
+from ptxdiff.records.rules import FATES
+from ptxdiff.records.types import Mutation
 
 KILLED_AND_FATES = ("killed", *FATES)
 

@@ -10,7 +10,7 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.records.types import WriteError
+from ptxdiff.records.types import WriteError
 
 _UNNAMED_HOLDER = "another process"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.records.files import in_order
-from harness.records.key import Key
-from harness.records.types import Conflict, End, Result, Run, RunRecords
+from ptxdiff.records.files import in_order
+from ptxdiff.records.key import Key
+from ptxdiff.records.types import Conflict, End, Result, Run, RunRecords
 
 MACHINES = "machines"
 """The entry of a merged run's environment that holds the environments of the runs, in order."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.records import Block
+from ptxdiff.records import Block
 
 DIGEST_BLOCK = 1 << 16  # inputs of one digest: few enough to locate a change, many enough to keep digests few
 

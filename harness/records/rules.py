@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from harness.records.inregisters import MODES, InRegisters
-from harness.records.key import Key
-from harness.records.types import (
+from ptxdiff.records.inregisters import MODES, InRegisters
+from ptxdiff.records.key import Key
+from ptxdiff.records.types import (
     EXPECTED,
     VERDICTS,
     CaseInfo,

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from harness.records.encoding import parsed, to_text
-from harness.records.types import Record
+from ptxdiff.records.encoding import parsed, to_text
+from ptxdiff.records.types import Record
 
 
 class Sent(NamedTuple):

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from harness.records import statistics as speed
-from harness.records.inregisters import InRegisters
-from harness.records.key import Amount, Count, Key
-from harness.records.statistics import Beside
+from ptxdiff.records import statistics as speed
+from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.key import Amount, Count, Key
+from ptxdiff.records.statistics import Beside
 
 SCHEMA = 3
-"""3: results have no power sums. 2: every line ends in a checksum (`harness.records.seal`)."""
+"""3: results have no power sums. 2: every line ends in a checksum (`ptxdiff.records.seal`)."""
 
 Evidence = Literal["none", "model", "specification", "confirmed", "hardware"]
 """The evidence of a pass, from the weakest to the strongest."""
@@ -195,7 +195,7 @@ class Result:
     resources: Mapping[str, Count] = field(default_factory=dict)
     instructions: Mapping[str, Count] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the variant's definition, by part (`harness.model.identity.definition`)."""
+    """Digests of the variant's definition, by part (`ptxdiff.model.identity.definition`)."""
     seconds: Amount = 0.0
     sweep: Mapping[str, Amount] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy": seconds of a copy of as many bytes in the same run."""
@@ -221,7 +221,7 @@ class Result:
     """A failure only because undefined bits fill a partial pack and reach a result: with any bits there it is right."""
     dependencies: Mapping[str, str] = field(default_factory=dict)
     """Of an item's first result: digests of what its results depend on besides the definition, by part
-    (`harness.model.identity.dependencies`)."""
+    (`ptxdiff.model.identity.dependencies`)."""
     opened: Mapping[str, str] = field(default_factory=dict)
     """Of an item's first result: digests of the files that the case's code opened, by path."""
 

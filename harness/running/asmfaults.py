@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.jobs import Job
-from harness.model.derive import AsmForm
-from harness.model.dialect import AsmCall
-from harness.records import UNPROVED
+from ptxdiff.jobs import Job
+from ptxdiff.model.derive import AsmForm
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.records import UNPROVED
 
 if TYPE_CHECKING:
-    from harness.lint.block import LintedBlock
+    from ptxdiff.lint.block import LintedBlock
 
 _TRIED = 256  # packs of inputs with which asm that reads a special register is run
 
@@ -31,7 +31,7 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
     job: its inputs may have any number of units. They are used only for asm that reads a special register; without
     inputs only the text is checked.
     """
-    from harness.ptx import repeated_name, written_input
+    from ptxdiff.ptx import repeated_name, written_input
 
     words = (
         written_input(form.text, form.constraints)
@@ -43,7 +43,7 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
 
 def special_registers_in(form: AsmForm) -> list[str]:
     """The special registers that the text names, each once."""
-    from harness.ptx.binding.special import SPECIAL_REGISTERS
+    from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
 
     return [n for n in dict.fromkeys(re.findall(r"%[a-z_0-9]+", form.text)) if n in SPECIAL_REGISTERS]
 
@@ -54,9 +54,9 @@ def _depends_on_the_machine(job: Job, form: AsmForm) -> str | None:
     The emulator tracks undefined bits exactly: reading the register is no fault if no result depends on it. None if no
     result does, or if the emulator cannot run the asm.
     """
-    from harness.backends.snippet import run_once
-    from harness.ptx import PtxError
-    from harness.ptx.errors import UndefinedBits
+    from ptxdiff.backends.snippet import run_once
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.errors import UndefinedBits
 
     names = special_registers_in(form)
     if not names or not job.inputs:
@@ -105,10 +105,10 @@ def shared_registers(call: AsmCall) -> AsmFault:
 
 @lru_cache(maxsize=_BLOCKS)
 def _shared_registers(text: str, constraints: str) -> AsmFault:
-    from harness.lint.block import LintedBlock
-    from harness.lint.order import written_early
-    from harness.lint.rules.registers import missing_early_clobber
-    from harness.lint.snippet import Snippet
+    from ptxdiff.lint.block import LintedBlock
+    from ptxdiff.lint.order import written_early
+    from ptxdiff.lint.rules.registers import missing_early_clobber
+    from ptxdiff.lint.snippet import Snippet
 
     block = LintedBlock(Snippet(text, constraints))
     found = next(iter(missing_early_clobber(block)), None)
@@ -147,9 +147,9 @@ def _at(call: AsmCall) -> str:
 
 @lru_cache(maxsize=_BLOCKS)
 def _unfilled_places(call: AsmCall) -> AsmFault:
-    from harness.lint.block import LintedBlock
-    from harness.lint.elements import flows
-    from harness.lint.snippet import Snippet
+    from ptxdiff.lint.block import LintedBlock
+    from ptxdiff.lint.elements import flows
+    from ptxdiff.lint.snippet import Snippet
 
     dtypes = [[_DTYPES.get(name, "uint8") for name in side] for side in (call.outputs, call.inputs)]
     snippet = Snippet(call.text, call.constraints, "triton", call.pure, call.pack, tuple(dtypes[0]), tuple(dtypes[1]))
@@ -172,9 +172,9 @@ _PACKS = 1 << 12
 
 def _places_differ(block: LintedBlock, call: AsmCall, outputs: list[str], inputs: list[str]) -> str:
     """Where some place of a pack gives another result than the first place for equal elements; "" if none does."""
-    from harness.lint.trial import trial_target
-    from harness.ptx import PtxError, emulate
-    from harness.ptx.machine.data import dtype_of
+    from ptxdiff.lint.trial import trial_target
+    from ptxdiff.ptx import PtxError, emulate
+    from ptxdiff.ptx.machine.data import dtype_of
 
     columns = _patterns([dtype_of(name) for name in inputs])
     given = [np.repeat(column, call.pack) for column in columns]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
-from harness.running.plan import WorkItem
-from harness.triton.installation import NoTriton
-from harness.triton.ptxas import NoAssembler, assembler_at
+from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from ptxdiff.running.plan import WorkItem
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 
 BUNDLED = "bundled"
 """On the command line: the ptxas that the installed Triton carries for a target."""
@@ -82,7 +82,7 @@ def timed_by(config: pytest.Config, target: str | None) -> tuple[Chosen, ...]:
 
 def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> PtxasChoice:
     """The ptxas that Triton, or a build of it, carries for a target. Raises NoTriton and NoAssembler."""
-    from harness.triton.targets import assembler_of
+    from ptxdiff.triton.targets import assembler_of
 
     try:
         own = assembler_of(target, compiler)
@@ -93,7 +93,7 @@ def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> 
 
 def tritons_options(target: str, compiler: str = "") -> tuple[str, ...]:
     """The options with which Triton, or a build of it, calls ptxas for a target; none if Triton is missing."""
-    from harness.triton.targets import assembler_of
+    from ptxdiff.triton.targets import assembler_of
 
     try:
         return assembler_of(target, compiler).options

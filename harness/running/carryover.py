@@ -20,11 +20,11 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.model.case import Case
-from harness.model.identity import digest_with_code
-from harness.model.identity.code import is_users
-from harness.model.identity.definition import INCOMPARABLE, changed_parts, definition, what_changed
-from harness.model.identity.dependencies import (
+from ptxdiff.model.case import Case
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.code import is_users
+from ptxdiff.model.identity.definition import INCOMPARABLE, changed_parts, definition, what_changed
+from ptxdiff.model.identity.dependencies import (
     Session,
     changed_files,
     dependencies,
@@ -33,9 +33,9 @@ from harness.model.identity.dependencies import (
     set_from_outside,
     set_session,
 )
-from harness.model.identity.encoding import without_encoding
-from harness.records import UNPROVED, Result
-from harness.running.item import Item, ItemResults, fingerprint_of
+from ptxdiff.model.identity.encoding import without_encoding
+from ptxdiff.records import UNPROVED, Result
+from ptxdiff.running.item import Item, ItemResults, fingerprint_of
 
 if TYPE_CHECKING:
     import pytest

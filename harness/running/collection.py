@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from harness.backends import create
-from harness.jobs import BACKEND_NAMES, Backend
-from harness.model import load as loader
-from harness.model.case import Case
-from harness.model.targets import KNOWN, normal
-from harness.model.variants import CaseError
-from harness.processes.gpus import gpus
-from harness.records import Sent, sent
-from harness.records.shown import OwnWords, line
-from harness.running import carryover, reuse
-from harness.running.assemblers import AssemblerChoice, Chosen, timed_by
-from harness.running.item import Item, ItemResults
-from harness.running.linting import lint_items
-from harness.running.replay import TokenError, parse
-from harness.running.run import run_item
-from harness.running.together import Together
-from harness.timing.items import benchmark_items, only_benchmarks, timing_item
-from harness.triton.installation import NoTriton
-from harness.triton.ptxas import NoAssembler
+from ptxdiff.backends import create
+from ptxdiff.jobs import BACKEND_NAMES, Backend
+from ptxdiff.model import load as loader
+from ptxdiff.model.case import Case
+from ptxdiff.model.targets import KNOWN, normal
+from ptxdiff.model.variants import CaseError
+from ptxdiff.processes.gpus import gpus
+from ptxdiff.records import Sent, sent
+from ptxdiff.records.shown import OwnWords, line
+from ptxdiff.running import carryover, reuse
+from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.linting import lint_items
+from ptxdiff.running.replay import TokenError, parse
+from ptxdiff.running.run import run_item
+from ptxdiff.running.together import Together
+from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.ptxas import NoAssembler
 
 OFFERED = pytest.StashKey[tuple[str, ...]]()
 """In a session's stash, under `--ptx-cluster`: the GPU generations that the cluster's nodes have."""
@@ -207,7 +207,7 @@ def _with_emulated(config: pytest.Config, found: list[tuple[str, str]]) -> list[
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
     if _TARGETS not in config.stash:
-        from harness.triton.targets import available
+        from ptxdiff.triton.targets import available
 
         try:
             config.stash[_TARGETS] = available()
@@ -266,7 +266,7 @@ class VariantItem(OwnWords, pytest.Item):
             self._conclude(done)
             return
         if reason := self._without_device():
-            from harness.running.item import not_run
+            from ptxdiff.running.item import not_run
 
             self.found = not_run(self.item, reason)
         else:
@@ -402,7 +402,7 @@ _DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()
 
 def _described(item: VariantItem) -> Sent:
     """The record of the item's case, which is sent with each of its items."""
-    from harness.model.describe import case_info
+    from ptxdiff.model.describe import case_info
 
     known = item.config.stash.setdefault(_DESCRIBED, {})
     loaded = item.item.loaded
@@ -480,7 +480,7 @@ def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]
         found: dict[tuple[str, str, str, str], ItemResults] = {}
         path = Path(config.option.ptx_records or "")
         if config.option.ptx_resume and path.is_file():
-            from harness.records import resumable
+            from ptxdiff.records import resumable
 
             for result in resumable(path).results:
                 found.setdefault(result.key.item, ItemResults()).results.append(result)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import fed_back
-from harness.jobs import Backend, Job, Outcome
-from harness.judging.judge import Judgement, judge_same
-from harness.model.reference import ReferenceFault
+from ptxdiff.backends.snippet import fed_back
+from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.judging.judge import Judgement, judge_same
+from ptxdiff.model.reference import ReferenceFault
 
 Units = Mapping[str, NDArray[np.generic]]
 

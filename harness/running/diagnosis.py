@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import fed_back
-from harness.jobs import Job, Outcome
-from harness.model.derive import asm_form
-from harness.model.policies import policies
-from harness.model.variants import CLOBBER, REVERSED, UNDEFINED, AsmVariant, CaseError, KernelVariant
-from harness.running.judged import judged
+from ptxdiff.backends.snippet import fed_back
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.derive import asm_form
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import CLOBBER, REVERSED, UNDEFINED, AsmVariant, CaseError, KernelVariant
+from ptxdiff.running.judged import judged
 
 
 def diagnose(job: Job, outcome: Outcome) -> str:
-    """The diagnosis that reproduces the outcome's outputs, one of `harness.model.variants.DIAGNOSES`, or an empty
+    """The diagnosis that reproduces the outcome's outputs, one of `ptxdiff.model.variants.DIAGNOSES`, or an empty
     string."""
     if outcome.undefined:
         return UNDEFINED
@@ -65,8 +65,8 @@ def _reversed(units: NDArray[Any], many: int, apart: int) -> NDArray[Any]:
 
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
     """The loop's outputs with registers shared wherever the constraints allow it; None if they allow it nowhere."""
-    from harness.backends.snippet import run_once, shareable
-    from harness.ptx import PtxError
+    from ptxdiff.backends.snippet import run_once, shareable
+    from ptxdiff.ptx import PtxError
 
     assert isinstance(job.variant, AsmVariant)
     carry = policies(job.case, job.variant).carry

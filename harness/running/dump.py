@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.judge import Judgement
-from harness.records import Key
-from references.formats import pack
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.records import Key
+from ptxdiff.references.formats import pack
 
 LONGEST_NAME = 200
 """Characters of a file's name. File systems allow 255 bytes."""

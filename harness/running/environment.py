@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.model.identity.experiment import harness
+from ptxdiff.model.identity.experiment import harness
 
 _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
 _DECIDING = ("python", *_PACKAGES, "harness", "approximate", "ptxas", "cuda", "driver")
@@ -64,7 +64,7 @@ def _named(compilers: Mapping[str, Any]) -> str:
 
 def _compilers() -> dict[str, dict[str, str]]:
     """The other Triton builds that are installed here, by name: their versions, and a digest of their files."""
-    from harness.triton.builds import NoBuild, build_called, installation_of, known
+    from ptxdiff.triton.builds import NoBuild, build_called, installation_of, known
 
     found = {}
     for name in known():
@@ -105,7 +105,7 @@ def revision(folder: Path) -> Mapping[str, Any]:
 def _assemblers() -> list[dict[str, Any]]:
     """The ptxas releases that the installed Triton carries, each with its targets and its program's digest."""
     try:
-        from harness.triton.targets import probe
+        from ptxdiff.triton.targets import probe
 
         table = probe()
     except Exception:  # no Triton, or one that cannot be probed: backends that need it report why
@@ -119,7 +119,7 @@ def _assemblers() -> list[dict[str, Any]]:
 
 def _program(path: str) -> str:
     """The digest of an assembler's program; "" if it does not run."""
-    from harness.triton.ptxas import NoAssembler, assembler_at
+    from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 
     try:
         return assembler_at(path, 0).digest
@@ -129,7 +129,7 @@ def _program(path: str) -> str:
 
 def devices() -> dict[str, Any]:
     """The GPUs here, and the versions of torch's CUDA and of the driver. Loads torch, but makes no CUDA context."""
-    from harness.processes.gpus import gpus
+    from ptxdiff.processes.gpus import gpus
 
     if not gpus():
         return {"gpus": []}

@@ -15,7 +15,7 @@ import re
 
 from xdist.scheduler import LoadGroupScheduling
 
-from harness.running.collection import item_of
+from ptxdiff.running.collection import item_of
 
 FILES = 8
 """Groups are files where there are this many for each worker. With fewer, one worker may be left with a long file."""

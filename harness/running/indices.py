@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from harness.model.arguments import format_of
-from harness.model.case import Case
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
 
 _LEFT = re.compile(r"out of bounds|out of range|IndexError|lies in no buffer|illegal memory access")
 

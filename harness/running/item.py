@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.model.compilers import compiler_of
-from harness.model.identity.definition import definition
-from harness.model.load import LoadedCase
-from harness.model.policies import variant_on
-from harness.model.variants import Variant
-from harness.records import Key, Result, Sent, Text, TextKind, Verdict, sent, text_hash
-from harness.triton.builds import label
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.identity.definition import definition
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.policies import variant_on
+from ptxdiff.model.variants import Variant
+from ptxdiff.records import Key, Result, Sent, Text, TextKind, Verdict, sent, text_hash
+from ptxdiff.triton.builds import label
 
 
 @dataclass

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from harness.judging.answers import results_of
-from harness.judging.judge import Judgement, Units, judge
-from harness.model.case import Case
-from harness.model.identity import digest
-from harness.model.policies import Policies
-from harness.model.variants import Variant
-from harness.ptx.apart import judging_emulated
+from ptxdiff.judging.answers import results_of
+from ptxdiff.judging.judge import Judgement, Units, judge
+from ptxdiff.model.case import Case
+from ptxdiff.model.identity import digest
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.variants import Variant
+from ptxdiff.ptx.apart import judging_emulated
 
 KEPT = 512
 

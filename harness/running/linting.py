@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.lint import outputs
-from harness.lint.files import Report, lint_paths
-from harness.lint.settings import Configuration, Options
-from harness.records.shown import OwnWords
+from ptxdiff.lint import outputs
+from ptxdiff.lint.files import Report, lint_paths
+from ptxdiff.lint.settings import Configuration, Options
+from ptxdiff.records.shown import OwnWords
 
 
 class LintFailure(Exception):

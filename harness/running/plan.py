@@ -15,10 +15,10 @@ one target finds it. Every target runs:
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
 - kernels in every shape and at each alignment, given PTX with each pointer misaligned alone, and at sizes beside the
-  numbers of the code (`harness.running.sizes`).
+  numbers of the code (`ptxdiff.running.sizes`).
 
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
-declares again stays hidden. Such names are found in the text instead (`harness.ptx.repeated_name`).
+declares again stays hidden. Such names are found in the text instead (`ptxdiff.ptx.repeated_name`).
 
 The emulator runs asm without Triton's kernel around it where both must give the same bits: in the rows above, and on
 every input set. It runs Triton's kernel around the asm on the edges, in the rows that the assembler compiles too.
@@ -32,25 +32,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.backends.sharing import may_share
-from harness.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
-from harness.inputs.few import few_sets
-from harness.inputs.fill import has_blocks
-from harness.inputs.near import near_sets
-from harness.jobs import Setup, block_of
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.constants import packs_in_code
-from harness.model.derive import asm_form, packs_of
-from harness.model.policies import policies
-from harness.model.ptxvariant import PtxVariant
-from harness.model.targets import KNOWN, TargetSet, capability
-from harness.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
-from harness.records import Key
-from harness.running.covering import pairwise, share
-from harness.running.sizes import sizes_beside
-from harness.sweep import LARGE
-from references.formats import Scalar
+from ptxdiff.backends.sharing import may_share
+from ptxdiff.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
+from ptxdiff.inputs.few import few_sets
+from ptxdiff.inputs.fill import has_blocks
+from ptxdiff.inputs.near import near_sets
+from ptxdiff.jobs import Setup, block_of
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.constants import packs_in_code
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.policies import policies
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.targets import KNOWN, TargetSet, capability
+from ptxdiff.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
+from ptxdiff.records import Key
+from ptxdiff.references.formats import Scalar
+from ptxdiff.running.covering import pairwise, share
+from ptxdiff.running.sizes import sizes_beside
+from ptxdiff.sweep import LARGE
 
 LOOP_STEPS = 3
 _PRIME = 1009
@@ -146,8 +146,8 @@ def _part(targets: TargetSet, target: str) -> tuple[int, int]:
 
 def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
     """Whether asm cannot be parsed here: then only compiled rows show names that a second copy declares again."""
-    from harness.ptx import PtxError
-    from harness.ptx.text.parser import parse_asm
+    from ptxdiff.ptx import PtxError
+    from ptxdiff.ptx.text.parser import parse_asm
 
     if not isinstance(variant, AsmVariant):
         return False
@@ -347,7 +347,7 @@ def _placed(case: Case, variant: Variant, packs: Sequence[int], target: str) -> 
 
 def _contraction_open(case: Case, variant: Variant, pack: int, target: str) -> bool:
     """Whether ptxas may fuse a multiplication and an addition of the asm."""
-    from harness.ptx import PtxError, analyse
+    from ptxdiff.ptx import PtxError, analyse
 
     assert isinstance(variant, AsmVariant)
     try:

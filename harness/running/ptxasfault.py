@@ -17,32 +17,32 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
-from harness.fuzz.cut import smaller
-from harness.fuzz.fromptx import UnsupportedCode, pieces_of
-from harness.fuzz.pieces import FlowProgram
-from harness.fuzz.reduce import reduced_by_rounds
-from harness.fuzz.unroll import unrolled
-from harness.jobs import Job, MachineCodeBackend, Outcome
-from harness.judging.judge import judge_same
-from harness.model.assemblers import LEVELS, PtxasChoice
-from harness.model.compilers import compiler_of
-from harness.model.policies import policies
-from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError
-from harness.ptx.kernel.memory import Buffer, BufferPointer
-from harness.ptx.limits import KERNEL_SECONDS
-from harness.records import Offender
-from harness.running.assemblers import Chosen, tritons_own
-from harness.running.contexts import run_loop
-from harness.triton.assemble import Assembly, assemble, options_of
-from harness.triton.build import Built, build
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal
-from harness.triton.installation import NoTriton
-from harness.triton.launch import launch_of
-from harness.triton.ptxas import NoAssembler
-from harness.triton.spec import Compilation, Tool
+from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
+from ptxdiff.fuzz.cut import smaller
+from ptxdiff.fuzz.fromptx import UnsupportedCode, pieces_of
+from ptxdiff.fuzz.pieces import FlowProgram
+from ptxdiff.fuzz.reduce import reduced_by_rounds
+from ptxdiff.fuzz.unroll import unrolled
+from ptxdiff.jobs import Job, MachineCodeBackend, Outcome
+from ptxdiff.judging.judge import judge_same
+from ptxdiff.model.assemblers import LEVELS, PtxasChoice
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import CaseError
+from ptxdiff.ptx.kernel.memory import Buffer, BufferPointer
+from ptxdiff.ptx.limits import KERNEL_SECONDS
+from ptxdiff.records import Offender
+from ptxdiff.running.assemblers import Chosen, tritons_own
+from ptxdiff.running.contexts import run_loop
+from ptxdiff.triton.assemble import Assembly, assemble, options_of
+from ptxdiff.triton.build import Built, build
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.ptxas import NoAssembler
+from ptxdiff.triton.spec import Compilation, Tool
 
 REDUCING = 30.0
 """Seconds after which the reduction ends, with the smallest PTX found so far."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
-from harness.records import Key
-from harness.running.dump import file_name
-from harness.running.ptxasfault import PtxasBlame
+from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from ptxdiff.records import Key
+from ptxdiff.running.dump import file_name
+from ptxdiff.running.ptxasfault import PtxasBlame
 
 _EVIDENCE = {
     "confirmed": "by the emulator, with instructions that hardware has confirmed",

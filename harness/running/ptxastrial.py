@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 
-from harness.jobs import Job, Outcome
-from harness.judging.judge import Judgement
-from harness.records import PTXAS, Result
-from harness.running.plan import WorkItem
-from harness.running.ptxasfault import PtxasBlame, blamed, filled
-from harness.running.ptxasstory import attached, in_brief, message_lines
-from harness.running.result import Recording
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.records import PTXAS, Result
+from ptxdiff.running.plan import WorkItem
+from ptxdiff.running.ptxasfault import PtxasBlame, blamed, filled
+from ptxdiff.running.ptxasstory import attached, in_brief, message_lines
+from ptxdiff.running.result import Recording
 
 
 class PtxasTrial(Recording):

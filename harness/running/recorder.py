@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.model.variants import CaseError
-from harness.processes.gpus import gpu_visible
-from harness.records import (
+from ptxdiff.model.variants import CaseError
+from ptxdiff.processes.gpus import gpu_visible
+from ptxdiff.records import (
     UNPROVED,
     VERDICTS,
     CaseInfo,
@@ -40,15 +40,15 @@ from harness.records import (
     splits,
     unpacked,
 )
-from harness.records.lock import lock_of
-from harness.records.shown import terminal
-from harness.running.carryover import carried_nowhere
-from harness.running.environment import environment, other_environment
+from ptxdiff.records.lock import lock_of
+from ptxdiff.records.shown import terminal
+from ptxdiff.running.carryover import carried_nowhere
+from ptxdiff.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
-    from harness.jobs import Backend
-    from harness.running.assemblers import Chosen
-    from harness.running.item import Item
+    from ptxdiff.jobs import Backend
+    from ptxdiff.running.assemblers import Chosen
+    from ptxdiff.running.item import Item
 
 BACKENDS = ("gpu", "emulator", "assembler")
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
@@ -199,7 +199,7 @@ class Recorder:
         return self.writer
 
     def _head(self) -> Run:
-        from harness.running.assemblers import AssemblerChoice
+        from ptxdiff.running.assemblers import AssemblerChoice
 
         option = self.config.option
         chosen = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
@@ -246,7 +246,7 @@ class Recorder:
                 session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
         if self.reusable:
-            from harness.running.settling import remember
+            from ptxdiff.running.settling import remember
 
             remember(self.config)
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
@@ -260,8 +260,8 @@ class Recorder:
         left = {item: rs for item, rs in self.earlier.items() if self.progress.is_elsewhere(item)}
         if not left:
             return ""
-        from harness.running.carryover import changed_since
-        from harness.running.collection import item_in
+        from ptxdiff.running.carryover import changed_since
+        from ptxdiff.running.collection import item_in
 
         for item, results in left.items():
             try:
@@ -283,8 +283,8 @@ class Recorder:
             self.writer.close()
 
     def _disagreements(self, found_splits: list[Split]) -> list[Disagreement]:
-        from harness.running.collection import assemblers_of, backend_of, deciding
-        from harness.running.rerun import Agreement
+        from ptxdiff.running.collection import assemblers_of, backend_of, deciding
+        from ptxdiff.running.rerun import Agreement
 
         def backend(name: str) -> Backend:
             return backend_of(self.config, name)
@@ -407,7 +407,7 @@ def _item(nodeid: str) -> tuple[str, str, str, str] | None:
     """See `collection.item_of`, which is imported only for ids that look like ptxdiff's."""
     if not any(f"-{backend}]" in nodeid for backend in BACKENDS):
         return None
-    from harness.running.collection import item_of
+    from ptxdiff.running.collection import item_of
 
     return item_of(nodeid)
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.jobs import Setup, block_of
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.identity import digest
-from harness.model.identity.definition import INCOMPARABLE
-from harness.model.variants import CONTEXTS, CaseError, Context
+from ptxdiff.jobs import Setup, block_of
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.identity import digest
+from ptxdiff.model.identity.definition import INCOMPARABLE
+from ptxdiff.model.variants import CONTEXTS, CaseError, Context
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -76,9 +76,9 @@ class Origin:
 
     @classmethod
     def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "", around: str = "") -> Origin:
-        """The origin of a definition (`harness.model.identity.definition`), a PTX body's hash and an inputs' digest.
+        """The origin of a definition (`ptxdiff.model.identity.definition`), a PTX body's hash and an inputs' digest.
 
-        around: a digest of what stands around the definition (`harness.running.carryover`).
+        around: a digest of what stands around the definition (`ptxdiff.running.carryover`).
         """
         known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
         parts = tuple(known[name][-2:] for name in sorted(known))

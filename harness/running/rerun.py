@@ -1,6 +1,6 @@
 """Explains splits at the end of a run: one pair of setups of each split is run again, and their outputs are compared.
 
-`harness.records.agreement` finds from digests that bits differ. The first input at which they differ, and the lines of
+`ptxdiff.records.agreement` finds from digests that bits differ. The first input at which they differ, and the lines of
 PTX that differ, need the outputs themselves. Running two setups again costs less than keeping the outputs of all, and
 the result does not depend on which process ran what, or in which order.
 """
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.jobs import Backend, Job, Outcome
-from harness.judging.judge import judge_same
-from harness.model import load as loader
-from harness.model.variants import CaseError
-from harness.records import Block, CaseInfo, Disagreement, Key, Result, Split
-from harness.running import reuse
-from harness.running.assemblers import Chosen
-from harness.running.item import Item, fingerprint_of
-from harness.running.run import run_again
+from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.judging.judge import judge_same
+from ptxdiff.model import load as loader
+from ptxdiff.model.variants import CaseError
+from ptxdiff.records import Block, CaseInfo, Disagreement, Key, Result, Split
+from ptxdiff.running import reuse
+from ptxdiff.running.assemblers import Chosen
+from ptxdiff.running.item import Item, fingerprint_of
+from ptxdiff.running.run import run_again
 
 LINES_SHOWN = 12
 PAIRS_LOOKED_AT = 24
@@ -108,7 +108,7 @@ class Agreement:
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:
     """The lines by which two PTX texts differ, marked `-` and `+`, without headers, comments and declarations."""
-    from harness.triton.ptxtext import body
+    from ptxdiff.triton.ptxtext import body
 
     if not before or not after or before == after:
         return ()

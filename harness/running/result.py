@@ -7,30 +7,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from harness.inputs import InputSet
-from harness.inputs.sets import tuple_bits
-from harness.jobs import Backend, Job, Outcome
-from harness.judging.failingmap import axes_of, packed
-from harness.judging.judge import Judgement
-from harness.judging.promise import FEW_INPUTS, left_by_domain
-from harness.model.arguments import format_of
-from harness.model.compilers import twin
-from harness.model.derive import AsmForm, asm_form
-from harness.model.describe import reference_name
-from harness.model.identity import digest as digest_of_values
-from harness.model.identity.dependencies import dependencies, opened, portable
-from harness.model.policies import policies
-from harness.model.variants import AsmVariant, CaseError
-from harness.ptx.binding.approximate import HOPPER
-from harness.records import UNPROVED, Key, Result, Share, Verdict
-from harness.records.provenance import block_digests, digest
-from harness.running import plan as planning
-from harness.running.assemblers import Chosen, label_of, option_words
-from harness.running.item import Item, ItemResults, fingerprint_of
-from harness.running.plan import WorkItem
-from harness.running.replay import Origin, Replay, remarks, token
-from harness.sweep import Swept
-from harness.triton.builds import build_called, label
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.sets import tuple_bits
+from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.judging.failingmap import axes_of, packed
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.judging.promise import FEW_INPUTS, left_by_domain
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.compilers import twin
+from ptxdiff.model.derive import AsmForm, asm_form
+from ptxdiff.model.describe import reference_name
+from ptxdiff.model.identity import digest as digest_of_values
+from ptxdiff.model.identity.dependencies import dependencies, opened, portable
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import AsmVariant, CaseError
+from ptxdiff.ptx.binding.approximate import HOPPER
+from ptxdiff.records import UNPROVED, Key, Result, Share, Verdict
+from ptxdiff.records.provenance import block_digests, digest
+from ptxdiff.running import plan as planning
+from ptxdiff.running.assemblers import Chosen, label_of, option_words
+from ptxdiff.running.item import Item, ItemResults, fingerprint_of
+from ptxdiff.running.plan import WorkItem
+from ptxdiff.running.replay import Origin, Replay, remarks, token
+from ptxdiff.sweep import Swept
+from ptxdiff.triton.builds import build_called, label
 
 
 class Recording:

@@ -26,21 +26,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import harness as harness_package
-import references
-from harness.diskcache import DiskCache
-from harness.model.identity import digest
-from harness.model.identity.definition import INCOMPARABLE, definition
-from harness.model.identity.dependencies import dependencies, opened
-from harness.model.identity.experiment import harness
-from harness.model.identity.opened import digest_of
-from harness.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
-from harness.running.assemblers import Chosen, tritons_own
-from harness.running.carryover import is_altered, state_of
-from harness.running.item import Item, ItemResults, fingerprint_of
-from harness.triton.builds import NoBuild, installation_of
-from harness.triton.installation import NoTriton
-from harness.triton.ptxas import NoAssembler
+import ptxdiff as harness_package
+from ptxdiff import references
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.identity import digest
+from ptxdiff.model.identity.definition import INCOMPARABLE, definition
+from ptxdiff.model.identity.dependencies import dependencies, opened
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.opened import digest_of
+from ptxdiff.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
+from ptxdiff.running.assemblers import Chosen, tritons_own
+from ptxdiff.running.carryover import is_altered, state_of
+from ptxdiff.running.item import Item, ItemResults, fingerprint_of
+from ptxdiff.triton.builds import NoBuild, installation_of
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.ptxas import NoAssembler
 
 BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
@@ -239,9 +239,9 @@ def _began() -> float:
 @functools.cache
 def _surroundings() -> str:
     """A digest of all that runs the items: the harness, its ledger, installed packages, and their settings."""
-    from harness.backends.emulator import ASM_ALONE
-    from harness.conformance.ledger import PATH
-    from harness.triton.installation import NoTriton, installation
+    from ptxdiff.backends.emulator import ASM_ALONE
+    from ptxdiff.conformance.ledger import PATH
+    from ptxdiff.triton.installation import NoTriton, installation
 
     try:
         triton = installation()
@@ -264,6 +264,6 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 def _files(texts: Iterable[Text]) -> dict[str, str]:
     """The source files that the PTX texts name, with digests of their contents now: PTX has their line numbers."""
-    from harness.triton.kept import files_named
+    from ptxdiff.triton.kept import files_named
 
     return {name: made for t in texts if t.kind == "ptx" for name, made in files_named(t.text).items()}

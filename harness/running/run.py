@@ -12,41 +12,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import builds
-from harness.inputs.fill import kernel_inputs, shaped
-from harness.inputs.sets import has_tuples
-from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
-from harness.judging.answers import references_digested_once
-from harness.judging.expectation import settle, settle_declared
-from harness.judging.judge import Judgement, held_exactly, judge_same
-from harness.judging.message import headline, message
-from harness.judging.promise import pooled, too_little, unwritten_error
-from harness.model.dialect import AsmCall
-from harness.model.load import staying
-from harness.model.match import DomainError
-from harness.model.policies import Policies, differs_on
-from harness.model.reference import ReferenceFault
-from harness.model.tuning import passed_over
-from harness.model.variants import AsmVariant, CaseError
-from harness.processes.pool import default_size
-from harness.records import Key, Verdict
-from harness.records.provenance import digest
-from harness.running import plan as planning
-from harness.running.asmfaults import fault_of, shared_registers, special_registers_in, unfilled_places
-from harness.running.assemblers import Chosen, with_assembler
-from harness.running.contexts import run_loop, run_straight
-from harness.running.diagnosis import diagnose
-from harness.running.dump import write_dump
-from harness.running.indices import index_hint
-from harness.running.item import Item, ItemResults
-from harness.running.judged import judged, judging_results_of
-from harness.running.plan import WorkItem
-from harness.running.ptxasfault import ended_badly
-from harness.running.ptxastrial import PtxasTrial
-from harness.running.replay import Replay, check_formats
-from harness.sweep import LARGE, OracleFault, Swept
-from harness.sweep.dispatch import sweep
-from harness.triton.spec import digested_once
+from ptxdiff.backends import builds
+from ptxdiff.inputs.fill import kernel_inputs, shaped
+from ptxdiff.inputs.sets import has_tuples
+from ptxdiff.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
+from ptxdiff.judging.answers import references_digested_once
+from ptxdiff.judging.expectation import settle, settle_declared
+from ptxdiff.judging.judge import Judgement, held_exactly, judge_same
+from ptxdiff.judging.message import headline, message
+from ptxdiff.judging.promise import pooled, too_little, unwritten_error
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.model.load import staying
+from ptxdiff.model.match import DomainError
+from ptxdiff.model.policies import Policies, differs_on
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.tuning import passed_over
+from ptxdiff.model.variants import AsmVariant, CaseError
+from ptxdiff.processes.pool import default_size
+from ptxdiff.records import Key, Verdict
+from ptxdiff.records.provenance import digest
+from ptxdiff.running import plan as planning
+from ptxdiff.running.asmfaults import fault_of, shared_registers, special_registers_in, unfilled_places
+from ptxdiff.running.assemblers import Chosen, with_assembler
+from ptxdiff.running.contexts import run_loop, run_straight
+from ptxdiff.running.diagnosis import diagnose
+from ptxdiff.running.dump import write_dump
+from ptxdiff.running.indices import index_hint
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.judged import judged, judging_results_of
+from ptxdiff.running.plan import WorkItem
+from ptxdiff.running.ptxasfault import ended_badly
+from ptxdiff.running.ptxastrial import PtxasTrial
+from ptxdiff.running.replay import Replay, check_formats
+from ptxdiff.sweep import LARGE, OracleFault, Swept
+from ptxdiff.sweep.dispatch import sweep
+from ptxdiff.triton.spec import digested_once
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -537,7 +537,7 @@ def accepted_somewhere(job: Job, policy: Policies) -> bool | None:
 
     None if no such target can be assembled for here.
     """
-    from harness.backends.assembler import AssemblerBackend
+    from ptxdiff.backends.assembler import AssemblerBackend
 
     assembler = AssemblerBackend(disassemble="never")
     others = [t for t in policy.targets if t != job.target]

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from harness.diskcache import DiskCache
-from harness.model.identity.experiment import harness
-from harness.processes.gpus import gpus
-from harness.running.collection import VariantItem, known_as
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.processes.gpus import gpus
+from ptxdiff.running.collection import VariantItem, known_as
 
 ONLY = "ptxdiff_only"
 """The key in a worker's input for its items, by their names in the controller."""

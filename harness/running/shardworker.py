@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends import create
-from harness.backends.gpu import GpuBackend
-from harness.cluster.given import given_gpu
-from harness.inputs import InputSet
-from harness.inputs.generated import Counted
-from harness.jobs import Backend, Job, Outcome, Setup, block_of
-from harness.judging.judge import Judgement, held_exactly, judge
-from harness.model import load as loader
-from harness.model.arguments import format_of
-from harness.model.policies import Policies, policies
-from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError
-from harness.processes.child import Process
-from harness.running.item import Item, fingerprint_of
-from harness.running.judged import judging_results_of
-from harness.running.replay import Origin, token
-from harness.sweep import OracleFault, Swept
-from harness.sweep.dispatch import sweep
-from harness.sweep.shards import ShardResult, Task, one_shard, process_for
+from ptxdiff.backends import create
+from ptxdiff.backends.gpu import GpuBackend
+from ptxdiff.cluster.given import given_gpu
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.generated import Counted
+from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of
+from ptxdiff.judging.judge import Judgement, held_exactly, judge
+from ptxdiff.model import load as loader
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.policies import Policies, policies
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import CaseError
+from ptxdiff.processes.child import Process
+from ptxdiff.running.item import Item, fingerprint_of
+from ptxdiff.running.judged import judging_results_of
+from ptxdiff.running.replay import Origin, token
+from ptxdiff.sweep import OracleFault, Swept
+from ptxdiff.sweep.dispatch import sweep
+from ptxdiff.sweep.shards import ShardResult, Task, one_shard, process_for
 
 ENDS = 64
 """Inputs at either end of a shard that its digest includes."""

@@ -7,10 +7,10 @@ elements. Sizes and programs beyond `LARGEST` elements are not run.
 
 from __future__ import annotations
 
-from harness.model.constants import constants_of
-from harness.model.ptxvariant import ComparedPtx
-from harness.model.variants import LaunchedVariant
-from harness.triton.launch import grid_of
+from ptxdiff.model.constants import constants_of
+from ptxdiff.model.ptxvariant import ComparedPtx
+from ptxdiff.model.variants import LaunchedVariant
+from ptxdiff.triton.launch import grid_of
 
 LARGEST = 1 << 20
 """The most elements of a launch; the emulator runs as many in a third of a second."""

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from harness.processes.garbage import collect_seldom
-from harness.running.collection import VariantItem
+from ptxdiff.processes.garbage import collect_seldom
+from ptxdiff.running.collection import VariantItem
 
 SUMMARY = "hypothesispytest"
 """The plugin that imports hypothesis at the end of every run, which takes half a second."""

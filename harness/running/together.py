@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.jobs import Backend, DisassemblingBackend, Job
-from harness.running.item import Item
-from harness.running.run import jobs
+from ptxdiff.jobs import Backend, DisassemblingBackend, Job
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import jobs
 
 
 class Together:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from harness.arguments import LaunchError
-from harness.model.targets import capability
+from ptxdiff.arguments import LaunchError
+from ptxdiff.model.targets import capability
 
 # Multiprocessors of each generation's complete product: A100 (108), H100 SXM (132), B200 (148); others: CUDA's table.
 _MULTIPROCESSORS = {75: 72, 80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 103: 160, 120: 188}

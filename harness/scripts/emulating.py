@@ -1,6 +1,6 @@
 """`with emulating("sm_90a"):` runs unchanged Python code of Triton, with its kernels in the emulator.
 
-`kernel[grid](...)` runs on the CPU as on the target, through `harness.emulated`. Host code finds a GPU of the target:
+`kernel[grid](...)` runs on the CPU as on the target, through `ptxdiff.emulated`. Host code finds a GPU of the target:
 Triton's driver and `torch.cuda` report its properties, and tensors on "cuda" are made on the CPU.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from harness.arguments import LaunchError
-from harness.launcher import Emulated, emulated
-from harness.model.targets import normal
-from harness.ptx.binding.approximate import HOPPER
-from harness.ptx.limits import KERNEL_SECONDS
-from harness.scripts.driver import StandInDriver, multiprocessors
-from harness.scripts.pointers import Pointers
-from harness.scripts.tuning import Choices
+from ptxdiff.arguments import LaunchError
+from ptxdiff.launcher import Emulated, emulated
+from ptxdiff.model.targets import normal
+from ptxdiff.ptx.binding.approximate import HOPPER
+from ptxdiff.ptx.limits import KERNEL_SECONDS
+from ptxdiff.scripts.driver import StandInDriver, multiprocessors
+from ptxdiff.scripts.pointers import Pointers
+from ptxdiff.scripts.tuning import Choices
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def emulating(
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    from harness.scripts.hosttorch import OnTheCpu, answers
+    from ptxdiff.scripts.hosttorch import OnTheCpu, answers
 
     target = normal(target)
     emulated(None, target, approximate=approximate)  # raises for a wrong choice, before anything is replaced

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.model.targets import capability
-from harness.ptx.limits import shared_memory
-from harness.ptx.targets import Target
-from harness.scripts.pointers import Pointers
+from ptxdiff.model.targets import capability
+from ptxdiff.ptx.limits import shared_memory
+from ptxdiff.ptx.targets import Target
+from ptxdiff.scripts.pointers import Pointers
 
 
 class OnTheCpu(TorchFunctionMode):

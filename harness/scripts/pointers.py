@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.arguments import MOST_POINTED, LaunchError
-from harness.ptx.kernel.memory import pointed_address
+from ptxdiff.arguments import MOST_POINTED, LaunchError
+from ptxdiff.ptx.kernel.memory import pointed_address
 
 
 class Pointers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.launcher import first_that_runs
+from ptxdiff.launcher import first_that_runs
 
 
 class Choices:

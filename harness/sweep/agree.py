@@ -1,6 +1,6 @@
 """The judge's rules on torch tensors: which results agree with the reference, and the classes of the others.
 
-Both follow `harness.judging.differences.RULES`. Nothing here computes with rationals: a pair that float64 cannot decide
+Both follow `ptxdiff.judging.differences.RULES`. Nothing here computes with rationals: a pair that float64 cannot decide
 counts as a difference, and `doubtful` marks it for the plain judge. The plain judge also judges again the flagged
 results of a sweep, and a sample of the others.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.judging.differences import Pairs, agreeing, classes
-from harness.model.match import Match, NanPolicy
-from references.formats import Format
+from ptxdiff.judging.differences import Pairs, agreeing, classes
+from ptxdiff.model.match import Match, NanPolicy
+from ptxdiff.references.formats import Format
 
 
 def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:

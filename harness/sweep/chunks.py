@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import InputSet
-from harness.jobs import Backend, Job, Outcome
-from harness.judging.judge import Judgement
-from harness.model.arguments import format_of
-from harness.records import Offender
-from harness.sweep.result import ROW, Swept, blocks_of, hashed
-from references.formats import as_codes
+from ptxdiff.inputs import InputSet
+from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.arguments import format_of
+from ptxdiff.records import Offender
+from ptxdiff.references.formats import as_codes
+from ptxdiff.sweep.result import ROW, Swept, blocks_of, hashed
 
 CHUNK = 1 << 20
 

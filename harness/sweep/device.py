@@ -18,24 +18,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harness.inputs.generated import Counted, Generator
-from harness.jobs import Job
-from harness.judging.judge import Judgement, add_counts
-from harness.judging.padding import judged_padding
-from harness.model.policies import Policies
-from harness.model.variants import LaunchedVariant
-from harness.sweep.devicetime import stopwatch
-from harness.sweep.distances import PLACES, by_bin
-from harness.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
-from harness.sweep.fused.tools import plain_tools, tools_of
-from harness.sweep.kernels import PIECE
-from harness.sweep.near import Near
-from harness.sweep.oracle import Oracle, numbers
-from harness.sweep.result import ROW, OracleFault
-from harness.sweep.sample import Sampler
-from harness.sweep.windows import Windows
-from harness.triton.guarded import PATTERNS, Layout
-from harness.triton.launch import TensorLayout as Argument
+from ptxdiff.inputs.generated import Counted, Generator
+from ptxdiff.jobs import Job
+from ptxdiff.judging.judge import Judgement, add_counts
+from ptxdiff.judging.padding import judged_padding
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.variants import LaunchedVariant
+from ptxdiff.sweep.devicetime import stopwatch
+from ptxdiff.sweep.distances import PLACES, by_bin
+from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
+from ptxdiff.sweep.fused.tools import plain_tools, tools_of
+from ptxdiff.sweep.kernels import PIECE
+from ptxdiff.sweep.near import Near
+from ptxdiff.sweep.oracle import Oracle, numbers
+from ptxdiff.sweep.result import ROW, OracleFault
+from ptxdiff.sweep.sample import Sampler
+from ptxdiff.sweep.windows import Windows
+from ptxdiff.triton.guarded import PATTERNS, Layout
+from ptxdiff.triton.launch import TensorLayout as Argument
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 

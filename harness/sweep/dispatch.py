@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.inputs import InputSet
-from harness.inputs.generated import CountedTuples
-from harness.inputs.sets import generated_set
-from harness.jobs import Backend, DeviceBackend, Job, Outcome
-from harness.judging.judge import Judgement
-from harness.model.policies import Policies, policies
-from harness.model.reference import runs_on_host
-from harness.sweep.chunks import sweep_in_chunks
-from harness.sweep.kernels import built_ahead
-from harness.sweep.result import Swept
-from harness.sweep.tuples import sweep_tuples
-from harness.triton.build import Built
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.generated import CountedTuples
+from ptxdiff.inputs.sets import generated_set
+from ptxdiff.jobs import Backend, DeviceBackend, Job, Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.policies import Policies, policies
+from ptxdiff.model.reference import runs_on_host
+from ptxdiff.sweep.chunks import sweep_in_chunks
+from ptxdiff.sweep.kernels import built_ahead
+from ptxdiff.sweep.result import Swept
+from ptxdiff.sweep.tuples import sweep_tuples
+from ptxdiff.triton.build import Built
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: Input
 
 
 def sweep_here(job: Job, named: SetRef, made: Built | None = None) -> tuple[Outcome, Swept]:
-    """Sweep in the process that owns the device. made: see `harness.sweep.launched.run`."""
-    from harness.sweep.launched import run
+    """Sweep in the process that owns the device. made: see `ptxdiff.sweep.launched.run`."""
+    from ptxdiff.sweep.launched import run
 
     swept = run(job, policies(job.case, job.variant), named.input_set(), made)
     return swept.outcome, swept

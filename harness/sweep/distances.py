@@ -1,6 +1,6 @@
 """Histograms of the signed distances between results and reference, on torch tensors.
 
-They have the bins of `harness.judging.differences.step_bin`. A bin is a place in a table of `PLACES` counts, so that a
+They have the bins of `ptxdiff.judging.differences.step_bin`. A bin is a place in a table of `PLACES` counts, so that a
 kernel can count.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harness.judging.differences import step_bin
-from references.rounding import bit_length
+from ptxdiff.judging.differences import step_bin
+from ptxdiff.references.rounding import bit_length
 
 _NEAR = 16  # distances up to here have a bin each
 _FAR = 2 * _NEAR + 1  # the place of the first bin of a power of two

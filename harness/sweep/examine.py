@@ -1,6 +1,6 @@
 """Examine single inputs of a sweep: classify flagged results, and judge some of them with the plain judge.
 
-It runs eagerly, on the device that holds the outputs, on at most `harness.sweep.kernels.PIECE` inputs at a time.
+It runs eagerly, on the device that holds the outputs, on at most `ptxdiff.sweep.kernels.PIECE` inputs at a time.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.judging.differences import Difference
-from harness.judging.failingmap import axes_of
-from harness.judging.judge import Judgement, add_counts, judge
-from harness.judging.padding import judged_padding
-from harness.judging.promise import shares
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.match import Domain
-from harness.model.policies import Policies
-from harness.model.variants import alternatives
-from harness.records import Offender, Share
-from harness.sweep.agree import classify, doubtful, identical
-from harness.sweep.distances import apart_of, binned
-from harness.sweep.onarrays import float_values, holds_on_tensors
-from harness.sweep.oracle import Oracle, ReferenceCheck
-from harness.sweep.result import ROW
-from references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
+from ptxdiff.judging.differences import Difference
+from ptxdiff.judging.failingmap import axes_of
+from ptxdiff.judging.judge import Judgement, add_counts, judge
+from ptxdiff.judging.padding import judged_padding
+from ptxdiff.judging.promise import shares
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.match import Domain
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.variants import alternatives
+from ptxdiff.records import Offender, Share
+from ptxdiff.references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
+from ptxdiff.sweep.agree import classify, doubtful, identical
+from ptxdiff.sweep.distances import apart_of, binned
+from ptxdiff.sweep.onarrays import float_values, holds_on_tensors
+from ptxdiff.sweep.oracle import Oracle, ReferenceCheck
+from ptxdiff.sweep.result import ROW
 
 _UNCHECKED = int(Difference.UNCHECKED)
 
@@ -64,7 +64,7 @@ class Details:
 
 
 class Examiner:
-    """Examines given inputs and their outputs, with domains and classes, like `harness.judging.judge`."""
+    """Examines given inputs and their outputs, with domains and classes, like `ptxdiff.judging.judge`."""
 
     def __init__(self, oracle: Oracle, first: int, rows: int, device: str) -> None:
         self.oracle = oracle
@@ -86,7 +86,7 @@ class Examiner:
             self._failing = found if self._failing is None else self._failing + found
 
     def failing_cells(self) -> Any:
-        """Failing inputs by cell of `harness.judging.failingmap`, numpy; None if the case has no map."""
+        """Failing inputs by cell of `ptxdiff.judging.failingmap`, numpy; None if the case has no map."""
         return (
             None if self._failing is None or self.axes is None else self._failing.cpu().numpy().reshape(self.axes.shape)
         )

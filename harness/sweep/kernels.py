@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.inputs import InputSet
-from harness.jobs import FILLING_BLOCK, Job
-from harness.model.arguments import format_of
-from harness.sweep.result import ROW
-from harness.triton.build import Built
-from harness.triton.launch import launch_of
+from ptxdiff.inputs import InputSet
+from ptxdiff.jobs import FILLING_BLOCK, Job
+from ptxdiff.model.arguments import format_of
+from ptxdiff.sweep.result import ROW
+from ptxdiff.triton.build import Built
+from ptxdiff.triton.launch import launch_of
 
 CHUNK_BYTES = 1 << 30
 
@@ -41,7 +41,7 @@ def chunk_job(job: Job, inputs: InputSet, *, compiled: bool) -> Job:
 
 def built_ahead(job: Job, inputs: InputSet) -> Built | None:
     """What a sweep with a kernel as its judge launches; None if it has to be built where it runs, which says why."""
-    from harness.backends.gpu import launches_ready
+    from ptxdiff.backends.gpu import launches_ready
 
     try:
         launch = launch_of(chunk_job(job, inputs, compiled=True))

@@ -1,4 +1,4 @@
-"""Sweeps with a job's kernel in the process that owns the GPU, through `harness.sweep.device`."""
+"""Sweeps with a job's kernel in the process that owns the GPU, through `ptxdiff.sweep.device`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.backends import gpu
-from harness.backends.assembler import artifacts, refused
-from harness.inputs import InputSet
-from harness.jobs import Job, Outcome
-from harness.judging.judge import Judgement
-from harness.model.policies import Policies
-from harness.sweep import OracleFault, Swept
-from harness.sweep.device import DeviceSweep
-from harness.sweep.devicetime import copy_floor
-from harness.sweep.fused.writer import NotFused
-from harness.sweep.kernels import chunk_job, unit_bytes
-from harness.sweep.result import blocks_of
-from harness.triton.build import Built
-from harness.triton.diagnostics import Refusal
-from harness.triton.launch import launch_of
+from ptxdiff.backends import gpu
+from ptxdiff.backends.assembler import artifacts, refused
+from ptxdiff.inputs import InputSet
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.model.policies import Policies
+from ptxdiff.sweep import OracleFault, Swept
+from ptxdiff.sweep.device import DeviceSweep
+from ptxdiff.sweep.devicetime import copy_floor
+from ptxdiff.sweep.fused.writer import NotFused
+from ptxdiff.sweep.kernels import chunk_job, unit_bytes
+from ptxdiff.sweep.result import blocks_of
+from ptxdiff.triton.build import Built
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.launch import launch_of
 
 
 def run(job: Job, policy: Policies, inputs: InputSet, made: Built | None = None) -> Swept:
     """Sweep a set that has a generator. Raises OracleFault if the fast judge and the plain one disagree.
 
-    made: the kernel under test, if another process has built it (`harness.sweep.kernels.built_ahead`).
+    made: the kernel under test, if another process has built it (`ptxdiff.sweep.kernels.built_ahead`).
 
     The judge is one kernel if one can be made of the reference; otherwise it runs as eager operations.
     """

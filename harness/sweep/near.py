@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.generated import Counted
-from harness.judging.judge import add_counts
-from harness.sweep.oracle import NEAR, Oracle
-from harness.sweep.result import ROW
+from ptxdiff.inputs.generated import Counted
+from ptxdiff.judging.judge import add_counts
+from ptxdiff.sweep.oracle import NEAR, Oracle
+from ptxdiff.sweep.result import ROW
 
 
 class Near:

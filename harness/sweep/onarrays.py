@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.model.match import Domain
-from references.formats import Format, to_float64
+from ptxdiff.model.match import Domain
+from ptxdiff.references.formats import Format, to_float64
 
 # numpy's names of functions with another name in torch.
 _NAMES = {"invert": "bitwise_not", "conjugate": "conj", "absolute": "abs", "rint": "round", "power": "pow",

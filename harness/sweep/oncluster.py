@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.connect import ClusterError
-from harness.cluster.joining import served
-from harness.cluster.nodes import CPU, Needs, gpu
-from harness.cluster.tasks import Ended, Event, Tasks, Yielded
-from harness.sweep.shards import TIMEOUT, Journal, ShardResult, Task
+from ptxdiff.cluster.connect import ClusterError
+from ptxdiff.cluster.joining import served
+from ptxdiff.cluster.nodes import CPU, Needs, gpu
+from ptxdiff.cluster.tasks import Ended, Event, Tasks, Yielded
+from ptxdiff.sweep.shards import TIMEOUT, Journal, ShardResult, Task
 
-ON_NODE = "harness.running.shardworker:on_node"
+ON_NODE = "ptxdiff.running.shardworker:on_node"
 
 SECONDS = 20.0
 """The intended seconds of a task, once the time of a shard is known, because sending a task costs the driver

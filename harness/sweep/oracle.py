@@ -1,7 +1,7 @@
 """The reference and the judge's rules as one function of the inputs' numbers and the outputs, for fusing on a GPU.
 
 For each row of `ROW` inputs the function gives a few tallies, which are copied to the host. It consists of torch
-operations without data-dependent control flow, so that `harness.sweep.fused` can make one kernel of it that reads the
+operations without data-dependent control flow, so that `ptxdiff.sweep.fused` can make one kernel of it that reads the
 outputs and writes the tallies. If no kernel can be made, torch runs the operations one by one, in smaller pieces.
 """
 
@@ -14,18 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.inputs.generated import Generator
-from harness.judging.evaluate import accepted
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.match import Domain, FtzPolicy, Match
-from harness.model.policies import Policies
-from harness.model.variants import Reference, alternatives
-from harness.sweep.agree import agrees, identical
-from harness.sweep.distances import DROPPED, PLACES, apart_of, place_of
-from harness.sweep.onarrays import float_values, in_kernel, traceable
-from harness.sweep.result import ROW, hashed
-from references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
+from ptxdiff.inputs.generated import Generator
+from ptxdiff.judging.evaluate import accepted
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.match import Domain, FtzPolicy, Match
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.variants import Reference, alternatives
+from ptxdiff.references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
+from ptxdiff.sweep.agree import agrees, identical
+from ptxdiff.sweep.distances import DROPPED, PLACES, apart_of, place_of
+from ptxdiff.sweep.onarrays import float_values, in_kernel, traceable
+from ptxdiff.sweep.result import ROW, hashed
 
 NEAR = (-2, -1, 1, 2)
 """Signed distances with their own counts in the fused function; rows with other distances are examined again."""
@@ -118,7 +118,7 @@ class Oracle:
         return {n: unpack(f, as_codes(units[n])) for n, f in self.outputs.items()}
 
     def answers(self, comparison: ReferenceCheck, codes: Codes) -> list[dict[str, Tensor]]:
-        """Every accepted answer, in the order of `harness.judging.evaluate.accepted`."""
+        """Every accepted answer, in the order of `ptxdiff.judging.evaluate.accepted`."""
         return list(accepted(self.case, comparison.policy, codes, _applied))
 
     def flags(self, codes: Codes, got: Codes) -> Flags:
@@ -229,7 +229,7 @@ class Oracle:
     def places(self, number: Tensor, *units: Tensor) -> list[Tensor]:
         """For each float output the place of every code's distance in a histogram; `DROPPED` for codes without one.
 
-        See `harness.sweep.distances`. number: int64. units: the outputs' storage units.
+        See `ptxdiff.sweep.distances`. number: int64. units: the outputs' storage units.
         """
         _, found, got = self._compared(number, units)
         kept = (self._distance(name, found, got) for name in self.floats)
@@ -313,7 +313,7 @@ def _either(found: dict[str, Tensor], name: str, ok: Tensor) -> None:
 
 
 def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
-    """`harness.model.reference.apply_reference` on tensors on their device, without its checks."""
+    """`ptxdiff.model.reference.apply_reference` on tensors on their device, without its checks."""
     given = [codes[n].clone() for n in case.inputs]  # the reference may change what it is given
     answer = reference(*given, **({"ftz": "results"} if flushing else {}))
     answers = answer if isinstance(answer, (tuple, list)) else (answer,)

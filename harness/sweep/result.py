@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.jobs import Outcome
-from harness.judging.judge import Judgement
-from harness.records import Block
+from ptxdiff.jobs import Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.records import Block
 
 LARGE = 1 << 20
 """Sets with more inputs than this are swept instead of held in memory."""

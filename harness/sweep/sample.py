@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.inputs.sets import seed_of
+from ptxdiff.inputs.sets import seed_of
 
 SAMPLE = 1 << 16
 """The total number of inputs."""

@@ -1,8 +1,8 @@
 """Sweep all inputs of one variant in shards on every GPU. A stopped sweep can be continued.
 
 A journal holds one line for each finished shard, so that only shards in progress can be lost. Its lines end in
-checksums, like those of records (`harness.records.seal`). A watched process owns the GPU under the GPU's lock
-(`harness.processes.child`). The emulator runs in a watched process too. If a process dies or hangs, its shard gets an
+checksums, like those of records (`ptxdiff.records.seal`). A watched process owns the GPU under the GPU's lock
+(`ptxdiff.processes.child`). The emulator runs in a watched process too. If a process dies or hangs, its shard gets an
 `error` line and the process is replaced.
 """
 
@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.model.identity.experiment import harness
-from harness.processes.child import Device, Process
-from harness.processes.gpus import Gpu
-from harness.records import FileLock, WriteError
-from harness.records.seal import Seal, SealError
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.processes.child import Device, Process
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.records import FileLock, WriteError
+from ptxdiff.records.seal import Seal, SealError
 
 SHARD_BITS = 36
 TIMEOUT = 900.0
-WORK = "harness.running.shardworker:run_here"
+WORK = "ptxdiff.running.shardworker:run_here"
 
 
 class JournalError(ValueError):
@@ -58,7 +58,7 @@ class Task:
 class ShardResult:
     """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
 
-    judged: by output, the fields of `harness.records.Share`. given: a digest of the inputs and the definition that ran.
+    judged: by output, the fields of `ptxdiff.records.Share`. given: a digest of the inputs and the definition that ran.
     node: on a cluster, the node that ran it: host and the beginning of Ray's name of the node.
     """
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import InputSet
-from harness.inputs.generated import CountedTuples
-from harness.jobs import Backend, Job, Outcome
-from harness.judging.judge import Judgement
-from harness.sweep.chunks import add_sums, codes_per_unit, pack_around, renumbered
-from harness.sweep.result import PLACES, ROW, Swept, blocks_of, mixed, output_salt
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.generated import CountedTuples
+from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.sweep.chunks import add_sums, codes_per_unit, pack_around, renumbered
+from ptxdiff.sweep.result import PLACES, ROW, Swept, blocks_of, mixed, output_salt
 
 CHUNK = 1 << 19
 """Inputs of one piece."""
@@ -52,7 +52,7 @@ class _Elements:
 def sweep_tuples(
     backend: Backend, job: Job, inputs: InputSet, judge_one: Callable[[Job, Outcome], Judgement], chunk: int = CHUNK
 ) -> Swept:
-    """Run and judge every tuple of a set that `harness.inputs.sets.all_words` makes.
+    """Run and judge every tuple of a set that `ptxdiff.inputs.sets.all_words` makes.
 
     If a piece does not run, the sweep ends with its outcome.
     """
@@ -193,7 +193,7 @@ class _Sweep:
 
 
 def _add_sums(job: Job, outputs: Units, first: int, sums: list[int]) -> None:
-    """As `harness.sweep.chunks.add_sums`, in a tenth of the time: in place, and row by row, which stays in the cache.
+    """As `ptxdiff.sweep.chunks.add_sums`, in a tenth of the time: in place, and row by row, which stays in the cache.
 
     first: the number of the first input.
     """

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from harness.judging.judge import Judgement
-from harness.sweep.examine import Details, Examiner, whole_packs
-from harness.sweep.result import OracleFault
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.sweep.examine import Details, Examiner, whole_packs
+from ptxdiff.sweep.result import OracleFault
 
 REJUDGED = 1 << 16
 """The most flagged inputs that the plain judge judges, besides the doubtful ones."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records import Timing
+from ptxdiff.records import Timing
 
 
 class CannotTime(RuntimeError):

@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.backends import gpu
-from harness.inputs.sets import seed_of
-from harness.jobs import Job, Setup
-from harness.model.arguments import format_of
-from harness.model.assemblers import PtxasChoice
-from harness.model.case import Case
-from harness.model.compilers import compiler_of
-from harness.model.load import LoadedCase
-from harness.records import PYTORCH
-from harness.timing.rounds import COPY, EMPTY, TWIN, Restoring, TimedCall
-from harness.timing.sizes import Size, setup_of
-from harness.triton import templates
-from harness.triton.diagnostics import Refusal, one_line
-from harness.triton.launch import launch_of
-from harness.triton.ptxas import label_of_tool
-from references.formats import Format, Scalar
+from ptxdiff.backends import gpu
+from ptxdiff.inputs.sets import seed_of
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.records import PYTORCH
+from ptxdiff.references.formats import Format, Scalar
+from ptxdiff.timing.rounds import COPY, EMPTY, TWIN, Restoring, TimedCall
+from ptxdiff.timing.sizes import Size, setup_of
+from ptxdiff.triton import templates
+from ptxdiff.triton.diagnostics import Refusal, one_line
+from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.ptxas import label_of_tool
 
 INPUT_SET = "timing/1"
 PERIOD = 1 << 20  # units of an input that are generated; a larger tensor repeats them

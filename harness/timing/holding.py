@@ -43,8 +43,8 @@ def held_in(text: str, opcodes: Mapping[str, float]) -> None:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    from harness.ptx.text.nodes import CodeBlock, Instruction
-    from harness.ptx.text.parser import parse_asm
+    from ptxdiff.ptx.text.nodes import CodeBlock, Instruction
+    from ptxdiff.ptx.text.parser import parse_asm
 
     waiting: list[Any] = [parse_asm(text)[0]]
     while waiting:

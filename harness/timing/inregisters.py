@@ -1,7 +1,7 @@
 """Elementwise variants timed in registers: clocks for each application in a chain, results per clock and SM in a loop.
 
 Variants that wait for memory take equally long. The cost of an instruction shows only where arithmetic is the limit. So
-each variant is repeated inside one kernel (`harness.triton.registers`), whose machine code is checked before it is
+each variant is repeated inside one kernel (`ptxdiff.triton.registers`), whose machine code is checked before it is
 timed. A sample is the difference of two launches, the second with twice as many steps, by the SM's own clock: code
 before and after the loop cancels, and the clock's frequency does not matter. All arms are launched in rounds, each
 round in another random order; the first variant is launched twice (the A/A run).
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.jobs import Job, Setup
-from harness.model.arguments import format_of
-from harness.model.compilers import compiler_of
-from harness.model.derive import asm_form, packs_of
-from harness.model.load import LoadedCase
-from harness.model.variants import AsmVariant, KernelVariant
-from harness.records import InRegisters, Key, statistics
-from harness.records.inregisters import ALONE, CLOCK, MODES, Mode
-from harness.timing import CannotTime
-from harness.timing.holding import Lacks, held_in
-from harness.triton.diagnostics import Refusal
-from harness.triton.launch import launch_of
-from harness.triton.ptxas import label_of_tool
-from harness.triton.registers import NotALoop, Repeated, assembled, per_application
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.variants import AsmVariant, KernelVariant
+from ptxdiff.records import InRegisters, Key, statistics
+from ptxdiff.records.inregisters import ALONE, CLOCK, MODES, Mode
+from ptxdiff.timing import CannotTime
+from ptxdiff.timing.holding import Lacks, held_in
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.ptxas import label_of_tool
+from ptxdiff.triton.registers import NotALoop, Repeated, assembled, per_application
 
 TWIN = "(the first again)"
 WARPS = {"throughput": 16, "latency": 1}
@@ -248,10 +248,10 @@ def time_in_registers(
     """
     import numpy as np
 
-    from harness.inputs.sets import seed_of
-    from harness.processes.child import SWEEP_LIMIT, of_target
-    from harness.timing.arms import INPUT_SET, typical
-    from harness.triton.targets import tool
+    from ptxdiff.inputs.sets import seed_of
+    from ptxdiff.processes.child import SWEEP_LIMIT, of_target
+    from ptxdiff.timing.arms import INPUT_SET, typical
+    from ptxdiff.triton.targets import tool
 
     device = of_target(target)
     if device is None:
@@ -323,7 +323,7 @@ def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], 
     """
     import numpy as np
 
-    from harness.conformance.cuda import CudaContext
+    from ptxdiff.conformance.cuda import CudaContext
 
     cuda = CudaContext()
     largest = max(a.block for a in made) * cuda.processors
@@ -352,7 +352,7 @@ def _memory() -> tuple[str, float, float]:
     """The GPU's UUID, bytes per second that a copy of 1 GiB reads and writes, and the SM's clock in MHz meanwhile."""
     import torch
 
-    from harness.timing.clocks import Clocks
+    from ptxdiff.timing.clocks import Clocks
 
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness.model.assemblers import PtxasChoice
-from harness.model.describe import case_info
-from harness.model.load import LoadedCase
-from harness.records import InRegisters, Record, Sent, Timing, resumable, sent
-from harness.records.shown import OwnWords
-from harness.timing import CannotTime, NoGpuToTime, Session
-from harness.timing.ondevice import time_on_device
-from harness.timing.rounds import LEAST
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.describe import case_info
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.records import InRegisters, Record, Sent, Timing, resumable, sent
+from ptxdiff.records.shown import OwnWords
+from ptxdiff.timing import CannotTime, NoGpuToTime, Session
+from ptxdiff.timing.ondevice import time_on_device
+from ptxdiff.timing.rounds import LEAST
 
 Chosen = PtxasChoice | None
 """An assembler; None for Triton's own."""
@@ -123,7 +123,7 @@ def timed(
 
 def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | None) -> tuple[InRegisters, ...]:
     """A case's variants timed in registers; none for a case that is not elementwise. Raises TimingFailure."""
-    from harness.timing.inregisters import time_in_registers
+    from ptxdiff.timing.inregisters import time_in_registers
 
     assert target is not None
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.processes.child import SWEEP_LIMIT, of_target
-from harness.timing import NoGpuToTime, Session
+from ptxdiff.processes.child import SWEEP_LIMIT, of_target
+from ptxdiff.timing import NoGpuToTime, Session
 
 
 def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
-    """`harness.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
+    """`ptxdiff.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
     meanwhile.
 
     limit: seconds allowed; None for those of a sweep. Raises NoGpuToTime without a GPU of the target, CannotTime, and
@@ -18,6 +18,6 @@ def time_on_device(limit: float | None, path: str, attribute: str, target: str, 
     device = of_target(target)
     if device is None:
         raise NoGpuToTime(f"no GPU here is {target}")
-    function = "harness.timing.session:time_case"
+    function = "ptxdiff.timing.session:time_case"
     made: Session = device.call(function, path, attribute, target, *words, limit=limit or SWEEP_LIMIT, alone=True)
     return made

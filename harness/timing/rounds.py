@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.records.statistics import Median, median, readings
+from ptxdiff.records.statistics import Median, median, readings
 
 PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to the median, is reported as noisy
 AIM = PRECISION / 2  # the width at which rounds end: the ratio of two medians is then known to a little more than 1%

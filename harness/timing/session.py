@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 
-from harness.backends.gpu import device_target
-from harness.inputs.sets import seed_of
-from harness.model.assemblers import PtxasChoice
-from harness.model.load import LoadedCase, load
-from harness.processes.locks import current
-from harness.records import Key, Timing
-from harness.records import statistics as speed
-from harness.timing import CannotTime, NoGpuToTime, Session, timers
-from harness.timing.arms import INPUT_SET, Arms, arms_of
-from harness.timing.clocks import Clocks
-from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, bounded_by_clock, measure
-from harness.timing.sizes import Size, sized, sizes_of
+from ptxdiff.backends.gpu import device_target
+from ptxdiff.inputs.sets import seed_of
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.load import LoadedCase, load
+from ptxdiff.processes.locks import current
+from ptxdiff.records import Key, Timing
+from ptxdiff.records import statistics as speed
+from ptxdiff.timing import CannotTime, NoGpuToTime, Session, timers
+from ptxdiff.timing.arms import INPUT_SET, Arms, arms_of
+from ptxdiff.timing.clocks import Clocks
+from ptxdiff.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, bounded_by_clock, measure
+from ptxdiff.timing.sizes import Size, sized, sizes_of
 
 BUDGET = 1.0  # seconds of rounds at each size
 WARM_UP = 0.2  # seconds of work before anything is timed: an idle GPU's clocks are low

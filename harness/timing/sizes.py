@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.jobs import FILLING_BLOCK, Setup, block_of
-from harness.model.arguments import format_of
-from harness.model.case import Case
-from harness.model.derive import packs_of
-from harness.model.variants import AsmVariant, LaunchedVariant, Variant
-from references.formats import Shaped
+from ptxdiff.jobs import FILLING_BLOCK, Setup, block_of
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import packs_of
+from ptxdiff.model.variants import AsmVariant, LaunchedVariant, Variant
+from ptxdiff.references.formats import Shaped
 
 SMALL = 1 << 16  # elements
 TIMES_L2 = 4  # tensors of this many times the L2 leave none of their own lines in it

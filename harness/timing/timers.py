@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import triton
 
-from harness.timing.rounds import TimedCall, Timer
-from harness.triton.templates import ptxdiff_flush
+from ptxdiff.timing.rounds import TimedCall, Timer
+from ptxdiff.triton.templates import ptxdiff_flush
 
 FLUSH_BLOCK = 4096
 QUEUED = 20  # launches that the timer of events queues at a time
@@ -43,7 +43,7 @@ class EventTimer:
         self._flush = flush
 
     def times(self, launches: Sequence[TimedCall]) -> list[float]:
-        """See `harness.timing.rounds.Timer`."""
+        """See `ptxdiff.timing.rounds.Timer`."""
         found: list[float] = []
         for start in range(0, len(launches), QUEUED):
             events = [(_event(), _event(), launch) for launch in launches[start : start + QUEUED]]
@@ -71,7 +71,7 @@ class CuptiTimer:
         self._flush = flush
 
     def times(self, launches: Sequence[TimedCall]) -> list[float]:
-        """See `harness.timing.rounds.Timer`. Raises LostRecords if CUPTI has no record of a launch."""
+        """See `ptxdiff.timing.rounds.Timer`. Raises LostRecords if CUPTI has no record of a launch."""
         with _recording() as recorded:
             for launch in launches:
                 self._flush()

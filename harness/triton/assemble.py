@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.diskcache import DiskCache
-from harness.model.identity.experiment import harness
-from harness.triton.cubins import MOST, MachineKernel, kernel_of, merged, split_text
-from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
-from harness.triton.ptxtext import asm_line, blamed_line
-from harness.triton.spec import Compilation, Memo
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.triton.cubins import MOST, MachineKernel, kernel_of, merged, split_text
+from ptxdiff.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
+from ptxdiff.triton.ptxtext import asm_line, blamed_line
+from ptxdiff.triton.spec import Compilation, Memo
 
 PTXAS_TIMEOUT = 120.0
 

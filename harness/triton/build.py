@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.model.assemblers import PtxasChoice
-from harness.model.targets import capability
-from harness.triton.assemble import Assembly, assemble
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import PIPELINE, Refusal
-from harness.triton.spec import UNASKED, Compilation, KernelSpec, Tool
-from harness.triton.targets import assembler, available
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.targets import capability
+from ptxdiff.triton.assemble import Assembly, assemble
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import PIPELINE, Refusal
+from ptxdiff.triton.spec import UNASKED, Compilation, KernelSpec, Tool
+from ptxdiff.triton.targets import assembler, available
 
 # LLVM has no instruction of the target for an operation of the kernel.
 _NO_INSTRUCTION = re.compile(r"Cannot select")

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.ours import ROOT
-from harness.triton.installation import NoTriton, installation_in
+from ptxdiff.ours import ROOT
+from ptxdiff.triton.installation import NoTriton, installation_in
 
 MANAGED = {"tlx": (".venv-tlx", "make tlx")}
 """Environments that make creates beside the harness: the folder, and the command that creates it."""
@@ -56,7 +56,7 @@ _barred: set[str] = set()
 
 def parse(words: str, beside: Path) -> tuple[str, str]:
     """Name and interpreter of `NAME=PATH`. beside: the folder that a relative path starts from. Raises ValueError."""
-    from harness.model.variants import COMPILER_NAME  # here, because a node that reports its facts needs no variants
+    from ptxdiff.model.variants import COMPILER_NAME  # here, because a node that reports its facts needs no variants
 
     name, equals, path = words.partition("=")
     if not equals or not COMPILER_NAME.fullmatch(name) or not path:

@@ -1,6 +1,6 @@
 """Compiles a `KernelSpec` to a `Compilation`, or to a `Refusal`.
 
-Triton's own stages run in a worker process, as far as PTX (`harness.triton.lower`); `harness.triton.assemble` calls
+Triton's own stages run in a worker process, as far as PTX (`ptxdiff.triton.lower`); `ptxdiff.triton.assemble` calls
 ptxas. Triton's own cache on disk is neither read nor written.
 """
 
@@ -16,15 +16,15 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from harness.model.identity import digest_with_code
-from harness.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
-from harness.triton import builds, kept
-from harness.triton.diagnostics import Refusal, from_outcome
-from harness.triton.elementwise import TEMPLATES
-from harness.triton.given import taken_as_given
-from harness.triton.ptxasoptions import beyond_every_call
-from harness.triton.ptxtext import BEGIN
-from harness.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
+from ptxdiff.triton import builds, kept
+from ptxdiff.triton.diagnostics import Refusal, from_outcome
+from ptxdiff.triton.elementwise import TEMPLATES
+from ptxdiff.triton.given import taken_as_given
+from ptxdiff.triton.ptxasoptions import beyond_every_call
+from ptxdiff.triton.ptxtext import BEGIN
+from ptxdiff.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
 _memo: Memo[Compiled] = Memo(4096)
 
@@ -149,8 +149,8 @@ def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float
 
 
 def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
-    from harness.processes.fork import call_in_fork
-    from harness.triton.lower import lower  # before the fork, so that it is imported once
+    from ptxdiff.processes.fork import call_in_fork
+    from ptxdiff.triton.lower import lower  # before the fork, so that it is imported once
 
     return call_in_fork(lower, spec, held, timeout=timeout)
 
@@ -172,7 +172,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
     build = builds.build_called(spec.compiler) if spec.compiler else None
     version = build.version if build else _triton_version()
     pool = shared_pool(build.python if build else "", spec.target if _remembers_targets(version) else "")
-    pool.submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
+    pool.submit("ptxdiff.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
@@ -197,7 +197,7 @@ def _another(used: str, compiler: str) -> str:
 
 
 def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Compiled:
-    from harness.ptx import written_input
+    from ptxdiff.ptx import written_input
 
     ours = spec.function.module == TEMPLATES  # users' kernels may run a single copy of a block
     for call in lowered.asm:
@@ -225,7 +225,7 @@ def _no_function(text: str, constraints: str) -> str | None:
 
     Such a function is run in a few layouts only, and another layout could give other results.
     """
-    from harness.ptx import repeated_name
+    from ptxdiff.ptx import repeated_name
 
     if found := _PLACEMENT.search(text):
         return f"{found[0]} depends on where Triton places an element, which a function is not given: use kernel(...)"

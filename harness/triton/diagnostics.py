@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.processes.pool import CallEnd
+from ptxdiff.processes.pool import CallEnd
 
 Kind = Literal["error", "unsupported", "not run"]
 Ended = Literal["", "died", "crashed", "hung"]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.triton.diagnostics import Refusal
-from harness.triton.ptxtext import marked
-from harness.triton.spec import FunctionRef, KernelSpec
-from harness.triton.specialise import Constant, Parameters, PointerType, specialise
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.ptxtext import marked
+from ptxdiff.triton.spec import FunctionRef, KernelSpec
+from ptxdiff.triton.specialise import Constant, Parameters, PointerType, specialise
 
-TEMPLATES = "harness.triton.templates"
+TEMPLATES = "ptxdiff.triton.templates"
 TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
 
 
@@ -86,7 +86,7 @@ class Elementwise:
 
     @property
     def template(self) -> str:
-        """The template's name in `harness.triton.templates`."""
+        """The template's name in `ptxdiff.triton.templates`."""
         return f"elementwise_{len(self.shape)}d"
 
     @property

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from harness.model.targets import INTRODUCED, capability, version_number
-from harness.triton.diagnostics import Refusal
-from harness.triton.ptxtext import without_comments
-from harness.triton.spec import UNASKED, Compilation, Compiled, FunctionRef, GivenPtx, KernelSpec
+from ptxdiff.model.targets import INTRODUCED, capability, version_number
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.ptxtext import without_comments
+from ptxdiff.triton.spec import UNASKED, Compilation, Compiled, FunctionRef, GivenPtx, KernelSpec
 
 WARP = 32
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.M)

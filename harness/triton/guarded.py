@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.triton.launch import TensorLayout
+from ptxdiff.triton.launch import TensorLayout
 
 GUARD = 256
 """Bytes of a guard zone on either side; a multiple of every alignment in use."""

@@ -9,7 +9,7 @@ import os
 import platform
 from pathlib import Path
 
-from harness.model.identity.folders import files_below
+from ptxdiff.model.identity.folders import files_below
 
 
 class NoTriton(RuntimeError):

@@ -1,6 +1,6 @@
 """Adds inline asm to Triton's interpreter (`TRITON_INTERPRET=1`), which lacks it. The emulator runs the asm.
 
-    from harness.triton.interpreter import install
+    from ptxdiff.triton.interpreter import install
     install()                       # under pytest, the plugin does this
 
 After that, kernels with `tl.inline_asm_elementwise` run on the CPU under TRITON_INTERPRET=1, and prints and debuggers
@@ -60,7 +60,7 @@ def create_inline_asm(
     """
     from triton.runtime.interpreter import TensorHandle
 
-    from harness.ptx import emulate
+    from ptxdiff.ptx import emulate
 
     wanted = [_array_dtype(_scalar(kind)) for kind in types]
     arguments = [np.asarray(value.data) for value in values]

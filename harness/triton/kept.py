@@ -17,12 +17,12 @@ import re
 import zlib
 from pathlib import Path
 
-from harness.diskcache import DiskCache
-from harness.model.dialect import AsmCall
-from harness.model.identity.experiment import harness
-from harness.triton.builds import installation_of
-from harness.triton.installation import installation
-from harness.triton.spec import DescriptorLayout, Lowered
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.triton.builds import installation_of
+from ptxdiff.triton.installation import installation
+from ptxdiff.triton.spec import DescriptorLayout, Lowered
 
 _kept = DiskCache("ptx", 40_000, 1 << 30)
 _FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)

@@ -12,24 +12,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.jobs import Job, Setup
-from harness.model.arguments import Argument, format_of
-from harness.model.case import Case
-from harness.model.compilers import compiler_of
-from harness.model.derive import asm_form, compiled_form
-from harness.model.identity.experiment import Experiment, experiment
-from harness.model.policies import policies
-from harness.model.ptxvariant import PtxVariant
-from harness.model.tuning import ruled
-from harness.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
-from harness.triton.build import Built, build
-from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.given import given_spec
-from harness.triton.spec import Compilation, FunctionRef, GivenPtx, KernelSpec
-from harness.triton.specialise import Parameters, PointerType, entry_values, specialise
-from references.description import size_of
-from references.formats import Format, Scalar, Shaped
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import asm_form, compiled_form
+from ptxdiff.model.identity.experiment import Experiment, experiment
+from ptxdiff.model.policies import policies
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.tuning import ruled
+from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
+from ptxdiff.references.description import size_of
+from ptxdiff.references.formats import Format, Scalar, Shaped
+from ptxdiff.triton.build import Built, build
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from ptxdiff.triton.given import given_spec
+from ptxdiff.triton.spec import Compilation, FunctionRef, GivenPtx, KernelSpec
+from ptxdiff.triton.specialise import Parameters, PointerType, entry_values, specialise
 
 
 @dataclass(frozen=True)

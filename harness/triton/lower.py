@@ -23,15 +23,15 @@ from triton._C.libtriton import ir
 from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from harness.model.identity import digest_with_code
-from harness.model.identity.experiment import harness
-from harness.model.identity.modules import execute_file
-from harness.model.targets import capability
-from harness.processes.garbage import collect_seldom
-from harness.processes.worker import forget_output
-from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
-from harness.triton.stages import run_stages
-from harness.triton.trees import parsed_once
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.targets import capability
+from ptxdiff.processes.garbage import collect_seldom
+from ptxdiff.processes.worker import forget_output
+from ptxdiff.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
+from ptxdiff.triton.stages import run_stages
+from ptxdiff.triton.trees import parsed_once
 
 
 class CompileFailure(Exception):

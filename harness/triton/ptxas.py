@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
-from harness.triton.assemble import run_tool
-from harness.triton.spec import Tool
+from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from ptxdiff.triton.assemble import run_tool
+from ptxdiff.triton.spec import Tool
 
 ASKED = 60.0  # seconds allowed for --version
 _MACHINE_CODE = b"\x7fELF"

@@ -1,6 +1,6 @@
 """Facts from the text of PTX: its code without debug information, the inline asm in it, the author's lines.
 
-Nothing here parses PTX; `harness.ptx` does.
+Nothing here parses PTX; `ptxdiff.ptx` does.
 """
 
 from __future__ import annotations

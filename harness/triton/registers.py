@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.triton.assemble import Assembly, Disassembly, assemble, disassemble
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import TEMPLATE_FILE, TEMPLATES, InlineAsm, PlainFunction, computation_arguments
-from harness.triton.spec import Compilation, FunctionRef, KernelSpec
-from harness.triton.specialise import Constant, Parameters, PointerType, specialise
+from ptxdiff.triton.assemble import Assembly, Disassembly, assemble, disassemble
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.elementwise import TEMPLATE_FILE, TEMPLATES, InlineAsm, PlainFunction, computation_arguments
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec
+from ptxdiff.triton.specialise import Constant, Parameters, PointerType, specialise
 
 
 class NotALoop(ValueError):

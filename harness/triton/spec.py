@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.model.assemblers import PtxasChoice
-from harness.model.dialect import AsmCall
-from harness.model.identity import digest_with_code
-from harness.triton.diagnostics import Refusal
-from harness.triton.ptxtext import body_hash
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.ptxtext import body_hash
 
 Type = str | tuple["Type", ...]
 Place = tuple[int, ...]
@@ -75,7 +75,7 @@ class FunctionRef:
 
     @classmethod
     def of(cls, function: Any, *, portable: bool = False) -> FunctionRef:
-        """The reference to a function, for `harness.triton.lower.load`. The function may lie within another one's
+        """The reference to a function, for `ptxdiff.triton.lower.load`. The function may lie within another one's
         scope.
 
         portable: for a compiler of another environment.
@@ -170,7 +170,7 @@ class KernelSpec:
     enable_fp_fusion: never left to Triton, whose default changes between releases.
     options: further options of Triton's compiler, such as ("num_stages", 2).
     given: the PTX, where nothing is to be compiled; of the other fields signature, target and enable_fp_fusion count.
-    compiler: the name of the Triton build that compiles (`harness.triton.builds`).
+    compiler: the name of the Triton build that compiles (`ptxdiff.triton.builds`).
     swaps: inline asm to be replaced on the way; a kernel that has none of a swap's asm is refused.
     """
 

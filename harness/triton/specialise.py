@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.triton.spec import FunctionRef, KernelSpec, Place, Type
+from ptxdiff.triton.spec import FunctionRef, KernelSpec, Place, Type
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
-from harness.model.dialect import AsmCall, asm_calls, has_packs
-from harness.model.identity import digest
-from harness.processes.worker import nothing_written
-from harness.triton.ptxasoptions import called_with
+from ptxdiff.model.dialect import AsmCall, asm_calls, has_packs
+from ptxdiff.model.identity import digest
+from ptxdiff.processes.worker import nothing_written
+from ptxdiff.triton.ptxasoptions import called_with
 
 CONTRACTION = "enable_fp_fusion"
 KEPT = 8  # the plan compiles a kernel with and without contraction one after the other

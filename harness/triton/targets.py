@@ -20,15 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.diskcache import DiskCache
-from harness.model.targets import KNOWN, capability
-from harness.processes.pool import default_size
-from harness.triton.assemble import Assembly, assemble
-from harness.triton.builds import installation_of
-from harness.triton.compile import submit
-from harness.triton.diagnostics import Refusal
-from harness.triton.installation import triton_folder
-from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.targets import KNOWN, capability
+from ptxdiff.processes.pool import default_size
+from ptxdiff.triton.assemble import Assembly, assemble
+from ptxdiff.triton.builds import installation_of
+from ptxdiff.triton.compile import submit
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.installation import triton_folder
+from ptxdiff.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
 
 SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
@@ -147,7 +147,7 @@ def candidates() -> tuple[str, ...]:
 
 def _empty_kernel(target: str) -> KernelSpec:
     templates = str(Path(__file__).resolve().with_name("templates.py"))
-    function = FunctionRef("harness.triton.templates", templates, "empty")
+    function = FunctionRef("ptxdiff.triton.templates", templates, "empty")
     return KernelSpec(function, (), (), (), target, enable_fp_fusion=False)
 
 

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-from harness.model.case import Case
-from harness.model.variants import asm, kernel, plain
-from references.formats import BF16, E2M1X2, F32, I32, U8
+from ptxdiff.model.case import Case
+from ptxdiff.model.variants import asm, kernel, plain
+from ptxdiff.references.formats import BF16, E2M1X2, F32, I32, U8
 from tests.documented import EIGHT, FIVE, U8_MAX
 
 E2M1 = """

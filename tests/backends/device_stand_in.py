@@ -8,7 +8,7 @@ import time
 
 def begin():
     """Prepare for jobs. torch is imported only here: importing it takes seconds, and only jobs need it."""
-    from harness.backends import gpu
+    from ptxdiff.backends import gpu
 
     gpu.DEVICE = "cpu"
     gpu._synchronize = lambda: None
@@ -70,7 +70,7 @@ def raises_what_does_not_pickle():
 
 def begin_as_emulator():
     """Run machine code that is PTX, as `tests/fuzz/flipping_ptxas.sh` makes it, on the emulator in this process."""
-    from harness.backends import driver, gpu
+    from ptxdiff.backends import driver, gpu
 
     begin()
     driver.bindings = lambda: None
@@ -80,7 +80,7 @@ def begin_as_emulator():
 
 def started(job, launch, pointers):
     """Triton's own launch. Its ptxas is the wrapper at -O3 if the environment names it, else a correct one."""
-    from harness.backends import gpu
+    from ptxdiff.backends import gpu
 
     gpu.prepared(job, launch, pointers)() if launch.setup.assembler or launch.given else tritons(job, launch, pointers)
 
@@ -88,7 +88,7 @@ def started(job, launch, pointers):
 def tritons(job, launch, pointers):
     from dataclasses import replace
 
-    from harness.triton.ptxas import assembler_at
+    from ptxdiff.triton.ptxas import assembler_at
 
     own = assembler_at(os.environ["PTXDIFF_TEST_PTXAS"], 3)
     # made: on a machine with CUDA's driver the sender has machine code by Triton's real ptxas, which cannot run here.
@@ -97,8 +97,8 @@ def tritons(job, launch, pointers):
 
 def emulated(job, launch, pointers):
     """The launch of machine code that is PTX, on tensors in host memory."""
-    from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-    from harness.triton.launch import entry_parameters
+    from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+    from ptxdiff.triton.launch import entry_parameters
 
     built = launch.build(job.target)
     compilation = built.compilation

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.backends.emulator import EmulatorBackend
-from harness.jobs import Job, Setup, block_of
-from harness.model.load import load
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Job, Setup, block_of
+from ptxdiff.model.load import load
 from tests.tritons import since
 
 CASES = Path(__file__).resolve().parents[2] / "cases"

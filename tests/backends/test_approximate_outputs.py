@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
-from harness.backends import emulator
-from harness.backends.emulator import EmulatorBackend
-from harness.model.load import LoadedCase
-from harness.ptx.isa.approximate import rcp_approx
-from harness.ptx.numeric.vectorise import ArrayFunction
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
-from references import reciprocal
-from references.formats import F32
+from ptxdiff import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
+from ptxdiff.backends import emulator
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.ptx.isa.approximate import rcp_approx
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.references import reciprocal
+from ptxdiff.references.formats import F32
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 from tests.running.test_run import Scripted
 
 WORDS = (
@@ -88,7 +88,7 @@ def test_targets_that_share_a_run_share_no_evidence(engine, targets):
 
 
 def test_a_form_that_the_ledger_does_not_confirm_is_a_model(engine, monkeypatch):
-    from harness.conformance import ledger
+    from ptxdiff.conformance import ledger
 
     monkeypatch.setattr(ledger, "_confirmed", lambda form: "approx" not in form)
     assert {r.evidence for r in run(APPROXIMATE, match=ulp(1)).results} == {"model"}

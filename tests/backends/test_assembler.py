@@ -6,9 +6,9 @@ from pathlib import Path
 import backend_cases
 import pytest
 
-from harness.backends import create, gpu
-from harness.backends.assembler import AssemblerBackend
-from harness.jobs import Job, Setup
+from ptxdiff.backends import create, gpu
+from ptxdiff.backends.assembler import AssemblerBackend
+from ptxdiff.jobs import Job, Setup
 
 PATH = Path(backend_cases.__file__)
 
@@ -108,9 +108,9 @@ def test_a_target_that_triton_does_not_serve_has_a_reason(backend):
 def test_a_function_that_executing_its_file_does_not_make_is_refused_in_words(backend):
     import triton
 
-    from harness.model.case import Case
-    from harness.model.variants import plain
-    from references.formats import F32
+    from ptxdiff.model.case import Case
+    from ptxdiff.model.variants import plain
+    from ptxdiff.references.formats import F32
 
     @triton.jit
     def local(x):

@@ -6,10 +6,10 @@ import backend_cases
 import numpy as np
 import pytest
 
-from harness.backends import gpu
-from harness.backends.gpu import GpuBackend
-from harness.jobs import Job, Setup
-from harness.triton.launch import launch_of
+from ptxdiff.backends import gpu
+from ptxdiff.backends.gpu import GpuBackend
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.triton.launch import launch_of
 
 torch = pytest.importorskip("torch")
 PATH = Path(backend_cases.__file__)

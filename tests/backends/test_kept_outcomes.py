@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm, plain, ptx
-from harness.backends import compiled
-from harness.backends.emulator import EmulatorBackend
-from harness.jobs import Job, Setup
-from references.formats import F32, I32, U8
+from ptxdiff import Case, asm, plain, ptx
+from ptxdiff.backends import compiled
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.references.formats import F32, I32, U8
 from tests.triton import sample_kernels
 from tests.tritons import since
 

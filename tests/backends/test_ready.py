@@ -13,11 +13,11 @@ import backend_cases  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.runtime.driver import driver as active  # noqa: E402
 
-from harness.backends import gpu  # noqa: E402
-from harness.backends.gpu import torch_dtype  # noqa: E402
-from harness.backends.ready import launcher, request_of  # noqa: E402
-from harness.jobs import Job, Setup  # noqa: E402
-from harness.triton.launch import launch_of  # noqa: E402
+from ptxdiff.backends import gpu  # noqa: E402
+from ptxdiff.backends.gpu import torch_dtype  # noqa: E402
+from ptxdiff.backends.ready import launcher, request_of  # noqa: E402
+from ptxdiff.jobs import Job, Setup  # noqa: E402
+from ptxdiff.triton.launch import launch_of  # noqa: E402
 
 PATH = Path(backend_cases.__file__)
 

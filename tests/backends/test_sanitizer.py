@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.backends import sanitizer
-from harness.backends.sanitizer import SanitizerReport, findings, parsed
-from harness.backends.watched import Sanitizer
-from harness.jobs import Outcome
+from ptxdiff.backends import sanitizer
+from ptxdiff.backends.sanitizer import SanitizerReport, findings, parsed
+from ptxdiff.backends.watched import Sanitizer
+from ptxdiff.jobs import Outcome
 
 # Output of compute-sanitizer on an H200, unchanged.
 MEMCHECK = """\

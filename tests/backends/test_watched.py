@@ -12,11 +12,11 @@ import backend_cases
 import numpy as np
 import pytest
 
-from harness.backends import watched
-from harness.backends.watched import WatchedGpu
-from harness.jobs import Job, Setup
-from harness.processes.child import Device, DeviceFault
-from harness.processes.gpus import Gpu, names_of, share
+from ptxdiff.backends import watched
+from ptxdiff.backends.watched import WatchedGpu
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.processes.child import Device, DeviceFault
+from ptxdiff.processes.gpus import Gpu, names_of, share
 from tests.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
@@ -36,13 +36,13 @@ def _devices_are_forks():
 
 @pytest.fixture
 def new_processes(monkeypatch):
-    monkeypatch.setattr("harness.processes.pool.subprocess", subprocess)
+    monkeypatch.setattr("ptxdiff.processes.pool.subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")
 def device():
     """A device for calls that run no job."""
-    made = Device(GPU, begin="harness.processes.child:ready")
+    made = Device(GPU, begin="ptxdiff.processes.child:ready")
     yield made
     made.close()
 
@@ -65,7 +65,7 @@ def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch, n
     """Otherwise Triton would assemble at another level than the records state."""
     for name in ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS"):
         monkeypatch.setenv(name, "1")
-    with contextlib.closing(Device(GPU, begin="harness.processes.child:ready")) as made:
+    with contextlib.closing(Device(GPU, begin="ptxdiff.processes.child:ready")) as made:
         assert made.call("os:getenv", "DISABLE_PTXAS_OPT", limit=60) is None
         assert made.call("os:getenv", "PTXAS_OPTIONS", limit=60) is None
 
@@ -113,9 +113,9 @@ def test_a_killed_parent_leaves_no_process_behind():
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from harness.processes.child import Device
-from harness.processes.gpus import Gpu
-device = Device(Gpu("0", "", "GPU-0-test", "sm_90a", 0), begin="harness.processes.child:ready")
+from ptxdiff.processes.child import Device
+from ptxdiff.processes.gpus import Gpu
+device = Device(Gpu("0", "", "GPU-0-test", "sm_90a", 0), begin="ptxdiff.processes.child:ready")
 print(device.call("{HERE}:process", limit=60)[0], flush=True)
 device.call("{HERE}:hangs", limit=600)
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import VERBS, main
-from harness.records import read
+from ptxdiff.cli import VERBS, main
+from ptxdiff.records import read
 from tests import readyprocess
 from tests.case_sources import FLIP, RIGHT
 
@@ -32,7 +32,7 @@ def in_this_process(here, monkeypatch):
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is not an xdist worker
         monkeypatch.delenv(name, raising=False)
     (here / "pytest.ini").write_text("[pytest]\n")
-    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: pytest.main(words[3:]))
+    monkeypatch.setattr("ptxdiff.cli.run._call", lambda words, environment: pytest.main(words[3:]))
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -209,7 +209,7 @@ def test_a_new_case_runs_and_names_what_is_missing(run_cases, capsys):
 def test_run_writes_records_and_a_report(here):
     """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
-    command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
+    command = [sys.executable, "-m", "ptxdiff.cli", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
     done = readyprocess.run(command, cwd=here)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -237,7 +237,7 @@ def test_the_formats_are_listed(capsys):
     assert "32 bits in uint64" in lines["F32X2"]
     assert "2 codes of float32, the first in the low bits" in lines["F32X2"]
     assert "4 exponent and 3 mantissa bits, bias 7, no infinity" in lines["E4M3"]
-    from references import formats
+    from ptxdiff.references import formats
 
     assert set(lines) == {n for n, f in vars(formats).items() if n.isupper() and isinstance(f, formats.Format)}
 
@@ -245,18 +245,18 @@ def test_the_formats_are_listed(capsys):
 def test_the_references_are_listed_with_their_docstrings(capsys):
     code, out, _ = said(capsys, "list", "--references", "reciprocal")
     assert code == 0
-    assert out.startswith("references.reciprocal  Reciprocals, quotients")
+    assert out.startswith("ptxdiff.references.reciprocal  Reciprocals, quotients")
     assert "    correctly_rounded(" in out
     assert said(capsys, "list", "--references", "nothing")[0] == 2
     _, everything, _ = said(capsys, "list", "--references", "--formats")
-    assert "references.conversion" in everything
+    assert "ptxdiff.references.conversion" in everything
     assert "BF16X2" in everything
     assert not [line for line in everything.splitlines() if not line.strip()], "a reference without a docstring"
 
 
 def test_the_index_loads_no_torch():
     program = (
-        "import sys; from harness.cli import main; code = main(['list', '--references', '--formats'])\n"
+        "import sys; from ptxdiff.cli import main; code = main(['list', '--references', '--formats'])\n"
         "sys.exit(code or any(m in sys.modules for m in ('torch', 'triton', 'numba')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=100)
@@ -310,7 +310,7 @@ def test_show_takes_the_target_from_the_name(here, capsys):
 
 
 def test_run_gives_pytest_the_addresses_of_the_named_cases(here, monkeypatch):
-    from harness.cli import run
+    from ptxdiff.cli import run
 
     (here / "cases" / "two.py").write_text(OTHER)
     called: list[list[str]] = []
@@ -347,7 +347,7 @@ def test_an_unknown_name_gives_the_same_error_with_every_verb(here, capsys, word
 
 def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
     (here / "cases" / "other.py").write_text("raise RuntimeError('loaded')")
-    words = "import sys; from harness.cli import main; code = main(['list', 'flip', 'right'])"
+    words = "import sys; from ptxdiff.cli import main; code = main(['list', 'flip', 'right'])"
     script = f"{words}; sys.exit(code or ('torch' in sys.modules) * 3)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=here, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
@@ -368,8 +368,8 @@ def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
 def test_the_command_refuses_what_the_library_refuses_with_the_same_message(capsys, words, library):
     import numpy as np
 
-    from harness import emulate
-    from harness.ptx import PtxError
+    from ptxdiff import emulate
+    from ptxdiff.ptx import PtxError
 
     text = "cvt.rn.bf16x2.f32 $0, $1, $1;"
     given = {"constraints": "=r,r", "args": [np.float32([1])], "dtype": "float32"} | library
@@ -393,7 +393,7 @@ def test_the_command_refuses_what_the_library_refuses_with_the_same_message(caps
     ],
 )
 def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, capsys, instruction, asm, formats):
-    from harness.model.load import load
+    from ptxdiff.model.load import load
 
     assert said(capsys, "new", "fresh", "--instruction", instruction)[0] == 0
     case = load(here / "cases" / "fresh.py")[0].case

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from harness.cli import main
-from harness.gating import baseline
-from harness.gating.gate import ACCEPTED, CORRECTNESS
-from harness.records import End, Writer
+from ptxdiff.cli import main
+from ptxdiff.gating import baseline
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS
+from ptxdiff.records import End, Writer
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results
 from tests.sealed import sealed, unsealed

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from harness.cli import main
-from harness.lint.fixes import repaired
+from ptxdiff.cli import main
+from ptxdiff.lint.fixes import repaired
 
 WRONG = 'y = tl.inline_asm_elementwise("neg.f32 $0 $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'
 RIGHT = WRONG.replace("$0 $1", "$0, $1")

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from harness.cli.using import uses
+from ptxdiff.cli.using import uses
 from tests.case_sources import FLIP
 from tests.cli.test_commands import here, said
 
@@ -18,8 +18,8 @@ TRITON = '''
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references.formats import U8
+from ptxdiff import Case, asm, plain
+from ptxdiff.references.formats import U8
 
 POPC = tl.constexpr("popc.b32 $0, $1;")
 
@@ -132,13 +132,13 @@ def test_a_family_is_one_word_or_several(here, capsys):
 
 BROKEN = {
     "name": (
-        "from harness import Case\n\ncase = Case(inputs=nothing)\n",
+        "from ptxdiff import Case\n\ncase = Case(inputs=nothing)\n",
         "cases/broken.py:3: NameError: name",
     ),
-    "syntax": ("from harness import Case\ncase = Case(\n", "cases/broken.py:2: SyntaxError"),
-    "no case": ("import harness\n", "cases/broken.py: a case file binds a Case"),
-    "exit": ("import sys\nimport harness\nsys.exit(0)\n", "cases/broken.py:3: SystemExit"),
-    "two lines": ("import harness\nraise ValueError('one\\ntwo')\n", "cases/broken.py:2: ValueError: one two"),
+    "syntax": ("from ptxdiff import Case\ncase = Case(\n", "cases/broken.py:2: SyntaxError"),
+    "no case": ("import ptxdiff\n", "cases/broken.py: a case file binds a Case"),
+    "exit": ("import sys\nimport ptxdiff\nsys.exit(0)\n", "cases/broken.py:3: SystemExit"),
+    "two lines": ("import ptxdiff\nraise ValueError('one\\ntwo')\n", "cases/broken.py:2: ValueError: one two"),
 }
 
 
@@ -154,7 +154,7 @@ def test_a_broken_file_hides_no_other_one(two, capsys, source, words):
 
 def test_several_broken_files_have_a_line_each_for_every_way_of_naming_them(two, capsys):
     for name in ("a", "z"):
-        (two / "cases" / f"{name}.py").write_text("import harness\nharness.nothing\n")
+        (two / "cases" / f"{name}.py").write_text("import ptxdiff\nharness.nothing\n")
     for words in ((), ("cases/a.py", "cases/flip.py", "z.py")):
         code, out, err = said(capsys, "list", *words)
         assert code == 2
@@ -163,7 +163,7 @@ def test_several_broken_files_have_a_line_each_for_every_way_of_naming_them(two,
 
 
 def test_a_broken_file_does_not_stop_the_search_for_an_instruction(two, capsys):
-    (two / "cases" / "broken.py").write_text("import harness\n1 / 0\n")
+    (two / "cases" / "broken.py").write_text("import ptxdiff\n1 / 0\n")
     code, out, err = said(capsys, "list", "--using", "popc")
     assert (code, variants(out)) == (2, ["called"])
     assert "cases/broken.py:2: ZeroDivisionError" in err
@@ -174,7 +174,7 @@ def test_a_broken_file_does_not_stop_the_search_for_an_instruction(two, capsys):
 
 
 def test_a_variant_of_a_broken_file_is_an_error_with_its_reason(two, capsys):
-    (two / "cases" / "broken.py").write_text("import harness\n1 / 0\n")
+    (two / "cases" / "broken.py").write_text("import ptxdiff\n1 / 0\n")
     code, out, err = said(capsys, "list", "cases/broken.py::right")
     assert (code, out) == (2, "")
     assert "cases/broken.py:2: ZeroDivisionError" in err

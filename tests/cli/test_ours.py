@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.cli.new import examples
+from ptxdiff.cli import main
+from ptxdiff.cli.new import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CASE = '''"""A case."""
-from harness import Case, asm, exact
-from references.formats import U32
+from ptxdiff import Case, asm, exact
+from ptxdiff.references.formats import U32
 
 
 def reference(x):
@@ -85,7 +85,7 @@ def test_a_plain_folder_of_that_name_hides_nothing(tmp_path, name):
 def test_a_package_that_was_imported_first_is_named_with_ours(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "references" / "__init__.py").write_text("")
-    done = command(tmp_path, path=[ROOT], program=["-c", "import references, harness.model.case"])
+    done = command(tmp_path, path=[ROOT], program=["-c", "import references, ptxdiff.model.case"])
     last = done.stderr.splitlines()[-1]
     assert f"{tmp_path / 'references'}, and ptxdiff's at {ROOT / 'references'}" in last
     assert "imported already; rename the other one" in last
@@ -95,7 +95,7 @@ def test_a_module_that_only_theirs_has_is_refused_with_both_paths(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "references" / "__init__.py").write_text("")
     (tmp_path / "references" / "mine.py").write_text("")
-    done = command(tmp_path, path=[ROOT], program=["-c", "import harness.model.case, references.mine"])
+    done = command(tmp_path, path=[ROOT], program=["-c", "import ptxdiff.model.case, references.mine"])
     last = done.stderr.splitlines()[-1]
     assert str(tmp_path / "references") in last
     assert str(ROOT / "references") in last
@@ -159,7 +159,7 @@ def test_the_name_of_a_case_as_a_variant_says_how_to_name_it(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "two.py").write_text(
-        "from harness import Case, asm\nfrom references.formats import U32\n"
+        "from ptxdiff import Case, asm\nfrom ptxdiff.references.formats import U32\n"
         "up, down = (Case(inputs={'x': U32}, outputs={'y': U32}, reference=lambda x: x, source='s',\n"
         "    variants={'mov': asm('mov.b32 $0, $1;')}) for _ in range(2))\n"
     )
@@ -215,7 +215,7 @@ def test_plain_pytest_finds_ours_beside_a_package_called_harness(wheel, theirs):
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.parametrize("wanted", ["import harness.mine", "from harness import mine"])
+@pytest.mark.parametrize("wanted", ["import ptxdiff.mine", "from ptxdiff import mine"])
 def test_their_own_tests_get_both_paths_and_a_remedy(wheel, tmp_path, wanted):
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "__init__.py").write_text("")

@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.cli import main
-from harness.processes.child import DeviceFault
-from harness.processes.gpus import Gpu
-from harness.records import Key, Timing
-from harness.records.statistics import median
-from harness.timing import CannotTime, Session
+from ptxdiff.cli import main
+from ptxdiff.processes.child import DeviceFault
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.records import Key, Timing
+from ptxdiff.records.statistics import median
+from ptxdiff.timing import CannotTime, Session
 from tests.case_sources import FLIP
 from tests.records.test_inregisters import loop, untimed
 
@@ -46,9 +46,9 @@ def in_registers(loaded, target, variants):
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: (GPU,))
-    monkeypatch.setattr("harness.timing.ondevice.time_on_device", session)
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("ptxdiff.timing.ondevice.time_on_device", session)
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", in_registers)
 
 
 def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
@@ -108,7 +108,7 @@ def test_times_in_memory_or_in_registers_can_be_chosen(here, capsys):
 
 
 def test_a_missing_time_in_registers_changes_the_exit_code(here, capsys, monkeypatch):
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", lambda *words: (untimed(),))
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", lambda *words: (untimed(),))
     assert main(["speed", "flip.py", "--in-registers"]) == 1
     assert "note: rcp, throughput: the loop holds LDG.E" in capsys.readouterr().out
 
@@ -119,7 +119,7 @@ def test_brackets_in_names_are_no_markup(here, capsys, monkeypatch):
         key = dataclasses.replace(found.timings[0].key, variant="[bold]first[/]")
         return Session((dataclasses.replace(found.timings[0], key=key),))
 
-    monkeypatch.setattr("harness.timing.ondevice.time_on_device", bracketed)
+    monkeypatch.setattr("ptxdiff.timing.ondevice.time_on_device", bracketed)
     assert main(["speed", "flip.py", "--seconds", "0.5"]) == 0
     assert "[bold]first[/]" in capsys.readouterr().out
 
@@ -128,7 +128,7 @@ def test_a_variant_that_cannot_be_timed_is_reported_and_changes_the_exit_code(he
     def cannot(*words):
         raise CannotTime("first: error: no target accepts this asm")
 
-    monkeypatch.setattr("harness.timing.ondevice.time_on_device", cannot)
+    monkeypatch.setattr("ptxdiff.timing.ondevice.time_on_device", cannot)
     assert main(["speed", "flip.py"]) == 1
     assert "flip: first: error: no target accepts this asm" in capsys.readouterr().out
 
@@ -137,15 +137,15 @@ class Hanging:
     """A stand-in for a device on which every kernel hangs."""
 
     def call(self, function, *arguments, limit, alone):
-        assert (function, alone) == ("harness.timing.session:time_case", True)
+        assert (function, alone) == ("ptxdiff.timing.session:time_case", True)
         raise DeviceFault(f"no end after {limit:g} s: the kernel hangs")
 
 
 def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: (GPU,))
-    monkeypatch.setattr("harness.timing.ondevice.of_target", lambda target: Hanging())
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("ptxdiff.timing.ondevice.of_target", lambda target: Hanging())
     assert main(["speed", "flip.py"]) == 1
     assert capsys.readouterr().out == "flip: no end after 600 s: the kernel hangs\n"
 
@@ -164,14 +164,14 @@ def test_usage(here, capsys, words, message):
 
 
 def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: ())
     assert main(["speed", "flip.py"]) == 2
     assert "there is no NVIDIA GPU here" in capsys.readouterr().err
 
 
 def test_run_passes_the_option_on(here, monkeypatch):
     calls = []
-    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: calls.append(words) or 0)
+    monkeypatch.setattr("ptxdiff.cli.run._call", lambda words, environment: calls.append(words) or 0)
     main(["run", "flip.py"])
     main(["run", "flip.py", "--timing"])
     assert ["--ptx-timing" in words for words in calls] == [False, True]

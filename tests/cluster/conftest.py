@@ -56,7 +56,7 @@ def node(*folders, cpus=1, gpus=0, **environment):
 def two_nodes(tmp_path_factory):
     """The second node has a stand-in for two GPUs of sm_90a."""
     pytest.importorskip("ray", reason="the extra ptxdiff[cluster] is not installed")
-    from harness.cluster.connect import imported
+    from ptxdiff.cluster.connect import imported
 
     imported()
     from ray.cluster_utils import Cluster
@@ -96,9 +96,9 @@ class Shared:
     def begin(self):
         if self.ray is not None:
             return
-        from harness.cluster.connect import connected
-        from harness.cluster.nodes import Nodes
-        from harness.cluster.shipping import shipment
+        from ptxdiff.cluster.connect import connected
+        from ptxdiff.cluster.nodes import Nodes
+        from ptxdiff.cluster.shipping import shipment
 
         self.shipment = shipment(self.root)
         self.ray = self._open.enter_context(connected(self.address, self.shipment))
@@ -111,7 +111,7 @@ class Shared:
 
     @contextlib.contextmanager
     def connected(self, address, asked):
-        """Stands in for `harness.cluster.connect.connected`, for a command that asks for no more than is shared."""
+        """Stands in for `ptxdiff.cluster.connect.connected`, for a command that asks for no more than is shared."""
         assert address == self.address
         assert asked.variables == self.shipment.variables
         assert set(asked.modules) <= set(self.shipment.modules)
@@ -151,8 +151,8 @@ def passing_nodes(_shared, two_nodes):
 @pytest.fixture
 def address(shared, monkeypatch):
     """The cluster's address, for commands that then use the shared connection."""
-    from harness.cluster import joining
-    from harness.running.oncluster import driver
+    from ptxdiff.cluster import joining
+    from ptxdiff.running.oncluster import driver
 
     for module in (joining, driver):
         monkeypatch.setattr(module, "connected", shared.connected)
@@ -171,7 +171,7 @@ def nodes(shared):
 
 @pytest.fixture
 def tasks(shared):
-    from harness.cluster.tasks import Tasks
+    from ptxdiff.cluster.tasks import Tasks
 
     made = Tasks(shared.ray, shared.nodes)
     yield made

@@ -20,7 +20,7 @@ def sees():
 
 
 def compiles_with():
-    from harness.processes.pool import default_size
+    from ptxdiff.processes.pool import default_size
 
     yield default_size()
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.ours import ROOT
-from harness.records import Result, Writer, from_json, unpacked
-from harness.sweep.shards import Journal, ShardResult, Task
+from ptxdiff.ours import ROOT
+from ptxdiff.records import Result, Writer, from_json, unpacked
+from ptxdiff.sweep.shards import Journal, ShardResult, Task
 
 CASE = "cases/rcp.py"
 SENT, BACK = 600, 2000
@@ -35,7 +35,7 @@ class Overhead:
     """Seconds of the driver's processor time, except `worker` and `shard_wall`, which are on the clock.
 
     watch: what each further task in flight adds to the cost of a task, because the driver waits for all at once.
-    task: a task of one item (`harness.cluster.tasks`), from sending to fetching. item: one more item in a task, with 12
+    task: a task of one item (`ptxdiff.cluster.tasks`), from sending to fetching. item: one more item in a task, with 12
     results. record: a result and its part of the texts: read from JSON, checked, sealed and written.
     shard: a shard's line. shard_wall: until the line is on the disk. worker: from one task to the next on a worker.
     """
@@ -72,10 +72,10 @@ def measured() -> Overhead:
 
 def of_ray(tasks: int) -> tuple[float, float, float]:
     """Seconds for a task with so many in flight, for one more item in a task, and of a worker between two tasks."""
-    from harness.cluster.connect import LOCAL, connected
-    from harness.cluster.nodes import CPU, Nodes
-    from harness.cluster.shipping import shipment
-    from harness.cluster.tasks import Ended, Lost, Tasks
+    from ptxdiff.cluster.connect import LOCAL, connected
+    from ptxdiff.cluster.nodes import CPU, Nodes
+    from ptxdiff.cluster.shipping import shipment
+    from ptxdiff.cluster.tasks import Ended, Lost, Tasks
 
     with connected(LOCAL, shipment(ROOT / "tests" / "cluster", []), num_cpus=1, include_dashboard=False) as ray:
         nodes = Nodes(ray)
@@ -125,7 +125,7 @@ def of_records(sample: Path, output: Path) -> tuple[float, float]:
 
 def _sample(folder: Path) -> Path:
     output = folder / "run.jsonl"
-    command = [sys.executable, "-m", "harness.cli", "run", CASE, "--target=sm_90a", "--output", str(output)]
+    command = [sys.executable, "-m", "ptxdiff.cli", "run", CASE, "--target=sm_90a", "--output", str(output)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     return output
 

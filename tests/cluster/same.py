@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from harness.records import read
+from ptxdiff.records import read
 
 ELSEWHERE = ("node", "seconds")
 """The facts that may differ between a run here and one on a cluster."""

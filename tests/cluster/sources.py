@@ -2,8 +2,8 @@
 
 NEGATION = '''
 """Negation."""
-from harness import Case, asm
-from references.formats import F16
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F16
 
 def reference(a):
     return a ^ 0x8000
@@ -19,8 +19,8 @@ case = Case(
 
 SUMS = '''
 """Sums of bytes."""
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 def total(x, y):
     return (x + y) & 255
@@ -32,7 +32,7 @@ case = Case(
 '''
 
 LIES = """
-from harness.running.oncluster.messages import ItemReport
+from ptxdiff.running.oncluster.messages import ItemReport
 
 
 def run(order, file, nodeids):

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness.sweep.shards import ShardResult
+from ptxdiff.sweep.shards import ShardResult
 
 
 def result(task, shard):

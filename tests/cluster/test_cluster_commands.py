@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness.cli import cluster, main
-from harness.cluster import connect
+from ptxdiff.cli import cluster, main
+from ptxdiff.cluster import connect
 from tests.cluster.conftest import ROOT
 from tests.cluster.test_cluster_sweep import written
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.connect import ClusterError
-from harness.cluster.nodes import Needs, gpu
-from harness.fuzz import oncluster
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign
-from harness.fuzz.judge import FuzzPlan, PtxasFault
-from harness.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
-from harness.triton.ptxas import NoAssembler
+from ptxdiff.cluster.connect import ClusterError
+from ptxdiff.cluster.nodes import Needs, gpu
+from ptxdiff.fuzz import oncluster
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.campaign import FuzzCampaign
+from ptxdiff.fuzz.judge import FuzzPlan, PtxasFault
+from ptxdiff.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
+from ptxdiff.triton.ptxas import NoAssembler
 from tests.cluster.conftest import ROOT
 from tests.cluster.fuzz_tasks import judged
 
@@ -102,7 +102,7 @@ def test_a_node_uses_the_drivers_assembler_or_none(tmp_path):
 
 
 def test_a_node_without_the_gpu_runs_nothing(monkeypatch):
-    monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match="expected one GPU sm_90a"):
         list(on_node(plan(), {FLIPPING: digest_of_file(FLIPPING)}, 0, (), True))
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from harness.cli import main
-from harness.cluster.connect import ClusterError
-from harness.cluster.joining import project_of
-from harness.cluster.tasks import Tasks
-from harness.running import shardworker
-from harness.sweep import oncluster
-from harness.sweep.oncluster import ClusterSweep
-from harness.sweep.shards import Journal, JournalError, ShardResult, Task
+from ptxdiff.cli import main
+from ptxdiff.cluster.connect import ClusterError
+from ptxdiff.cluster.joining import project_of
+from ptxdiff.cluster.tasks import Tasks
+from ptxdiff.running import shardworker
+from ptxdiff.sweep import oncluster
+from ptxdiff.sweep.oncluster import ClusterSweep
+from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.sources import NEGATION
 
@@ -174,7 +174,7 @@ def test_a_generation_that_no_node_has_is_refused_before_anything_runs(tasks, tm
 
 def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
     """A task that gets a GPU of another target from Ray raises an error."""
-    monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match=r"expected one GPU sm_80; Ray gave CUDA_VISIBLE_DEVICES=.*: no GPU"):
         list(shardworker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
 
@@ -201,7 +201,7 @@ def test_how_the_folder_of_a_project_is_found(tmp_path):
 
 def test_a_sweep_without_one_shard_does_not_pass(tmp_path, monkeypatch, capsys):
     """If the driver silently loses a shard, the command still reports it as missing."""
-    from harness.sweep import shards
+    from ptxdiff.sweep import shards
 
     def loses(task, journal, wanted, **_):
         for shard in wanted[:-1]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from harness.cli import main
-from harness.cluster.deployment import SLURM, NodeGroup, kuberay
+from ptxdiff.cli import main
+from ptxdiff.cluster.deployment import SLURM, NodeGroup, kuberay
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with Ray, the extra `cluster`")
 
@@ -247,7 +247,7 @@ def unknown_options(command):
     words = command.split()
     verb = words[: 2 if words[0] == "cluster" else 1]
     helped = subprocess.run(
-        [sys.executable, "-m", "harness.cli", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "ptxdiff.cli", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     known = set(re.findall(r"--[a-z][-a-z]*", helped))
     return [w for w in words if w.startswith("--") and w.partition("=")[0] not in known]

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster.nodes import gpu
-from harness.cluster.tasks import Misreported
-from harness.records import Key, Result, packed, sent, unpacked
-from harness.running.item import fingerprint_of
-from harness.running.oncluster import progress
-from harness.running.oncluster.batches import LARGEST, ItemBatch, queues
-from harness.running.oncluster.messages import ItemReport
-from harness.running.oncluster.nodesession import sent_options
-from harness.running.oncluster.received import checked
+from ptxdiff.cluster.nodes import gpu
+from ptxdiff.cluster.tasks import Misreported
+from ptxdiff.records import Key, Result, packed, sent, unpacked
+from ptxdiff.running.item import fingerprint_of
+from ptxdiff.running.oncluster import progress
+from ptxdiff.running.oncluster.batches import LARGEST, ItemBatch, queues
+from ptxdiff.running.oncluster.messages import ItemReport
+from ptxdiff.running.oncluster.nodesession import sent_options
+from ptxdiff.running.oncluster.received import checked
 from tests.case_sources import RIGHT
 
 NODE = "host/1a2b"

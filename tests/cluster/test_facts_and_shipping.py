@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster import connect, shipping
-from harness.cluster import nodes as nodes_module
-from harness.cluster.connect import ClusterError
-from harness.cluster.facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
-from harness.cluster.nodes import CPU, Nodes, _node, gpu
-from harness.processes.gpus import Gpu
-from harness.triton import builds
+from ptxdiff.cluster import connect, shipping
+from ptxdiff.cluster import nodes as nodes_module
+from ptxdiff.cluster.connect import ClusterError
+from ptxdiff.cluster.facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
+from ptxdiff.cluster.nodes import CPU, Nodes, _node, gpu
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.triton import builds
 from tests.cluster.conftest import ROOT
 
 MINE = here().environment
@@ -221,7 +221,7 @@ def test_without_ray_the_error_names_the_extra(monkeypatch):
 
 
 def test_a_run_without_the_option_imports_no_ray():
-    code = "import sys, harness.plugin, harness.cli.run, harness.running.recorder; assert 'ray' not in sys.modules"
+    code = "import sys, ptxdiff.plugin, ptxdiff.cli.run, ptxdiff.running.recorder; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
@@ -260,8 +260,8 @@ def test_the_drivers_folder_is_used_where_it_holds_the_same_files(tmp_path, monk
 
 
 def test_reasons_of_ray_become_words():
-    from harness.cluster.nodes import Nodes
-    from harness.cluster.tasks import _REASONS, OtherEnvironment, Tasks
+    from ptxdiff.cluster.nodes import Nodes
+    from ptxdiff.cluster.tasks import _REASONS, OtherEnvironment, Tasks
 
     kinds = {name: type(name, (Exception,), {}) for name in _REASONS}
     fake = SimpleNamespace(

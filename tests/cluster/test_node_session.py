@@ -9,16 +9,16 @@ import pytest
 from tests.cluster.conftest import ROOT, path_of
 
 BEGINS = """
-import harness.plugin
+import ptxdiff.plugin
 from pathlib import Path
-from harness.running.oncluster.messages import NodeRun
-from harness.running.oncluster.nodesession import NodeSession
+from ptxdiff.running.oncluster.messages import NodeRun
+from ptxdiff.running.oncluster.nodesession import NodeSession
 session = NodeSession(NodeRun("ident", "run", {}, ".", ()), Path.cwd())
 print(sorted(session.items_of("cases/one.py")))
 """
 CASE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 def same(x):
     return x
@@ -52,7 +52,7 @@ def test_a_project_that_turns_warnings_into_errors(tmp_path, installed):
     if installed:
         place.mkdir(parents=True)
         (place / "METADATA").write_text("Metadata-Version: 2.1\nName: ptxdiff\nVersion: 9\n")
-        (place / "entry_points.txt").write_text("[pytest11]\nptxdiff = harness.plugin\n")
+        (place / "entry_points.txt").write_text("[pytest11]\nptxdiff = ptxdiff.plugin\n")
         (place / "RECORD").write_text("harness/__init__.py,,\nptxdiff-9.dist-info/RECORD,,\n")
     environment = {**os.environ, "PYTHONPATH": path_of(place.parent, ROOT), "PYTEST_XDIST_WORKER": "gw1"}
     done = subprocess.run([sys.executable, "-c", BEGINS], cwd=project, env=environment, capture_output=True, text=True)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from harness.cluster import nodes as nodes_module
-from harness.cluster.nodes import CPU, Needs, Nodes, gpu
-from harness.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
+from ptxdiff.cluster import nodes as nodes_module
+from ptxdiff.cluster.nodes import CPU, Needs, Nodes, gpu
+from ptxdiff.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
 from tests.cluster.conftest import ROOT, STORE, node
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

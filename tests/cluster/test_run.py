@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from harness.cli.run import plugin_words
-from harness.records import read
-from harness.running.oncluster import driver
-from harness.timing import inregisters
+from ptxdiff.cli.run import plugin_words
+from ptxdiff.records import read
+from ptxdiff.running.oncluster import driver
+from ptxdiff.timing import inregisters
 from tests.case_sources import MIXED, RIGHT
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.same import differences
@@ -24,8 +24,8 @@ pytest.importorskip("triton")
 
 ADD = '''"""Add."""
 
-from harness import Case, asm
-from references.formats import I32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import I32
 
 case = Case(
     inputs={"x": I32, "y": I32},
@@ -83,7 +83,7 @@ def verdicts(path):
 
 
 CONFTEST = """
-from harness.timing import inregisters
+from ptxdiff.timing import inregisters
 
 inregisters.time_in_registers = lambda loaded, target, limit=None: ()  # no stand-in has its machine code
 """
@@ -171,8 +171,8 @@ def test_an_item_is_repeated_once_after_its_process_died_and_then_an_error(
 
 
 MANY = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 
 def flipped(x):

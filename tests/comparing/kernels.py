@@ -5,8 +5,8 @@ HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 CASE = '''
 """Positive numbers 4.1 times, negative ones by minus a half."""
 import numpy as np
-from harness import Case, ptx, numpy_reference
-from references.formats import F32
+from ptxdiff import Case, ptx, numpy_reference
+from ptxdiff.references.formats import F32
 
 @numpy_reference
 def reference(x):

@@ -3,7 +3,7 @@ be reported."""
 
 import pytest
 
-from harness.cli import main
+from ptxdiff.cli import main
 from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 
@@ -287,9 +287,9 @@ def test_the_launch_may_be_given_by_options(compare):
 
 
 ASM_CASE = """
-from harness import Case, asm
-from references.formats import F32
-from references import arithmetic
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32
+from ptxdiff.references import arithmetic
 case = Case(inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=arithmetic.add,
             variants={"asm": asm("add.f32 $0, $1, $2;")})
 """

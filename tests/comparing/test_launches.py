@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.comparing.files import _same_inputs
-from harness.model.variants import CaseError
-from harness.records import Key
+from ptxdiff.cli import main
+from ptxdiff.comparing.files import _same_inputs
+from ptxdiff.model.variants import CaseError
+from ptxdiff.records import Key
 from tests.comparing.kernels import BODY, CASE, HEADER, kernel
 
 PAIRS = """mov.u32 %r1, %tid.x;
@@ -198,11 +198,11 @@ def test_files_that_would_run_on_different_inputs_are_refused():
 def test_the_kernels_of_nvcc_and_triton_for_one_case(tmp_path, capsys):
     """The case's own CUDA kernel, and Triton's kernel of its variant in plain Triton, compiled here."""
     pytest.importorskip("triton")
-    from harness.backends.compiled import compile_job
-    from harness.backends.emulator import EmulatorBackend
-    from harness.model.load import load
-    from harness.running.item import Item
-    from harness.running.run import jobs
+    from ptxdiff.backends.compiled import compile_job
+    from ptxdiff.backends.emulator import EmulatorBackend
+    from ptxdiff.model.load import load
+    from ptxdiff.running.item import Item
+    from ptxdiff.running.run import jobs
 
     path = Path(__file__).parents[2] / "cases" / "cuda_fma.py"
     (loaded,) = load(path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cli import main
+from ptxdiff.cli import main
 from tests.comparing.kernels import CASE
 from tests.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, threads
 

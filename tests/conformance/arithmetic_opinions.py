@@ -23,7 +23,7 @@ import definitions as d
 import numpy as np
 from opinions import EXACT, GFLOAT, Verdict, added, run
 
-from harness.conformance import ledger
+from ptxdiff.conformance import ledger
 
 _PLACES = {"e2m1x4": 4}
 MODES = ("rn", "rz", "rm", "rp")
@@ -233,7 +233,7 @@ class _Judge:
 def with_new_forms(book: ledger.Ledger) -> ledger.Ledger:
     """The ledger with a line for each form of this module that it lacks. The line says what the available hardware
     lacks."""
-    from harness.conformance import forms
+    from ptxdiff.conformance import forms
 
     targets = {r.target for r in book.runs.values()}
     entries = dict(book.entries)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance import devicemodel, products
-from harness.conformance.fetch import Identity
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.conformance import devicemodel, products
+from ptxdiff.conformance.fetch import Identity
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 
 class HostGpu(products.ProductDevice):

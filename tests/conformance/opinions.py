@@ -24,9 +24,9 @@ import definitions as d
 import numpy as np
 from narrow_inputs import STRATA, Inputs, plain, scaled, shown, stochastic, to_halves
 
-from harness.conformance import forms, ledger
-from harness.ptx.isa.forms import Bound
-from harness.ptx.numeric.vectorise import UNSIGNED
+from ptxdiff.conformance import forms, ledger
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED
 
 EXACT, GFLOAT, ML_DTYPES = "exact rational", "gfloat", "ml_dtypes"
 _BLOCK = 1 << 17

@@ -24,7 +24,7 @@ import numpy as np
 import packed_inputs
 from opinions import EXACT, Verdict, more, run
 
-from harness.conformance import ledger
+from ptxdiff.conformance import ledger
 
 COUNT = 1 << 20
 """The number of values for each form of float32."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance.fetch import ComparedOnDevice, Identity
-from harness.conformance.inputs import Inputs
-from harness.conformance.measure import apart_of, run_emulated
+from ptxdiff.conformance.fetch import ComparedOnDevice, Identity
+from ptxdiff.conformance.inputs import Inputs
+from ptxdiff.conformance.measure import apart_of, run_emulated
 
 
 @dataclass

@@ -26,8 +26,8 @@ from opinions import Verdict
 from packed_opinions import finished
 from product_tiles import KINDS, Tiles
 
-from harness.conformance import ledger, otherproducts, productforms, products
-from harness.ptx.targets import Target
+from ptxdiff.conformance import ledger, otherproducts, productforms, products
+from ptxdiff.ptx.targets import Target
 
 TILES = 56 * len(KINDS)
 """The number of tiles of a form; each has 128 elements of d."""

@@ -1,7 +1,7 @@
 """Tiles of 8, 6 and 4-bit floats for mma, and the places of their elements in the registers of a warp.
 
 The layout is written from the formulas of PTX ISA 9, "Matrix multiply-accumulate instruction mma": groupID is lane / 4,
-threadID_in_group is lane % 4. Registers are tiles x registers x 32, as `harness.conformance` loads them.
+threadID_in_group is lane % 4. Registers are tiles x registers x 32, as `ptxdiff.conformance` loads them.
 """
 
 from __future__ import annotations

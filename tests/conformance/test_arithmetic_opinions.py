@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from opinions import EXACT, GFLOAT, Verdict
 
-from harness.conformance import ledger
+from ptxdiff.conformance import ledger
 from tests.sampling import only
 
 known = cache(o.known)

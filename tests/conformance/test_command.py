@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from pretended import Pretended, adds_one_to_nan
 
-from harness.cli import main
-from harness.conformance import campaign, ledger
+from ptxdiff.cli import main
+from ptxdiff.conformance import campaign, ledger
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_measurement_reports_new_mismatches_and_writes_them(capsys, monkeypatc
 
 
 def test_without_a_device_the_reason_is_given(capsys, monkeypatch):
-    from harness.conformance.cuda import NoDevice
+    from ptxdiff.conformance.cuda import NoDevice
 
     def nothing(*args, **more):
         raise NoDevice("no NVIDIA driver here")

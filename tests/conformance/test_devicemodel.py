@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hostgpu import HostGpu
 
-from harness.conformance import groupproducts, grouprounds
-from harness.conformance.grouprounds import KINDS
+from ptxdiff.conformance import groupproducts, grouprounds
+from ptxdiff.conformance.grouprounds import KINDS
 from tests.sampling import only
 
 FORMS = [

@@ -8,10 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from harness.cli import UsageError, errorplot
-from harness.conformance import bounds, errors, forms, ledger
-from harness.ptx import emulate
-from harness.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.cli import UsageError, errorplot
+from ptxdiff.conformance import bounds, errors, forms, ledger
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 
 
 def test_all_results_of_a_16_bit_form():

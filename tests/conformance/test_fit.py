@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.cli import main
-from harness.conformance import fit
-from harness.conformance.fit import DESIGNS, Misfit
-from harness.ptx.numeric import hopper
+from ptxdiff.cli import main
+from ptxdiff.conformance import fit
+from ptxdiff.conformance.fit import DESIGNS, Misfit
+from ptxdiff.ptx.numeric import hopper
 from tests.conformance.pretended import Pretended
 
 SEGMENTS = [0, 1, 37]
@@ -108,7 +108,7 @@ class Other(Pretended):
 
 
 def test_the_command_prints_another_generations_table(monkeypatch, capsys):
-    monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
+    monkeypatch.setattr("ptxdiff.conformance.fetch.Hardware", Other)
     assert main(["conformance", "--fit", "ex2"]) == 0
     output = capsys.readouterr().out
     scope: dict[str, object] = {}
@@ -121,7 +121,7 @@ def test_the_command_prints_another_generations_table(monkeypatch, capsys):
 
 
 def test_the_command_says_where_a_design_differs(monkeypatch, capsys):
-    monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
+    monkeypatch.setattr("ptxdiff.conformance.fetch.Hardware", Other)
     monkeypatch.setattr(Other, "differs", True)
     assert main(["conformance", "--fit", "ex2"]) == 1
     output = capsys.readouterr().out

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness.conformance import forms
-from harness.conformance.inputs import Inputs, draw, shape_of
-from harness.ptx import emulate
-from harness.ptx.text.types import TYPES
+from ptxdiff.conformance import forms
+from ptxdiff.conformance.inputs import Inputs, draw, shape_of
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.text.types import TYPES
 
 WITHOUT_RESULT = {"exit", "nanosleep.u32", "pmevent", "pmevent.mask", "ret", "ret.uni"}
 

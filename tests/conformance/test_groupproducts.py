@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.conformance import groupproducts
-from harness.conformance.fetch import Identity
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.conformance import groupproducts
+from ptxdiff.conformance.fetch import Identity
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 FORM = "wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hostgpu import HostGpu
 
-from harness.conformance import devicemodel, groupproducts, grouprounds, ledger
-from harness.conformance.grouprounds import KINDS
-from harness.ptx.kernel import multiply
+from ptxdiff.conformance import devicemodel, groupproducts, grouprounds, ledger
+from ptxdiff.conformance.grouprounds import KINDS
+from ptxdiff.ptx.kernel import multiply
 
 SMALL = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
 

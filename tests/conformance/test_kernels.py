@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.conformance import forms, kernels
-from harness.conformance.inputs import Inputs
-from harness.conformance.measure import apart_of, run_emulated
-from harness.ptx.kernel.run import Buffer, run_kernel
-from harness.ptx.numeric.bits import f32_round, f32_value, scalar
-from harness.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.conformance import forms, kernels
+from ptxdiff.conformance.inputs import Inputs
+from ptxdiff.conformance.measure import apart_of, run_emulated
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, scalar
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 from tests.sampling import only
 
 
@@ -112,7 +112,7 @@ def test_a_definition_that_needs_a_library_is_not_for_devices():
 
 @pytest.fixture(scope="module")
 def assembler():
-    from harness.triton.installation import NoTriton
+    from ptxdiff.triton.installation import NoTriton
 
     try:
         return kernels.assemblers()[-1]

@@ -5,10 +5,10 @@ from datetime import date
 
 import pytest
 
-from harness.conformance import bounds, forms, ledger
-from harness.conformance.fetch import Identity
-from harness.conformance.ledger import Campaign, Entry, Ledger, LedgerError
-from harness.conformance.measure import Tally, WrongInput
+from ptxdiff.conformance import bounds, forms, ledger
+from ptxdiff.conformance.fetch import Identity
+from ptxdiff.conformance.ledger import Campaign, Entry, Ledger, LedgerError
+from ptxdiff.conformance.measure import Tally, WrongInput
 
 IDENTITY = Identity("A GPU", "sm_90a", "1.2", "12.9")
 RUN = Campaign("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
@@ -74,7 +74,7 @@ def test_what_the_device_lacks_is_specification_only():
 
 
 def outcome(**tallies):
-    from harness.conformance.campaign import Measured
+    from ptxdiff.conformance.campaign import Measured
 
     return Measured(IDENTITY, {t[0].form: t for t in tallies.values()})
 
@@ -115,7 +115,7 @@ def test_changes_name_the_entries_that_differ():
 
 
 def test_evidence_is_confirmed_only_where_every_form_is(known):
-    from harness.backends.evidence import evidence_of
+    from ptxdiff.backends.evidence import evidence_of
 
     known(confirmed("add.rn.f32"), confirmed("mul.rn.f32"), Entry("sub.rn.f32", ledger.MISMATCH, "1", mismatches=1))
     assert evidence_of(("add.rn.f32", "mul.rn.f32"), (), "sm_80") == "confirmed"
@@ -126,7 +126,7 @@ def test_evidence_is_confirmed_only_where_every_form_is(known):
 
 
 def test_a_changed_definition_is_no_longer_confirmed(known):
-    from harness.backends.evidence import evidence_of
+    from ptxdiff.backends.evidence import evidence_of
 
     known(Entry("add.rn.f32", ledger.CONFIRMED, "1", inputs=5, definition="00000000"))
     assert evidence_of(("add.rn.f32",), (), "sm_80") == "specification"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pretended import Pretended, adds_one_to_nan, one_ulp_off
 
-from harness.conformance import campaign, forms, ledger, measure
-from harness.conformance.distance import DIFFERENT, distance
-from harness.conformance.inputs import shape_of
-from harness.conformance.measure import Tally
-from harness.ptx.text.types import TYPES
+from ptxdiff.conformance import campaign, forms, ledger, measure
+from ptxdiff.conformance.distance import DIFFERENT, distance
+from ptxdiff.conformance.inputs import shape_of
+from ptxdiff.conformance.measure import Tally
+from ptxdiff.ptx.text.types import TYPES
 
 
 def measured(device, form, edges=300, host=1000, reach=4096):
@@ -102,7 +102,7 @@ def test_a_device_that_disagrees_with_the_emulator_about_the_definition_confirms
 
 
 def measure_report(start):
-    from harness.conformance.fetch import ComparedOnDevice
+    from ptxdiff.conformance.fetch import ComparedOnDevice
 
     return ComparedOnDevice(1, (start,))
 
@@ -162,13 +162,13 @@ def test_a_campaign_survives_what_kills_a_worker():
 
 
 def test_a_campaign_without_a_device_says_so():
-    from harness.conformance.cuda import NoDevice
+    from ptxdiff.conformance.cuda import NoDevice
 
     with pytest.raises(NoDevice, match="nothing here"):
         campaign.run(["add.rn.f32"], campaign.Plan(seconds=1.0), device=_absent, workers=1)
 
 
 def _absent():
-    from harness.conformance.cuda import NoDevice
+    from ptxdiff.conformance.cuda import NoDevice
 
     raise NoDevice("nothing here")

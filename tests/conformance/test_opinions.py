@@ -14,9 +14,9 @@ import pytest
 from narrow_inputs import random_fields
 from opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions
 
-from harness.cli import main
-from harness.conformance import ledger
-from harness.ptx.isa import convert_narrow, convert_scale
+from ptxdiff.cli import main
+from ptxdiff.conformance import ledger
+from ptxdiff.ptx.isa import convert_narrow, convert_scale
 from tests.sampling import spread
 
 known = cache(conversions)

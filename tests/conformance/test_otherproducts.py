@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.conformance import ledger, otherproducts, productforms
-from harness.ptx.targets import Target
-from harness.triton.targets import tool
+from ptxdiff.conformance import ledger, otherproducts, productforms
+from ptxdiff.ptx.targets import Target
+from ptxdiff.triton.targets import tool
 
 SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 BOTH = "mma.sp::ordered_metadata.sync.aligned"

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.conformance import ledger, otherproducts, productcampaign, products
-from harness.conformance.campaign import Measured
-from harness.conformance.fetch import Identity
-from harness.conformance.measure import Tally
-from harness.processes.gpus import Gpu
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.conformance import ledger, otherproducts, productcampaign, products
+from ptxdiff.conformance.campaign import Measured
+from ptxdiff.conformance.fetch import Identity
+from ptxdiff.conformance.measure import Tally
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 IDENTITY = Identity("Pretended", "sm_90a", "1.0", "0.0")
 DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -6,10 +6,10 @@ from datetime import date
 
 import pytest
 
-from harness.cli import main
-from harness.conformance import campaign, ledger, tensorforms
-from harness.conformance.fetch import Identity
-from harness.ptx.targets import Target
+from ptxdiff.cli import main
+from ptxdiff.conformance import campaign, ledger, tensorforms
+from ptxdiff.conformance.fetch import Identity
+from ptxdiff.ptx.targets import Target
 
 PLAIN = "tcgen05.mma.cta_group::1.kind::f16"
 SHIFTED = "tcgen05.mma.cta_group::1.kind::f16.ashift"

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.cli import main
-from harness.fuzz import files
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign
-from harness.fuzz.generate import program
-from harness.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch
-from harness.fuzz.oracle import emulated, expected, inputs_of, text_of
-from harness.model.load import load
-from harness.triton.ptxas import NoAssembler
+from ptxdiff.cli import main
+from ptxdiff.fuzz import files
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.campaign import FuzzCampaign
+from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch
+from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
+from ptxdiff.model.load import load
+from ptxdiff.triton.ptxas import NoAssembler
 
 FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
 TARGET = "sm_90a"

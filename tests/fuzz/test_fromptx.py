@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.fuzz.cut import nearest, nothing, settled, smaller
-from harness.fuzz.families import FAMILIES
-from harness.fuzz.fromptx import UnsupportedCode, pieces_of
-from harness.fuzz.generate import program
-from harness.fuzz.oracle import emulated, inputs_of, text_of
-from harness.fuzz.reduce import reduced
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.run import Buffer, run_kernel
-from harness.ptx.machine import lockstep
-from harness.ptx.text.parser import parse_module
+from ptxdiff.fuzz.cut import nearest, nothing, settled, smaller
+from ptxdiff.fuzz.families import FAMILIES
+from ptxdiff.fuzz.fromptx import UnsupportedCode, pieces_of
+from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
+from ptxdiff.fuzz.reduce import reduced
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.machine import lockstep
+from ptxdiff.ptx.text.parser import parse_module
 
 TARGET = "sm_90a"
 EVERY = dict.fromkeys(FAMILIES, 1.0)

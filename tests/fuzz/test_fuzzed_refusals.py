@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.fuzz import illegal as changes
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.families import FAMILIES
-from harness.fuzz.illegal import CHANGES, Illegal, illegal, small
-from harness.fuzz.oracle import text_of
-from harness.fuzz.refusals import (
+from ptxdiff.cli import main
+from ptxdiff.fuzz import illegal as changes
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.families import FAMILIES
+from ptxdiff.fuzz.illegal import CHANGES, Illegal, illegal, small
+from ptxdiff.fuzz.oracle import text_of
+from ptxdiff.fuzz.refusals import (
     EMULATOR,
     RefusalCampaign,
     RefusalPlan,
@@ -21,8 +21,8 @@ from harness.fuzz.refusals import (
     tried,
     write_groups,
 )
-from harness.triton.given import header_fault
-from harness.triton.targets import assembler as bundled
+from ptxdiff.triton.given import header_fault
+from ptxdiff.triton.targets import assembler as bundled
 from tests.tritons import since
 
 FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
@@ -89,12 +89,12 @@ def test_disagreements_of_judges_are_detected():
 
 
 def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
-    from harness.ptx.errors import InternalError
+    from ptxdiff.ptx.errors import InternalError
 
     def broken(text):
         raise InternalError("division by zero")
 
-    monkeypatch.setattr("harness.fuzz.refusals.load_kernel.__wrapped__", broken)
+    monkeypatch.setattr("ptxdiff.fuzz.refusals.load_kernel.__wrapped__", broken)
     begun = f".version 8.1\n.target {TARGET}\n"
     found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulator_refusal(begun, TARGET), "ptxas": "no"})
     assert "the emulator fails" in found.signature

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.fuzz import files
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import finding_of
-from harness.fuzz.page import facts
-from harness.fuzz.refusals import RefusalGroup, write_groups
-from harness.triton.installation import NoTriton
-from harness.triton.targets import assembler as bundled
-from reports.findings import page
+from ptxdiff.fuzz import files
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.campaign import finding_of
+from ptxdiff.fuzz.page import facts
+from ptxdiff.fuzz.refusals import RefusalGroup, write_groups
+from ptxdiff.reports.findings import page
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.targets import assembler as bundled
 
 FAULTS = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())
 TARGET = "sm_90a"

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.families import FAMILIES, OF_WHOLE_WARPS
-from harness.fuzz.generate import FIRST, program
-from harness.fuzz.oracle import expected, inputs_of, text_of
-from harness.fuzz.reduce import candidates, reduced, without
-from harness.triton.targets import assembler as bundled
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.families import FAMILIES, OF_WHOLE_WARPS
+from ptxdiff.fuzz.generate import FIRST, program
+from ptxdiff.fuzz.oracle import expected, inputs_of, text_of
+from ptxdiff.fuzz.reduce import candidates, reduced, without
+from ptxdiff.triton.targets import assembler as bundled
 
 WEIGHTS = dict.fromkeys(FAMILIES, 1.0)
 TARGET = "sm_90a"
@@ -36,7 +36,7 @@ def test_emulator_and_assembler_accept_every_program(capability):
 
 def test_every_shape_is_accepted(monkeypatch):
     """A program with each shape of a family once, in order."""
-    from harness.fuzz import generate
+    from ptxdiff.fuzz import generate
 
     for name, shapes in FAMILIES.items():
         for turn in range(3):  # with other choices at the slashes

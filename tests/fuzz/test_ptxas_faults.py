@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.fuzz.oracle import THREADS, emulated
+from ptxdiff.fuzz.oracle import THREADS, emulated
 
 FAULTS = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())
 

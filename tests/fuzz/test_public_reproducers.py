@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from harness import run_ptx
+from ptxdiff import run_ptx
 
 HEAD = ".version 8.1\n.target sm_90a\n.address_size 64\n"
 REGISTERS = (

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, PtxasFailure, asm
-from harness.backends import watched
-from harness.backends.emulator import EmulatorBackend
-from harness.backends.watched import WatchedGpu
-from harness.fuzz import files
-from harness.fuzz.campaign import finding_of
-from harness.fuzz.generate import program
-from harness.fuzz.oracle import emulated, inputs_of, text_of
-from harness.model.load import load
-from harness.model.variants import CaseError, ExpectedFailure
-from harness.processes.child import Device
-from harness.processes.gpus import Gpu
-from harness.running.item import Item
-from harness.running.run import run_item
-from harness.triton.ptxas import assembler_at
-from references.formats import U32
+from ptxdiff import Case, PtxasFailure, asm
+from ptxdiff.backends import watched
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.backends.watched import WatchedGpu
+from ptxdiff.fuzz import files
+from ptxdiff.fuzz.campaign import finding_of
+from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
+from ptxdiff.model.load import load
+from ptxdiff.model.variants import CaseError, ExpectedFailure
+from ptxdiff.processes.child import Device
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.references.formats import U32
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+from ptxdiff.triton.ptxas import assembler_at
 from tests.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")

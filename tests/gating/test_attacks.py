@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from harness.gating import baseline, digests
-from harness.gating.baseline import BaselineError
-from harness.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate
-from harness.records import RecordError, RunRecords, Share, Writer, read
+from ptxdiff.gating import baseline, digests
+from ptxdiff.gating.baseline import BaselineError
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate
+from ptxdiff.records import RecordError, RunRecords, Share, Writer, read
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results
 from tests.sealed import sealed, unsealed

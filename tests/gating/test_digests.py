@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from harness.cli import main
-from harness.gating import baseline, digests
-from harness.gating.baseline import BaselineError
-from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy
-from harness.records import DECLARED, Block, Writer
+from ptxdiff.cli import main
+from ptxdiff.gating import baseline, digests
+from ptxdiff.gating.baseline import BaselineError
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy
+from ptxdiff.records import DECLARED, Block, Writer
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results
 

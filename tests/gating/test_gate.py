@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from harness.gating import baseline, digests
-from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
-from harness.records import Share
+from ptxdiff.gating import baseline, digests
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from ptxdiff.records import Share
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results
 

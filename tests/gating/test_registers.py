@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.gating import baseline
-from harness.gating.gate import ACCEPTED, REGRESSION, Policy, gate
-from harness.records import ALONE, InRegisters
+from ptxdiff.gating import baseline
+from ptxdiff.gating.gate import ACCEPTED, REGRESSION, Policy, gate
+from ptxdiff.records import ALONE, InRegisters
 from tests.records.test_inregisters import loop, untimed
 from tests.reports import synthetic
 

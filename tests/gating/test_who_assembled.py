@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from harness.cli import main
-from harness.gating import baseline, digests
-from harness.gating.gate import ACCEPTED, CORRECTNESS, Policy, gate
-from harness.records import (
+from ptxdiff.cli import main
+from ptxdiff.gating import baseline, digests
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Policy, gate
+from ptxdiff.records import (
     PTXAS,
     Key,
     Result,
@@ -18,13 +18,13 @@ from harness.records import (
     read,
     splits,
 )
-from harness.records.compare import compare
-from harness.records.rules import ContradictionError, check
-from reports.github import step_summary
-from reports.history import history
-from reports.html import page
-from reports.model import view
-from reports.tabular import rows
+from ptxdiff.records.compare import compare
+from ptxdiff.records.rules import ContradictionError, check
+from ptxdiff.reports.github import step_summary
+from ptxdiff.reports.history import history
+from ptxdiff.reports.html import page
+from ptxdiff.reports.model import view
+from ptxdiff.reports.tabular import rows
 from tests.reports import synthetic
 
 OLD, NEW = "ptxas 12.9.86 -O3 (983b0e928385)", "ptxas 13.4.59 -O3 (9c2c084df7eb)"

@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from harness import Case, asm, kernel
-from references.formats import U8, U32
+from ptxdiff import Case, asm, kernel
+from ptxdiff.references.formats import U8, U32
 
 
 def flipped(x):

@@ -6,8 +6,8 @@ import pytest
 @pytest.fixture(scope="module")
 def device():
     """The GPU at hand, for running instruction forms."""
-    from harness.conformance.cuda import NoDevice
-    from harness.conformance.fetch import Hardware
+    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import Hardware
 
     try:
         return Hardware()
@@ -18,7 +18,7 @@ def device():
 @pytest.fixture(scope="module")
 def products_device():
     """The GPU at hand, for running products of matrices."""
-    from harness.conformance.products import ProductDevice
+    from ptxdiff.conformance.products import ProductDevice
 
     return ProductDevice()
 

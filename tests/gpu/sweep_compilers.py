@@ -1,4 +1,4 @@
-"""The cost of a sweep's judge, as the kernel of `harness.sweep.fused` and as torch.compile makes it.
+"""The cost of a sweep's judge, as the kernel of `ptxdiff.sweep.fused` and as torch.compile makes it.
 
 `python tests/gpu/sweep_compilers.py [NAME ...]` prints both. Sweeps do not use torch.compile.
 
@@ -53,10 +53,10 @@ def child(compiler, state, names):
     import torch
     from sweep_speed import case_of, timed
 
-    from harness.inputs.generated import Counted
-    from harness.model.policies import policies
-    from harness.sweep.fused import kernels
-    from harness.sweep.oracle import Oracle
+    from ptxdiff.inputs.generated import Counted
+    from ptxdiff.model.policies import policies
+    from ptxdiff.sweep.fused import kernels
+    from ptxdiff.sweep.oracle import Oracle
 
     def oracle_of(name):
         case = case_of(name)

@@ -15,19 +15,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from sweep_compilers import Fused
 
-from harness.backends.gpu import GpuBackend, device_target
-from harness.inputs import input_sets, stratified
-from harness.jobs import Job, Setup
-from harness.model.case import Case
-from harness.model.match import ulp
-from harness.model.policies import policies
-from harness.model.variants import asm
-from harness.sweep import launched
-from harness.sweep.devicetime import stopwatch
-from harness.sweep.dispatch import sweep
-from harness.sweep.fused import kernels
-from references import arithmetic, conversion, exponential, reciprocal
-from references.formats import E4M3, F16, F32
+from ptxdiff.backends.gpu import GpuBackend, device_target
+from ptxdiff.inputs import input_sets, stratified
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.case import Case
+from ptxdiff.model.match import ulp
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import asm
+from ptxdiff.references import arithmetic, conversion, exponential, reciprocal
+from ptxdiff.references.formats import E4M3, F16, F32
+from ptxdiff.sweep import launched
+from ptxdiff.sweep.devicetime import stopwatch
+from ptxdiff.sweep.dispatch import sweep
+from ptxdiff.sweep.fused import kernels
 
 
 def to_e4m3(x):

@@ -1,8 +1,8 @@
 """Cases with mistakes that only a sweep over all inputs is sure to find."""
 
-from harness import Case, Meets, absolute, asm, exact, magnitude, ulp
-from references import arithmetic, dequantise, exponential, faithful, reciprocal
-from references.formats import F16, F16X2, F32, U32
+from ptxdiff import Case, Meets, absolute, asm, exact, magnitude, ulp
+from ptxdiff.references import arithmetic, dequantise, exponential, faithful, reciprocal
+from ptxdiff.references.formats import F16, F16X2, F32, U32
 
 
 def product(a, b):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.processes.gpus import gpu_visible
+from ptxdiff.processes.gpus import gpu_visible
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 from tests import approximate_kernels
@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no 
 
 @pytest.fixture(scope="module")
 def target():
-    from harness.backends.gpu import device_target
-    from harness.ptx.targets import GENERATION, of_generation
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.ptx.targets import GENERATION, of_generation
 
     if not of_generation(device_target()):
         pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")
@@ -28,7 +28,7 @@ def target():
 def test_approximate_kernels_have_the_same_bits(name, num_warps, target):
     import torch
 
-    from harness import emulated
+    from ptxdiff import emulated
 
     on_device = approximate_kernels.launch(name, lambda k, grid: k[grid], "cuda", num_warps=num_warps)
     on_cpu = approximate_kernels.launch(name, lambda k, grid: emulated(k, target=target)[grid], num_warps=num_warps)
@@ -42,7 +42,7 @@ def test_approximate_asm_has_the_same_bits(name, target):
     import torch
     import triton
 
-    from harness import emulate
+    from ptxdiff import emulate
 
     text, constraints, kind, pack, count = approximate_kernels.SNIPPETS[name]
     columns = approximate_kernels.operands(kind, count)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness import emulate
-from harness.conformance import fit, forms
-from harness.processes.gpus import gpu_visible
+from ptxdiff import emulate
+from ptxdiff.conformance import fit, forms
+from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

@@ -32,14 +32,14 @@ def cases():
 
 @pytest.fixture(scope="module")
 def backend():
-    from harness.backends import create
+    from ptxdiff.backends import create
 
     return create("gpu")
 
 
 def job(case, variant, inputs, **setup):
-    from harness.backends.gpu import device_target
-    from harness.jobs import Job, Setup
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.jobs import Job, Setup
 
     module = cases()
     found, path = getattr(module, case), Path(module.__file__)
@@ -50,8 +50,8 @@ def job(case, variant, inputs, **setup):
 @pytest.mark.parametrize("variant", ["asm", "plain", "scaled", "product and sum"])
 @pytest.mark.parametrize("shape", [(1,), (257,), (7, 129)])
 def test_each_level_of_triton_s_ptxas_gives_triton_s_bits(backend, level, variant, shape):
-    from harness.backends.gpu import device_target
-    from harness.running.assemblers import tritons_own
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.running.assemblers import tritons_own
 
     numbers = np.random.default_rng(1).standard_normal((2, *shape)).astype(np.float32).view(np.uint32)
     inputs = {"x": numbers[0], "y": numbers[1]}
@@ -64,8 +64,8 @@ def test_each_level_of_triton_s_ptxas_gives_triton_s_bits(backend, level, varian
 
 
 def test_a_whole_kernel_of_another_level_gives_the_right_bits(backend):
-    from harness.backends.gpu import device_target
-    from harness.running.assemblers import tritons_own
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.running.assemblers import tritons_own
 
     inputs = {"x_ptr": np.arange(200, dtype=np.uint16).reshape(5, 40)}
     chosen = tritons_own(device_target(), level=0)
@@ -75,12 +75,12 @@ def test_a_whole_kernel_of_another_level_gives_the_right_bits(backend):
 
 
 def test_a_planted_assembler_is_found_at_fault(backend, tmp_path):
-    from harness.backends.gpu import device_target
-    from harness.model.load import load
-    from harness.running.assemblers import tritons_own
-    from harness.running.item import Item
-    from harness.running.run import run_item
-    from harness.triton.ptxas import assembler_at
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.model.load import load
+    from ptxdiff.running.assemblers import tritons_own
+    from ptxdiff.running.item import Item
+    from ptxdiff.running.run import run_item
+    from ptxdiff.triton.ptxas import assembler_at
     from tests.running.test_ptxas_on_trial import CASE
 
     (tmp_path / "case.py").write_text(CASE)

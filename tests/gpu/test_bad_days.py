@@ -11,12 +11,12 @@ import bad_kernels
 import numpy as np
 import pytest
 
-from harness.backends import create
-from harness.backends.sanitizer import missing
-from harness.jobs import Job, Setup
-from harness.processes.child import of_target
-from harness.processes.gpus import gpus, share, worker_number
-from harness.records import read
+from ptxdiff.backends import create
+from ptxdiff.backends.sanitizer import missing
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.processes.child import of_target
+from ptxdiff.processes.gpus import gpus, share, worker_number
+from ptxdiff.records import read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpus(), reason="needs an NVIDIA GPU: CUDA finds no device")]
 
@@ -30,7 +30,7 @@ def run_pytest(folder, *options, cases=str(FILE), code=1):
     installed = subprocess.run(
         [sys.executable, "-c", "import importlib.metadata as m; m.version('ptxdiff')"], capture_output=True
     )
-    words += ["-p", "harness.plugin"] if installed.returncode else []
+    words += ["-p", "ptxdiff.plugin"] if installed.returncode else []
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == code, done.stdout + done.stderr
     return read(folder / "run.jsonl"), done.stdout
@@ -109,7 +109,7 @@ def test_out_of_memory_is_an_error_and_the_next_job_runs(backend):
 @pytest.mark.parametrize("where", ["child", "here"])
 def test_the_cost_of_a_tiny_job(backend, benchmark, where):
     """The job runs in the GPU's process ("child"), or in this process."""
-    from harness.backends.gpu import GpuBackend
+    from ptxdiff.backends.gpu import GpuBackend
 
     chosen = backend if where == "child" else GpuBackend()
     assert chosen.run(a_job()).status == "ran"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes.gpus import gpu_visible, gpus
+from ptxdiff.processes.gpus import gpu_visible, gpus
 
 pytestmark = [
     pytest.mark.gpu,
@@ -14,8 +14,8 @@ pytestmark = [
 ]
 CASE = '''
 """Exclusive or of a word and a half."""
-from harness import Case, asm
-from references.formats import U16, U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U16, U32
 
 case = Case(
     inputs={"x": U32, "y": U16}, outputs={"z": U32}, reference=lambda x, y: x ^ y,
@@ -37,10 +37,10 @@ def pair():
 
 def throughput(chosen, folder, monkeypatch):
     """Shards a second while all GPUs are busy: without starting and compiling, and without the last shards."""
-    from harness.cluster.joining import joined
-    from harness.running.shardworker import fingerprint_of, item_of, shard_digests
-    from harness.sweep.oncluster import ClusterSweep
-    from harness.sweep.shards import SHARD_BITS, Journal, Task
+    from ptxdiff.cluster.joining import joined
+    from ptxdiff.running.shardworker import fingerprint_of, item_of, shard_digests
+    from ptxdiff.sweep.oncluster import ClusterSweep
+    from ptxdiff.sweep.shards import SHARD_BITS, Journal, Task
 
     path, target = folder / "xor.py", chosen[0].target
     path.write_text(CASE)

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from harness.conformance import campaign, forms, ledger, measure
-from harness.conformance.fetch import Hardware
-from harness.conformance.inputs import Inputs
-from harness.processes.gpus import gpu_visible
+from ptxdiff.conformance import campaign, forms, ledger, measure
+from ptxdiff.conformance.fetch import Hardware
+from ptxdiff.conformance.inputs import Inputs
+from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

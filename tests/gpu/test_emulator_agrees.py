@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.processes.gpus import gpu_visible
+from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
 
@@ -15,7 +15,7 @@ CASES = sorted((Path(__file__).parent.parent.parent / "cases").glob("[!_]*.py"))
 
 
 def _variants():
-    from harness.model.load import load
+    from ptxdiff.model.load import load
 
     return [(loaded, name) for path in CASES for loaded in load(path) for name in loaded.case.variants]
 
@@ -27,19 +27,19 @@ def pytest_generate_tests(metafunc):
 
 
 def _job(loaded, name, target, setup, inputs):
-    from harness.jobs import Job
+    from ptxdiff.jobs import Job
 
     return Job(loaded.case, loaded.name, loaded.path, name, loaded.case.variants[name], target, setup, inputs)
 
 
 def test_every_setup_of_the_quick_plan(loaded, variant):
     """Approximate instructions are compared only on the generation whose special function unit the emulator has."""
-    from harness.backends.builds import unavailable
-    from harness.backends.compiled import compile_job, run_compiled
-    from harness.backends.gpu import GpuBackend, device_target
-    from harness.inputs.fill import kernel_inputs, shaped
-    from harness.ptx.targets import of_generation
-    from harness.running.plan import plan, sets_of, sized
+    from ptxdiff.backends.builds import unavailable
+    from ptxdiff.backends.compiled import compile_job, run_compiled
+    from ptxdiff.backends.gpu import GpuBackend, device_target
+    from ptxdiff.inputs.fill import kernel_inputs, shaped
+    from ptxdiff.ptx.targets import of_generation
+    from ptxdiff.running.plan import plan, sets_of, sized
 
     target, gpu = device_target(), GpuBackend()
     case = loaded.case
@@ -73,12 +73,12 @@ def test_every_setup_of_the_quick_plan(loaded, variant):
 
 def test_the_documented_maximum_in_its_loop():
     """An early clobber is missing: the compiled kernel gives the same wrong bits on the CPU and on the device."""
-    from harness.backends.compiled import compile_job, run_compiled
-    from harness.backends.gpu import GpuBackend, device_target
-    from harness.inputs import input_sets
-    from harness.inputs.fill import shaped
-    from harness.jobs import Setup
-    from harness.model.load import load
+    from ptxdiff.backends.compiled import compile_job, run_compiled
+    from ptxdiff.backends.gpu import GpuBackend, device_target
+    from ptxdiff.inputs import input_sets
+    from ptxdiff.inputs.fill import shaped
+    from ptxdiff.jobs import Setup
+    from ptxdiff.model.load import load
 
     loaded = next(c for path in CASES if path.stem == "u8_to_i32_max" for c in load(path))
     inputs = shaped(input_sets(loaded.case, loaded.name, "quick")[0], (1024,))
@@ -100,7 +100,7 @@ def _kernels():
 def test_a_transposition_through_shared_memory(rows, columns):
     import torch
 
-    from harness import emulated
+    from ptxdiff import emulated
 
     x = torch.arange(rows * columns, dtype=torch.int32).reshape(rows, columns)
     grid = (-(-rows // 32), -(-columns // 32))
@@ -118,7 +118,7 @@ def test_a_transposition_through_shared_memory(rows, columns):
 def test_an_atomic_histogram():
     import torch
 
-    from harness import emulated
+    from ptxdiff import emulated
 
     x = torch.randint(0, 64, (5000,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
     results = []
@@ -136,7 +136,7 @@ def test_a_sum_across_warps(num_warps):
     """The compiled code fixes the order of the additions, so the bits are equal."""
     import torch
 
-    from harness import emulated
+    from ptxdiff import emulated
 
     x = torch.randn(16, 300, generator=torch.Generator().manual_seed(2))
     results = []
@@ -154,9 +154,9 @@ def test_kernels_with_approximate_instructions(name):
     """exp, division and square root have the bits of the generation's special function unit."""
     import torch
 
-    from harness import emulated
-    from harness.backends.gpu import device_target
-    from harness.ptx.targets import GENERATION, of_generation
+    from ptxdiff import emulated
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.ptx.targets import GENERATION, of_generation
 
     if not of_generation(device_target()):
         pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")

@@ -2,23 +2,23 @@
 
 import pytest
 
-from harness.backends import create
-from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign, finding_of
-from harness.fuzz.execution import GpuRunner
-from harness.fuzz.families import FAMILIES
-from harness.fuzz.files import write
-from harness.fuzz.judge import FuzzPlan
-from harness.fuzz.oracle import text_of
-from harness.fuzz.program import RandomProgram, Statement, Variable
-from harness.model.load import load
-from harness.model.targets import capability
-from harness.processes.child import of_target
-from harness.processes.gpus import gpu_visible, gpus
-from harness.running.item import Item
-from harness.running.run import run_item
-from harness.triton.ptxas import assembler_at
-from harness.triton.targets import assembler as bundled
+from ptxdiff.backends import create
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.campaign import FuzzCampaign, finding_of
+from ptxdiff.fuzz.execution import GpuRunner
+from ptxdiff.fuzz.families import FAMILIES
+from ptxdiff.fuzz.files import write
+from ptxdiff.fuzz.judge import FuzzPlan
+from ptxdiff.fuzz.oracle import text_of
+from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
+from ptxdiff.model.load import load
+from ptxdiff.model.targets import capability
+from ptxdiff.processes.child import of_target
+from ptxdiff.processes.gpus import gpu_visible, gpus
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+from ptxdiff.triton.ptxas import assembler_at
+from ptxdiff.triton.targets import assembler as bundled
 
 pytestmark = [
     pytest.mark.gpu,

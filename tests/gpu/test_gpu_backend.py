@@ -29,14 +29,14 @@ cases = load_cases()
 
 @pytest.fixture(scope="module")
 def backend():
-    from harness.backends import create
+    from ptxdiff.backends import create
 
     return create("gpu")
 
 
 def job(case, variant, inputs, target=None, **setup):
-    from harness.backends.gpu import device_target
-    from harness.jobs import Job, Setup
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.jobs import Job, Setup
 
     found = getattr(cases, case)
     return Job(found, case, PATH, variant, found.variants[variant], target or device_target(), Setup(**setup), inputs)
@@ -101,10 +101,10 @@ def test_the_documented_maximum_is_right_in_straight_code_and_wrong_in_a_loop(ba
 @pytest.mark.parametrize("shape", [(1000,), (16,), (5, 33)])
 @pytest.mark.parametrize("context", ["straight", "loop"])
 def test_the_kernel_compiled_ahead_is_the_kernel_that_runs(shape, context):
-    from harness.backends import gpu
-    from harness.backends.gpu import device_target
-    from harness.triton.launch import launch_of
-    from harness.triton.ptxtext import body
+    from ptxdiff.backends import gpu
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.triton.launch import launch_of
+    from ptxdiff.triton.ptxtext import body
 
     inputs = bytes_and_floats(shape)
     asked = job("maximum", "clobbers", inputs, shape=shape, pack=4, context=context, steps=3)
@@ -143,8 +143,8 @@ def test_refusals_leave_the_device_usable(backend):
 
 def test_an_illegal_address_is_an_error_and_the_next_kernel_runs(backend):
     """The fault destroys the CUDA context, so another process takes over."""
-    from harness.backends.gpu import device_target
-    from harness.jobs import Job, Setup
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.jobs import Job, Setup
 
     units = np.random.default_rng(4).integers(0, 2**16, (5, 40)).astype(np.uint16)
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from harness.backends import create
-from harness.model.load import load
-from harness.running.item import Item
-from harness.running.run import run_item
+from ptxdiff.backends import create
+from ptxdiff.model.load import load
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests.identity_cases import FILES, VERDICTS
 
 torch = pytest.importorskip("torch")
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_order_changes_a_verdict(tmp_path, seed):
-    from harness.backends.gpu import device_target
+    from ptxdiff.backends.gpu import device_target
 
     target, backend = device_target(), create("gpu")
     items = {}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.model.load import load
-from harness.records import from_json, to_json
+from ptxdiff.model.load import load
+from ptxdiff.records import from_json, to_json
 
 pytestmark = [
     pytest.mark.gpu,
@@ -16,8 +16,8 @@ pytestmark = [
 
 def test_an_approximate_reciprocal_reaches_the_units_rate_and_an_exact_division_does_not():
     """CUDA C++ Programming Guide, throughput of native instructions: 16 results a clock and SM of MUFU."""
-    from harness.processes.gpus import gpus
-    from harness.timing.inregisters import time_in_registers
+    from ptxdiff.processes.gpus import gpus
+    from ptxdiff.timing.inregisters import time_in_registers
 
     quotient = next(c for c in load(Path("cases/rcp.py")) if c.attribute == "quotient")
     found = time_in_registers(quotient, gpus()[0].target, ("rcp.approx.ftz", "div.rn"))

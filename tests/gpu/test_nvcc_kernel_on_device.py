@@ -14,11 +14,11 @@ pytestmark = [
 
 
 def test_both_variants_pass_and_agree_with_the_emulator():
-    from harness.backends import create
-    from harness.backends.gpu import device_target
-    from harness.model.load import load
-    from harness.running.item import Item
-    from harness.running.run import run_item
+    from ptxdiff.backends import create
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.model.load import load
+    from ptxdiff.running.item import Item
+    from ptxdiff.running.run import run_item
 
     (loaded,) = load(Path(__file__).parents[2] / "cases" / "cuda_fma.py")
     bits = {}

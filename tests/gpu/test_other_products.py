@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.conformance import otherproducts, productforms
-from harness.processes.gpus import gpu_visible
-from harness.ptx.targets import Target
+from ptxdiff.conformance import otherproducts, productforms
+from ptxdiff.processes.gpus import gpu_visible
+from ptxdiff.ptx.targets import Target
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import devicemodel, grouprounds, productcampaign, products
-from harness.processes.gpus import gpu_visible
+from ptxdiff.conformance import devicemodel, grouprounds, productcampaign, products
+from ptxdiff.processes.gpus import gpu_visible
 
 FORMS = [
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "wgmma.mma_async.sync.aligned.m64n256k16.f16.f16.f16",

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="needs cuda-python"),
 ]
 
-from harness.backends import gpu  # noqa: E402
+from ptxdiff.backends import gpu  # noqa: E402
 from tests.gpu.test_assembler_axis import job  # noqa: E402
 
 SETUPS = [{"shape": (1,)}, {"shape": (257,), "alignment": 4}, {"shape": (7, 129), "num_warps": 1, "fusion": True}]
@@ -34,7 +34,7 @@ def test_triton_compiles_nothing_and_the_bits_equal_triton_s(variant, setup, mon
     def refused(*_, **__):
         raise AssertionError("Triton compiles")
 
-    from harness.triton import templates
+    from ptxdiff.triton import templates
 
     function = getattr(templates, f"elementwise_{len(setup['shape'])}d")
     function.device_caches.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.processes.gpus import gpu_visible
+from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
 
@@ -41,8 +41,8 @@ LAUNCHES = {
 def test_device_and_emulator_give_the_same_bits(name):
     import torch
 
-    from harness import emulated
-    from harness.backends.gpu import device_target
+    from ptxdiff import emulated
+    from ptxdiff.backends.gpu import device_target
     from tests import small_kernels
 
     kernel, described, meta, grid = LAUNCHES[name]

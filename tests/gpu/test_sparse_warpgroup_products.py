@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import groupproducts
-from harness.processes.gpus import gpu_visible
+from ptxdiff.conformance import groupproducts
+from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

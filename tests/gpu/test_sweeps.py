@@ -10,11 +10,11 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU: torch finds no CUDA device"),
 ]
 
-from harness.backends.gpu import GpuBackend, device_target  # noqa: E402
-from harness.model import load as loader  # noqa: E402
-from harness.running.item import Item  # noqa: E402
-from harness.running.replay import parse  # noqa: E402
-from harness.running.run import run_item  # noqa: E402
+from ptxdiff.backends.gpu import GpuBackend, device_target  # noqa: E402
+from ptxdiff.model import load as loader  # noqa: E402
+from ptxdiff.running.item import Item  # noqa: E402
+from ptxdiff.running.replay import parse  # noqa: E402
+from ptxdiff.running.run import run_item  # noqa: E402
 
 PATH = Path(__file__).with_name("swept_cases.py")
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import productforms, products
-from harness.processes.gpus import gpu_visible
-from harness.ptx.targets import Target
+from ptxdiff.conformance import productforms, products
+from ptxdiff.processes.gpus import gpu_visible
+from ptxdiff.ptx.targets import Target
 
 pytestmark = [
     pytest.mark.gpu,

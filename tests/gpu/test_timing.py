@@ -20,8 +20,8 @@ CASE = '''
 """A copy with work planted in it."""
 import triton
 import triton.language as tl
-from harness import Case, asm, kernel, plain
-from references.formats import F32
+from ptxdiff import Case, asm, kernel, plain
+from ptxdiff.references.formats import F32
 
 @triton.jit
 def once(x):
@@ -51,8 +51,8 @@ HANGS = '''
 """A kernel without an end."""
 import triton
 import triton.language as tl
-from harness import Case, kernel
-from references.formats import F32
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import F32
 
 @triton.jit
 def endless(x, y, n, BLOCK: tl.constexpr):
@@ -74,8 +74,8 @@ IN_PLACE = '''
 import numpy as np
 import triton
 import triton.language as tl
-from harness import Case, kernel
-from references.formats import I32
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import I32
 
 @triton.jit
 def loops(x, n, STORED: tl.constexpr, BLOCK: tl.constexpr):
@@ -106,17 +106,17 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def session(path):
-    from harness.backends.gpu import device_target
-    from harness.timing.session import time_case
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.timing.session import time_case
 
     return time_case(str(path), "case", device_target())
 
 
 def test_another_level_is_timed_with_an_a_a_run_of_its_own(path):
     """At -O0 the same PTX is timed by the driver API; the record names program and level."""
-    from harness.backends.gpu import device_target
-    from harness.running.assemblers import tritons_own
-    from harness.timing.session import time_case
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.running.assemblers import tritons_own
+    from ptxdiff.timing.session import time_case
 
     pytest.importorskip("cuda.bindings", reason="needs cuda-python")
     target = device_target()
@@ -157,8 +157,8 @@ def test_extra_work_is_called_slower_and_another_copy_the_same(session):
 
 def test_a_kernel_that_updates_in_place_is_timed_on_the_original_tensor(tmp_path):
     """On its own output "many" would loop a million times, which takes milliseconds instead of microseconds."""
-    from harness.backends.gpu import device_target
-    from harness.timing.session import time_case
+    from ptxdiff.backends.gpu import device_target
+    from ptxdiff.timing.session import time_case
 
     path = tmp_path / "in_place.py"
     path.write_text(IN_PLACE)
@@ -175,7 +175,7 @@ def test_the_clock_rates_of_the_device_are_recorded(session):
 
 def test_events_and_cupti_differ_by_a_constant():
     """Events add the time that they measure for an empty kernel."""
-    from harness.timing import timers
+    from ptxdiff.timing import timers
 
     flush = timers.Flush(torch.cuda.get_device_properties(0).L2_cache_size)
     x = torch.rand(1 << 25, device="cuda")
@@ -187,7 +187,7 @@ def test_events_and_cupti_differ_by_a_constant():
 
 def test_the_flush_empties_the_l2():
     """A small tensor that was just read is read again faster than after a flush."""
-    from harness.timing import timers
+    from ptxdiff.timing import timers
 
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     x = torch.rand(l2 // 16, device="cuda")
@@ -198,7 +198,7 @@ def test_the_flush_empties_the_l2():
 
 def run(folder, *words, timeout=300):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", "-q", str(folder)]
-    from harness.cli.run import plugin_words
+    from ptxdiff.cli.run import plugin_words
 
     command += [*words, *plugin_words()]
     # The inner pytest is not a worker of pytest-xdist.
@@ -207,7 +207,7 @@ def run(folder, *words, timeout=300):
 
 
 def test_the_option_writes_timings_beside_results(path, tmp_path):
-    from harness.records import read
+    from ptxdiff.records import read
 
     done = run(path, "--ptx-timing", "--ptx-backend=gpu", f"--ptx-records={tmp_path / 'r.jsonl'}", "-k", "not refused")
     assert "timings: 12, A/A noise" in done.stdout, done.stdout + done.stderr
@@ -217,7 +217,7 @@ def test_the_option_writes_timings_beside_results(path, tmp_path):
 
 
 def test_a_kernel_that_hangs_costs_its_own_timing_only(path, tmp_path):
-    from harness.records import read
+    from ptxdiff.records import read
 
     folder = tmp_path / "cases"
     folder.mkdir()

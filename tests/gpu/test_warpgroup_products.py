@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import groupproducts
-from harness.processes.gpus import gpu_visible
-from harness.ptx.kernel import warpgroup
+from ptxdiff.conformance import groupproducts
+from ptxdiff.processes.gpus import gpu_visible
+from ptxdiff.ptx.kernel import warpgroup
 
 pytestmark = [
     pytest.mark.gpu,
@@ -80,7 +80,7 @@ def _same(kernel, grid, tensors, rest, meta, **options):
     import torch
     import triton
 
-    from harness import emulated
+    from ptxdiff import emulated
 
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     there = [t.cuda() for t in tensors]
@@ -139,7 +139,7 @@ def test_products_with_descriptors_of_the_host():
     import triton.language as tl
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from harness import emulated
+    from ptxdiff import emulated
     from tests.descriptor_kernels import with_given_descriptors
 
     m, n, k = 136, 72, 144

@@ -1,6 +1,6 @@
 """Times of the same kernels on this GPU by each method of timing: `python tests/gpu/timing_methods.py`.
 
-These times are the reasons for how `harness.timing` measures. For an empty kernel, a reciprocal and a copy at several
+These times are the reasons for how `ptxdiff.timing` measures. For an empty kernel, a reciprocal and a copy at several
 sizes the script prints the median and the spread (half the interquartile range) by: events around a launch that was
 queued behind the flush (direct, and as the replay of a graph), CUPTI's own record of the same launches through
 torch.profiler, do_bench, and replays of a graph without a flush; with --proton instead, CUPTI's record through Proton.

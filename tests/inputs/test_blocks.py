@@ -11,15 +11,14 @@ import pytest
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from harness.inputs import few
-from harness.inputs.blocks import KINDS, kinds_of
-from harness.inputs.fill import kernel_inputs
-from harness.model.codes import codes_of
-from harness.model.load import load
-from harness.model.reference import apply_reference
-from harness.running.plan import plan
-from references.formats import (
+from ptxdiff import Case, kernel
+from ptxdiff.inputs import few
+from ptxdiff.inputs.blocks import KINDS, kinds_of
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.load import load
+from ptxdiff.model.reference import apply_reference
+from ptxdiff.references.formats import (
     BF16,
     E2M1X2,
     E4M3,
@@ -41,6 +40,7 @@ from references.formats import (
     to_float64,
     unpack,
 )
+from ptxdiff.running.plan import plan
 
 QUANTIZE = Path(__file__).parents[2] / "cases" / "nvfp4_quantize.py"
 Codes = np.ndarray

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness import asm, plain, ptx
-from harness.inputs.constants import constant_inputs, units_beside
-from harness.model.constants import constants_of
-from references.formats import BF16, E2M1X2, F16X2, F32, U8, U32, U64
+from ptxdiff import asm, plain, ptx
+from ptxdiff.inputs.constants import constant_inputs, units_beside
+from ptxdiff.model.constants import constants_of
+from ptxdiff.references.formats import BF16, E2M1X2, F16X2, F32, U8, U32, U64
 
 TEXTS = {
     "add.u32 $0, $1, 0x1F;": (31,),

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.inputs.few import NAMES, few_sets
-from harness.inputs.fill import kernel_inputs
-from harness.model.case import Case
-from harness.model.load import load
-from harness.mutation import kernels
-from harness.mutation.trial import Subject
-from harness.running.plan import plan
-from references.formats import BF16, F32, I32, UE8M0, Scalar
+from ptxdiff.inputs.few import NAMES, few_sets
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.model.case import Case
+from ptxdiff.model.load import load
+from ptxdiff.mutation import kernels
+from ptxdiff.mutation.trial import Subject
+from ptxdiff.references.formats import BF16, F32, I32, UE8M0, Scalar
+from ptxdiff.running.plan import plan
 
 SIZES = {"N": 100}
 NUMBERS = {0, 1 << 31, 0x3F800000, 0xBF800000, 1, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from harness import Case, Domain, asm, finite, generated, ptx
-from harness.inputs.fill import kernel_inputs
-from harness.model.codes import values_of
-from harness.model.identity.definition import definition
-from harness.model.match import DomainError
-from harness.model.variants import CaseError
-from references.formats import E2M1X2, F32, I32, I64, U8, U32, Scalar
+from ptxdiff import Case, Domain, asm, finite, generated, ptx
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.model.codes import values_of
+from ptxdiff.model.identity.definition import definition
+from ptxdiff.model.match import DomainError
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import E2M1X2, F32, I32, I64, U8, U32, Scalar
 
 PARAMETERS = ["x", "other", "y"]
 TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from harness import Case, Domain, asm, numpy_reference
-from harness.inputs.intermediate import intermediate_inputs
-from harness.inputs.rounding import rounding_inputs
-from harness.inputs.sets import input_sets, within
-from harness.model.arguments import format_of
-from references import arithmetic, conversion, stochastic
-from references.formats import BF16, E2M1, E2M1X4, E4M3, E5M2, F16, F32, I8, I32, U32, U64, to_float64, unpack
-from references.rounding import observing, round_float64
+from ptxdiff import Case, Domain, asm, numpy_reference
+from ptxdiff.inputs.intermediate import intermediate_inputs
+from ptxdiff.inputs.rounding import rounding_inputs
+from ptxdiff.inputs.sets import input_sets, within
+from ptxdiff.model.arguments import format_of
+from ptxdiff.references import arithmetic, conversion, stochastic
+from ptxdiff.references.formats import BF16, E2M1, E2M1X4, E4M3, E5M2, F16, F32, I8, I32, U32, U64, to_float64, unpack
+from ptxdiff.references.rounding import observing, round_float64
 
 
 @functools.cache

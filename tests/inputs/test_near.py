@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from harness import Case, kernel
-from harness.backends import create
-from harness.inputs.fill import kernel_inputs
-from harness.inputs.near import NAMES, near_sets
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.run import run_item
-from references import conversion
-from references.formats import BF16, E5M2, F16, F32, U32, Scalar
+from ptxdiff import Case, kernel
+from ptxdiff.backends import create
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.near import NAMES, near_sets
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import BF16, E5M2, F16, F32, U32, Scalar
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.inputs.neighbours import GROUP, neighbour_inputs
-from references.formats import E2M1X2, F16, F32, U8, U32
+from ptxdiff.inputs.neighbours import GROUP, neighbour_inputs
+from ptxdiff.references.formats import E2M1X2, F16, F32, U8, U32
 
 
 def groups(*formats, inside=None):

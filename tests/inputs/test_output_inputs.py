@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness import Case, Domain, asm, numpy_reference
-from harness.inputs import input_sets, named_set
-from harness.model.codes import codes_of
-from harness.model.reference import ReferenceFault, apply_reference
-from references import arithmetic, exponential, reciprocal
-from references.formats import (
+from ptxdiff import Case, Domain, asm, numpy_reference
+from ptxdiff.inputs import input_sets, named_set
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.reference import ReferenceFault, apply_reference
+from ptxdiff.references import arithmetic, exponential, reciprocal
+from ptxdiff.references.formats import (
     BF16,
     E2M1X4,
     F16,
@@ -98,7 +98,7 @@ def test_every_binade_of_an_approximate_result_and_both_sides_of_each():
 @pytest.mark.parametrize("fmt", [F16, BF16, F32, F64], ids=str)
 def test_sums_cancel_to_zero_and_to_a_last_bit(fmt):
     if fmt is F64:
-        from references import double
+        from ptxdiff.references import double
 
         reference = double.fma
     else:

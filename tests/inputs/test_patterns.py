@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness import Case, Domain, asm
-from harness.inputs import input_sets, named_set
-from harness.inputs.edges import edge_codes
-from harness.inputs.outputs import label
-from harness.inputs.patterns import pattern_units
-from harness.inputs.ties import tie_codes
-from references.formats import (
+from ptxdiff import Case, Domain, asm
+from ptxdiff.inputs import input_sets, named_set
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.inputs.outputs import label
+from ptxdiff.inputs.patterns import pattern_units
+from ptxdiff.inputs.ties import tie_codes
+from ptxdiff.references.formats import (
     BF16,
     BF16X2,
     E4M3X2,

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from references.formats import F32, Class, classify, to_float64
+from ptxdiff.references.formats import F32, Class, classify, to_float64
 from tests.reference_mutants import Mutant, Subject, changed_answer, detects, judged, verdict
 from tests.reference_mutations import mutants
 from tests.reference_subjects import subjects

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from harness import Case, Domain, asm
-from harness.inputs import input_sets, named_set
-from harness.inputs.edges import edge_codes, edge_units, product
-from harness.inputs.fill import shaped
-from harness.inputs.sets import seed_of
-from harness.inputs.ties import tie_codes
-from references.formats import (
+from ptxdiff import Case, Domain, asm
+from ptxdiff.inputs import input_sets, named_set
+from ptxdiff.inputs.edges import edge_codes, edge_units, product
+from ptxdiff.inputs.fill import shaped
+from ptxdiff.inputs.sets import seed_of
+from ptxdiff.inputs.ties import tie_codes
+from ptxdiff.references.formats import (
     BF16,
     E2M1,
     E2M1X2,

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from harness import Case, Domain, asm
-from harness.backends.emulator import EmulatorBackend
-from harness.inputs import input_sets, named_set
-from harness.inputs.specials import combinations, special_units
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.run import run_item
-from references import comparison
-from references.formats import F16, F32, FORMATS, I32, Format, is_infinity, is_nan, is_zero
+from ptxdiff import Case, Domain, asm
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.inputs import input_sets, named_set
+from ptxdiff.inputs.specials import combinations, special_units
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references import comparison
+from ptxdiff.references.formats import F16, F32, FORMATS, I32, Format, is_infinity, is_nan, is_zero
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 CLAMP = (
     "{{ .reg .pred p, q; setp.{lt}.f32 p, $1, $2; setp.gt.f32 q, $1, $3; "

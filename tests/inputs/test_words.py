@@ -5,16 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from harness import Case, asm, plain
-from harness.inputs import word_sets
-from harness.inputs.edges import edge_codes
-from harness.inputs.fill import shaped
-from harness.inputs.sets import all_words, has_tuples
-from harness.inputs.words import constant_words, word_inputs
-from harness.model.constants import packs_in_code
-from harness.model.match import Domain
-from harness.model.ptxvariant import PtxVariant
-from references.formats import E2M1X2, F16, F32, U8, U16, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.inputs import word_sets
+from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.inputs.fill import shaped
+from ptxdiff.inputs.sets import all_words, has_tuples
+from ptxdiff.inputs.words import constant_words, word_inputs
+from ptxdiff.model.constants import packs_in_code
+from ptxdiff.model.match import Domain
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.references.formats import E2M1X2, F16, F32, U8, U16, U32
 
 
 def tuples(*formats, pack, effort="quick", thresholds=None):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness import Case, asm
-from harness.judging import answers as keeping
-from harness.judging.answers import Answers, references_digested_once
-from harness.judging.judge import judge
-from harness.model.policies import policies
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.judging import answers as keeping
+from ptxdiff.judging.answers import Answers, references_digested_once
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.policies import policies
+from ptxdiff.references.formats import U8
 
 CALLS = []
 STEP = 1
@@ -61,7 +61,7 @@ def judged(case, outputs, variant="one"):
 
 
 def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made, monkeypatch):
-    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
     assert judged(case, X + 1, "two").passed
@@ -73,7 +73,7 @@ def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made, monkey
 @pytest.mark.parametrize("function", [reference, stepped, moved])
 def test_a_reference_changed_in_place_is_evaluated_again(function, monkeypatch):
     """Mistakes are planted in this way: with the old answers, a wrong variant would pass."""
-    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
     monkeypatch.setattr(function, "__code__", another.__code__)
@@ -83,7 +83,7 @@ def test_a_reference_changed_in_place_is_evaluated_again(function, monkeypatch):
 def test_code_on_the_lines_of_another_is_distinguished(monkeypatch):
     """A planted mistake has the file and lines of the code that it replaces, so that their text does not distinguish
     it."""
-    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case, code = case_of(), stepped.__code__
     assert judged(case, X + 1).passed
     constants = tuple(3 if c == 255 else c for c in code.co_consts)
@@ -93,7 +93,7 @@ def test_code_on_the_lines_of_another_is_distinguished(monkeypatch):
 
 def test_a_reference_changed_in_place_between_items_is_evaluated_again(monkeypatch):
     """Within one item a reference is digested once."""
-    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     real, digested = keeping.digest_with_code, []
 
     def noted(value, **more):
@@ -123,7 +123,7 @@ def test_two_references_in_one_item_are_distinguished():
 
 
 def test_a_value_that_a_reference_uses_is_part_of_the_key(monkeypatch):
-    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
     monkeypatch.setitem(globals(), "STEP", 3)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness import Case, Domain, Meets, asm, either, exact
-from harness.inputs import input_sets
-from harness.inputs.generated import Counted
-from harness.judging.judge import Judgement, judge
-from harness.model.match import DomainError
-from harness.model.policies import policies
-from harness.model.reference import ReferenceFault
-from harness.model.variants import numpy_reference
-from harness.sweep.oracle import Oracle
-from references.formats import F32, I64, U8
+from ptxdiff import Case, Domain, Meets, asm, either, exact
+from ptxdiff.inputs import input_sets
+from ptxdiff.inputs.generated import Counted
+from ptxdiff.judging.judge import Judgement, judge
+from ptxdiff.model.match import DomainError
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import numpy_reference
+from ptxdiff.references.formats import F32, I64, U8
+from ptxdiff.sweep.oracle import Oracle
 
 NUMBERS = np.arange(200, dtype=np.uint8)
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, asm, exact
-from harness.judging.failingmap import PACKED, axes_of, packed
-from harness.judging.judge import judge
-from harness.model.policies import policies
-from harness.records import Grid, from_json, to_json
-from references.formats import BF16, F16, F32, I8, U8, U16, Format
+from ptxdiff import Case, asm, exact
+from ptxdiff.judging.failingmap import PACKED, axes_of, packed
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.policies import policies
+from ptxdiff.records import Grid, from_json, to_json
+from ptxdiff.references.formats import BF16, F16, F32, I8, U8, U16, Format
 
 
 def pair(first: Format, second: Format, output: Format = U8) -> Case:
@@ -57,7 +57,7 @@ def test_bytes_have_a_cell_each_and_areas_name_the_rectangle() -> None:
 
 
 def to_json_of(grid: Grid) -> dict[str, Any]:
-    from harness.records import Key, Result
+    from ptxdiff.records import Key, Result
 
     result = Result(Key("c", "v", "sm_90a", "gpu"), "fail", grid=grid)
     again = from_json(to_json(result))
@@ -113,15 +113,15 @@ def test_wider_inputs_have_no_map(formats: tuple[Format, Format]) -> None:
 
 def test_a_planted_mistake_leaves_its_map_in_the_records(tmp_path: Any) -> None:
     """Bytes compared as signed: wrong exactly where the top bits differ."""
-    from harness.backends.emulator import EmulatorBackend
-    from harness.model.load import load
-    from harness.running.item import Item
-    from harness.running.run import run_item
+    from ptxdiff.backends.emulator import EmulatorBackend
+    from ptxdiff.model.load import load
+    from ptxdiff.running.item import Item
+    from ptxdiff.running.run import run_item
 
     (tmp_path / "greater.py").write_text(
         """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 
 def greater(a, b):

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness import Case, asm, either, emulate, exact, numpy_reference
-from harness.inputs.generated import Stratified
-from harness.judging.evaluate import accepted
-from harness.judging.judge import judge
-from harness.model.codes import codes_of
-from harness.model.policies import policies
-from harness.model.reference import flushes_itself
-from harness.sweep.oracle import Oracle
-from references import arithmetic, conversion, reciprocal
-from references.formats import F16, F32, Format
+from ptxdiff import Case, asm, either, emulate, exact, numpy_reference
+from ptxdiff.inputs.generated import Stratified
+from ptxdiff.judging.evaluate import accepted
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.codes import codes_of
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import flushes_itself
+from ptxdiff.references import arithmetic, conversion, reciprocal
+from ptxdiff.references.formats import F16, F32, Format
+from ptxdiff.sweep.oracle import Oracle
 
 LEAST = 0x00800000
 # Exact products of 2^-126 * (1 - 2^-24) and a quarter of an ulp less: both round up to 2^-126 in the format.
@@ -58,7 +58,7 @@ def near_the_smallest(fmt: Format, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def value(fmt: Format, codes: np.ndarray) -> np.ndarray:
-    from references.formats import to_float64
+    from ptxdiff.references.formats import to_float64
 
     return np.asarray(to_float64(fmt, codes))
 

@@ -13,15 +13,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
-from harness.judging.differences import count_steps, step_bin
-from harness.judging.judge import Judgement, judge, judge_same
-from harness.model.match import DomainError
-from harness.model.policies import policies
-from harness.model.reference import ReferenceFault
-from harness.model.variants import either
-from harness.strategies import codes
-from references.formats import E2M1X2, E4M3, F16, F32, F64, I64, TF32, U8, Format, fraction, is_finite, is_nan, is_zero
+from ptxdiff import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
+from ptxdiff.judging.differences import count_steps, step_bin
+from ptxdiff.judging.judge import Judgement, judge, judge_same
+from ptxdiff.model.match import DomainError
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import either
+from ptxdiff.references.formats import (
+    E2M1X2,
+    E4M3,
+    F16,
+    F32,
+    F64,
+    I64,
+    TF32,
+    U8,
+    Format,
+    fraction,
+    is_finite,
+    is_nan,
+    is_zero,
+)
+from ptxdiff.strategies import codes
 
 ONE, INF, NAN, TOP, TINY, LEAST_NORMAL, MINUS = (
     0x3F800000,
@@ -345,7 +359,7 @@ MATCHES = [exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000)
     codes(F16), codes(F16), st.sampled_from([exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))])
 )
 def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match):
-    """Every pair of codes, decided a second time by the definitions in harness.model.match."""
+    """Every pair of codes, decided a second time by the definitions in ptxdiff.model.match."""
 
     def passes() -> bool:
         if is_nan(F16, expected) or is_nan(F16, got):

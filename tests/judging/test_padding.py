@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness import Case, Domain, asm, exact, ulp
-from harness.judging.judge import judge, judge_same
-from harness.model.policies import policies
-from references.formats import E2M1, E2M3, E2M3X2, U8, U16
+from ptxdiff import Case, Domain, asm, exact, ulp
+from ptxdiff.judging.judge import judge, judge_same
+from ptxdiff.model.policies import policies
+from ptxdiff.references.formats import E2M1, E2M3, E2M3X2, U8, U16
 
 SIX = [0x00, 0x1F, 0x3F, 0x2A]
 

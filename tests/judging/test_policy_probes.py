@@ -9,13 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import absolute, between, exact, magnitude, relative, ulp
-from harness.model.case import Case
-from harness.model.load import LoadedCase
-from harness.model.variants import asm
-from harness.running.item import Item
-from harness.running.run import run_item
-from references.formats import BF16, E4M3, F16, F32, F64, Format, is_finite, is_nan, is_subnormal, is_zero, unpack
+from ptxdiff import absolute, between, exact, magnitude, relative, ulp
+from ptxdiff.model.case import Case
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.variants import asm
+from ptxdiff.references.formats import (
+    BF16,
+    E4M3,
+    F16,
+    F32,
+    F64,
+    Format,
+    is_finite,
+    is_nan,
+    is_subnormal,
+    is_zero,
+    unpack,
+)
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests.judging.test_promise import Path, Scripted
 from tests.sampling import only
 
@@ -117,7 +129,7 @@ def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
 @pytest.fixture(autouse=True)
 def _few_setups(monkeypatch):
     """Run only the plan's first setup, which has every input; the other setups would repeat it."""
-    from harness.running import plan
+    from ptxdiff.running import plan
 
     whole = plan.plan
     monkeypatch.setattr(plan, "plan", lambda *a: _first_of_each_set(whole(*a)))

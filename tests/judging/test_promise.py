@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, Domain, ExpectedFailure, Meets, absolute, asm, between, exact, magnitude, ulp
-from harness.gating import baseline
-from harness.gating.gate import CORRECTNESS, gate
-from harness.jobs import Job, Outcome
-from harness.model.load import LoadedCase
-from harness.records import End, Result, Run, RunRecords, Share, from_json, to_json
-from harness.running import contexts
-from harness.running import run as runner
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
-from references.formats import BF16, F16, F32, F64
+from ptxdiff import Case, Domain, ExpectedFailure, Meets, absolute, asm, between, exact, magnitude, ulp
+from ptxdiff.gating import baseline
+from ptxdiff.gating.gate import CORRECTNESS, gate
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.records import End, Result, Run, RunRecords, Share, from_json, to_json
+from ptxdiff.references.formats import BF16, F16, F32, F64
+from ptxdiff.running import contexts
+from ptxdiff.running import run as runner
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 
 TEXT = "mov.b32 $0, $1; mov.b32 $2, $3;"
 

@@ -12,20 +12,20 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, absolute, approximate, asm, exact, kernel, magnitude, numpy_reference, relative, ulp
-from harness.inputs.generated import Counted
-from harness.inputs.sets import input_sets
-from harness.judging.judge import Judgement, held_exactly, judge
-from harness.model.case import Case as Declared
-from harness.model.describe import reference_name
-from harness.model.identity.definition import changed_parts, definition
-from harness.model.policies import policies
-from harness.model.reference import ReferenceFault
-from harness.model.variants import CaseError
-from harness.sweep.examine import Examiner
-from harness.sweep.oracle import Oracle
-from references import arithmetic, conversion, reciprocal
-from references.formats import E4M3, F16, F32, I8, as_codes, from_ordinal, ordinal, pack
+from ptxdiff import Case, absolute, approximate, asm, exact, kernel, magnitude, numpy_reference, relative, ulp
+from ptxdiff.inputs.generated import Counted
+from ptxdiff.inputs.sets import input_sets
+from ptxdiff.judging.judge import Judgement, held_exactly, judge
+from ptxdiff.model.case import Case as Declared
+from ptxdiff.model.describe import reference_name
+from ptxdiff.model.identity.definition import changed_parts, definition
+from ptxdiff.model.policies import policies
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references import arithmetic, conversion, reciprocal
+from ptxdiff.references.formats import E4M3, F16, F32, I8, as_codes, from_ordinal, ordinal, pack
+from ptxdiff.sweep.examine import Examiner
+from ptxdiff.sweep.oracle import Oracle
 
 
 @triton.jit

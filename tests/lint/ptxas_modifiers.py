@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-import harness.ptx.kernel.run  # noqa: F401  the forms of whole kernels
-from harness.lint.ptxas_modifiers import ANY, DATA
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS
-from harness.ptx.isa.registry import REFUSED
-from harness.ptx.text.types import TYPES
-from harness.triton.targets import tool
+import ptxdiff.ptx.kernel.run  # noqa: F401  the forms of whole kernels
+from ptxdiff.lint.ptxas_modifiers import ANY, DATA
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS
+from ptxdiff.ptx.isa.registry import REFUSED
+from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.triton.targets import tool
 
 isa.load()
 ASKED = (("ptxas-blackwell", "sm_100a"), ("ptxas", "sm_90a"))

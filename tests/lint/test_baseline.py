@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness.cli import main
-from harness.lint.baseline import LintBaselineError, read_baseline
+from ptxdiff.cli import main
+from ptxdiff.lint.baseline import LintBaselineError, read_baseline
 
 BLOCK = '''
 def f(x):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import triton.language as tl
 
-from harness import emulate
-from harness.cli import main
-from harness.lint.files import lint_text
-from harness.lint.fixes import repaired
-from harness.records import read
+from ptxdiff import emulate
+from ptxdiff.cli import main
+from ptxdiff.lint.files import lint_text
+from ptxdiff.lint.fixes import repaired
+from ptxdiff.records import read
 
 HEAD = "import triton\nimport triton.language as tl\n\n"
 
@@ -87,9 +87,9 @@ def test_from_the_command_line(example, tmp_path, capsys):
 
 CASE = '''"""uint8 to int32, and the maximum of it and a float32, as Triton's documentation has it."""
 
-from harness import Case, asm
-from references import integer_max
-from references.formats import F32, I32, U8
+from ptxdiff import Case, asm
+from ptxdiff.references import integer_max
+from ptxdiff.references.formats import F32, I32, U8
 
 case = Case(
     inputs={"a": U8, "b": F32},

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.lint.extract import extract
-from harness.lint.files import lint_text
+from ptxdiff.lint.extract import extract
+from ptxdiff.lint.files import lint_text
 
 
 def found(source, path="file.cu"):

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from harness.lint.extract import extract
+from ptxdiff.lint.extract import extract
 
 CALL = 'tl.inline_asm_elementwise({asm}, "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)'
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from harness.lint import engine
-from harness.lint.files import lint_paths, lint_text
-from harness.lint.rules import rules
-from harness.lint.snippet import Snippet
+from ptxdiff.lint import engine
+from ptxdiff.lint.files import lint_paths, lint_text
+from ptxdiff.lint.rules import rules
+from ptxdiff.lint.snippet import Snippet
 
 WRONG = 'y = tl.inline_asm_elementwise("neg.f32 $0 $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)'
 RIGHT = WRONG.replace("$0 $1", "$0, $1")
@@ -88,9 +88,9 @@ def test_a_register_that_another_block_declares_is_named():
 
 def test_variants_of_a_case_that_flush_differently():
     case = """
-from harness import Case, asm
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 case = Case(inputs={"a": F32, "b": F32}, outputs={"y": F32}, reference=arithmetic.mul,
             variants={"one": asm("mul.rn.f32 $0, $1, $2;"), "two": asm("mul.rn.ftz.f32 $0, $1, $2;")})
 """
@@ -128,9 +128,9 @@ def test_nothing_heavy_is_loaded_before_asm_is_found(tmp_path):
     for n in range(3):
         (tmp_path / f"plain{n}.py").write_text("print('inline')\n")
     script = (
-        "import sys, pathlib\nfrom harness.lint.files import lint_paths\n"
+        "import sys, pathlib\nfrom ptxdiff.lint.files import lint_paths\n"
         f"assert lint_paths([pathlib.Path({str(tmp_path)!r})]).searched == 3\n"
-        "print(sorted(m for m in ('numpy', 'numba', 'torch', 'triton', 'harness.ptx') if m in sys.modules))"
+        "print(sorted(m for m in ('numpy', 'numba', 'torch', 'triton', 'ptxdiff.ptx') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

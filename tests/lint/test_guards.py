@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.lint.extract import extract
-from harness.lint.files import lint_text
+from ptxdiff.lint.extract import extract
+from ptxdiff.lint.files import lint_text
 
 CALL = (
     'tl.inline_asm_elementwise("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "=h,f,f", [a], dtype=tl.float8e4nv, '
@@ -77,9 +77,9 @@ def test_conditions_of_the_preprocessor(text, found):
 
 def test_the_targets_of_a_variant_are_a_guard():
     case = """
-from harness import Case, asm, since
-from references import narrow
-from references.formats import E4M3, F32
+from ptxdiff import Case, asm, since
+from ptxdiff.references import narrow
+from ptxdiff.references.formats import E4M3, F32
 case = Case(inputs={"x": F32}, outputs={"y": E4M3}, reference=len,
             variants={"cvt": asm("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "=h,f,f", pack=2)})
 """

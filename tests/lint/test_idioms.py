@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.lint.engine import lint
-from harness.lint.snippet import Snippet
+from ptxdiff.lint.engine import lint
+from ptxdiff.lint.snippet import Snippet
 
 QUIET = {
     "an opaque barrier": ("", "=r,0", True),

@@ -3,7 +3,7 @@ mistake."""
 
 import pytest
 
-from harness.lint.files import lint_text
+from ptxdiff.lint.files import lint_text
 
 # The section of the guide, the rule, the mistake, and the repaired text.
 MISTAKES = [

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from harness.lint.files import lint_text
-from harness.lint.rules import page, rules
+from ptxdiff.lint.files import lint_text
+from ptxdiff.lint.rules import page, rules
 
 _SECTION = re.compile(r"^## (Wrong|Right)\b.*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -2,9 +2,9 @@
 
 import json
 
-from harness.lint import outputs
-from harness.lint.files import lint_text
-from harness.lint.fixes import repaired
+from ptxdiff.lint import outputs
+from ptxdiff.lint.files import lint_text
+from ptxdiff.lint.fixes import repaired
 
 STATEMENT = """__device__ void f{n}(float &a, float &b, float x) {{
   asm("neg.f32 %0, %2; add.f32 %1, %2, {one};" : "=f"(a), "=f"(b) : "f"(x));

@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import pytest
 
-from harness.lint import files
-from harness.lint.files import lint_paths
-from harness.processes.pool import CallEnd
-from harness.processes.worker import Reply
+from ptxdiff.lint import files
+from ptxdiff.lint.files import lint_paths
+from ptxdiff.processes.pool import CallEnd
+from ptxdiff.processes.worker import Reply
 
 WRONG = 'y = tl.inline_asm_elementwise("neg.f32 $0 $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'
 
@@ -35,7 +35,7 @@ class Calls:
         self.size = size
 
     def submit(self, function, file, timeout):
-        assert function == "harness.lint.files:lint_file"
+        assert function == "ptxdiff.lint.files:lint_file"
         answered: Future[CallEnd] = Future()
         answered.set_result(self.end(file))
         return answered
@@ -49,7 +49,7 @@ class Calls:
 
 def test_many_processes_give_the_report_of_one(folder, monkeypatch):
     alone = lint_paths([folder], processes=1)
-    monkeypatch.setattr("harness.processes.pool.Pool", Calls)
+    monkeypatch.setattr("ptxdiff.processes.pool.Pool", Calls)
     together = lint_paths([folder], processes=4)
     assert asdict(together) == asdict(alone)
     assert [f.path.rsplit("/", 1)[1] for f in alone.findings][:2] == ["broken.py", "file0.py"]
@@ -61,7 +61,7 @@ def test_many_processes_give_the_report_of_one(folder, monkeypatch):
 )
 def test_a_process_that_fails_leaves_no_file_out(folder, monkeypatch, end):
     alone = lint_paths([folder], processes=1)
-    monkeypatch.setattr("harness.processes.pool.Pool", Calls)
+    monkeypatch.setattr("ptxdiff.processes.pool.Pool", Calls)
     monkeypatch.setattr(Calls, "end", lambda self, file: end)
     assert places(lint_paths([folder], processes=4)) == places(alone)
 
@@ -70,7 +70,7 @@ def test_little_asm_is_linted_here(folder, monkeypatch):
     def refused(size):
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("harness.processes.pool.Pool", refused)
+    monkeypatch.setattr("ptxdiff.processes.pool.Pool", refused)
     assert len(lint_paths([folder]).findings) == 7
 
 

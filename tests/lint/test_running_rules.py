@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from harness.lint import trial
-from harness.lint.block import LintedBlock
-from harness.lint.engine import lint
-from harness.lint.files import lint_text
-from harness.lint.fixes import repaired
-from harness.lint.snippet import Snippet
+from ptxdiff.lint import trial
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.engine import lint
+from ptxdiff.lint.files import lint_text
+from ptxdiff.lint.fixes import repaired
+from ptxdiff.lint.snippet import Snippet
 
 
 def found(asm, constraints, **options):
@@ -303,8 +303,8 @@ def test_a_bug_of_nvidias_guide_and_its_repair(wrong, right, rule):
 
 
 CASE = '''"""Three spellings of one sum that loses an input."""
-from harness import Case, asm
-from references.formats import F16, F32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F16, F32
 
 case = Case(
     inputs={"a": F32, "b": F32},

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness.cli import main
+from ptxdiff.cli import main
 
 WRONG = 'y = tl.inline_asm_elementwise("neg.f32 $0, %1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'
 RIGHT = WRONG.replace("%1", "$1")
@@ -21,7 +21,7 @@ class Editor:
     def __init__(self, folder, *options, encodings=None):
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", "lint", "--lsp", *options],
+            [sys.executable, "-m", "ptxdiff.cli", "lint", "--lsp", *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.messages = queue.Queue()
@@ -216,7 +216,7 @@ def test_an_editor_may_count_columns_in_bytes(tmp_path):
 
 
 def test_without_pygls_the_error_names_the_command(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "harness.lint.server", raising=False)
+    monkeypatch.delitem(sys.modules, "ptxdiff.lint.server", raising=False)
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
     assert main(["lint", "--lsp"]) == 2
     assert "pip install 'ptxdiff[lsp]'" in capsys.readouterr().err

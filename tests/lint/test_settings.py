@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.cli import main
-from harness.lint.files import lint_paths
-from harness.lint.rules import rules
-from harness.lint.settings import Configuration, Options, SettingsError, rule_names
+from ptxdiff.cli import main
+from ptxdiff.lint.files import lint_paths
+from ptxdiff.lint.rules import rules
+from ptxdiff.lint.settings import Configuration, Options, SettingsError, rule_names
 
 CALL = 'y = tl.inline_asm_elementwise("{}", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)\n'
 SYNTAX = CALL.format("neg.f32 $0 $1;")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.lint.files import lint_text
+from ptxdiff.lint.files import lint_text
 
 
 def findings(*statements, after="", name="f"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.lint.files import lint_text
+from ptxdiff.lint.files import lint_text
 
 CALL = 'y = tl.inline_asm_elementwise("{}", "{}", [x], dtype=tl.float32, is_pure=True, pack=1)'
 SYNTAX = CALL.format("neg.f32 $0 $1;", "=f,f")
@@ -62,7 +62,7 @@ def test_ignore_alone_that_silences_nothing_is_unused():
 
 
 def test_ignore_alone_does_not_hide_a_rule_that_failed(monkeypatch):
-    from harness.lint.rules import rules
+    from ptxdiff.lint.rules import rules
 
     def fails(block):
         raise RuntimeError("planted")

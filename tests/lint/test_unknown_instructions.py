@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.lint.engine import lint
-from harness.lint.ptxas_modifiers import DATA, words
-from harness.lint.rules.syntax import COMPLETE
-from harness.lint.snippet import Snippet
-from harness.ptx.isa.forms import FORMS, find
+from ptxdiff.lint.engine import lint
+from ptxdiff.lint.ptxas_modifiers import DATA, words
+from ptxdiff.lint.rules.syntax import COMPLETE
+from ptxdiff.lint.snippet import Snippet
+from ptxdiff.ptx.isa.forms import FORMS, find
 from tests.lint import ptxas_modifiers as asking
 from tests.ptx import legality
 

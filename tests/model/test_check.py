@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness import (
+from ptxdiff import (
     ALL,
     Case,
     Domain,
@@ -22,9 +22,9 @@ from harness import (
     since,
     ulp,
 )
-from harness.model.policies import policies
-from harness.model.variants import CaseError
-from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8, Scalar
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8, Scalar
 
 VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
 
@@ -59,7 +59,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"variants": [1]}, "variants are given by name"),
     ({"variants": {"v": "rcp"}}, "variant 'v' is a str; write asm"),
     ({"variants": {"a/b": VARIANTS["v"]}}, "leave out brackets, slashes"),
-    ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; import one from references.formats"),
+    ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; import one from ptxdiff.references.formats"),
     ({"inputs": [F32]}, "write names with their formats"),
     ({"inputs": {"x-1": F32}}, "is no argument name"),
     ({"inputs": {"y": F32}}, r"'y' is an input and an output, .* give it dimensions, F32\['N'\], and sizes="),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness import Case, asm, emulate
-from harness.model.derive import DerivationError, asm_form, operand_bits, packs_of
-from harness.model.instruction import single_instruction
-from harness.model.variants import DERIVED_PACKS
-from harness.ptx.text.narrow import NARROW
-from references.formats import (
+from ptxdiff import Case, asm, emulate
+from ptxdiff.model.derive import DerivationError, asm_form, operand_bits, packs_of
+from ptxdiff.model.instruction import single_instruction
+from ptxdiff.model.variants import DERIVED_PACKS
+from ptxdiff.ptx.text.narrow import NARROW
+from ptxdiff.references.formats import (
     BF16,
     BF16X2,
     E2M1,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.model.dialect import asm_calls, has_packs
+from ptxdiff.model.dialect import asm_calls, has_packs
 
 TEXT = r'''#blocked = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
 #other = #ttg.blocked<{sizePerThread = [1, 2], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.model.files import below, uses_harness
-from harness.model.load import cases_in, load
+from ptxdiff.cli import main
+from ptxdiff.model.files import below, uses_harness
+from ptxdiff.model.load import cases_in, load
 from tests import readyprocess
 from tests.caches import share_caches
 from tests.case_sources import FLIP, RIGHT
@@ -50,7 +50,7 @@ def both(run_cases, pytester, capsys, monkeypatch):
         assert main(["list", "cases"]) == 0
         listed = set(re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M))
         run_cases("--ptx-records=run.jsonl", "cases")
-        from harness.records import read
+        from ptxdiff.records import read
 
         return listed, {r.key.case for r in read(Path("run.jsonl")).results}
 
@@ -95,7 +95,7 @@ def test_cases_in_a_container_are_chosen_by_address(run_cases, pytester):
     run_cases("-k", "small_one").assert_outcomes(passed=1, deselected=1)
 
 
-@pytest.mark.parametrize("helper", ["x = 1\n", "from harness import Case\n", "from harness import Case\n_case = 1\n"])
+@pytest.mark.parametrize("helper", ["x = 1\n", "from ptxdiff import Case\n", "from ptxdiff import Case\n_case = 1\n"])
 def test_a_file_without_a_case_is_reported(run_cases, pytester, capsys, helper):
     write(pytester.path, right=RIGHT, sub__helper=helper)
     result = run_cases("cases")
@@ -108,7 +108,7 @@ def test_a_file_without_a_case_is_reported(run_cases, pytester, capsys, helper):
 
 
 def test_a_test_module_with_neither_is_reported(run_cases, pytester):
-    write(pytester.path, right=RIGHT, test_nothing="from harness import Case\n")
+    write(pytester.path, right=RIGHT, test_nothing="from ptxdiff import Case\n")
     result = run_cases("cases")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*cases/test_nothing.py: a case file binds a Case to a name*"])
@@ -135,8 +135,8 @@ def test_names_across_files_are_compared_whole(run_cases, pytester):
 
 
 def test_keys_that_make_no_distinct_names_are_refused():
-    from harness import Case, asm
-    from references.formats import U8
+    from ptxdiff import Case, asm
+    from ptxdiff.references.formats import U8
 
     def case():
         return Case(
@@ -161,7 +161,7 @@ def test_run_accepts_a_folder_of_another_name_as_list_does(pytester, capsys):
     (pytester.path / "kernels" / "test_flop.py").write_text(RIGHT)
     assert main(["list", "kernels"]) == 0
     listed = re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M)
-    command = [sys.executable, "-m", "harness.cli", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
+    command = [sys.executable, "-m", "ptxdiff.cli", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
     done = readyprocess.run([*command, "--", "--collect-only"])
     assert listed == ["flip", "test_flop"]
     for item in ("flip.py::right", "flip.py::wrong", "test_flop.py::right"):
@@ -176,7 +176,7 @@ def test_circular_links_and_imports_are_followed_once(tmp_path):
     (tmp_path / "deeper" / "up").symlink_to(tmp_path)
     assert [str(p.relative_to(tmp_path)) for p in below(tmp_path)] == ["deeper/three.py", "one.py", "two.py"]
     assert not uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])
-    (tmp_path / "two.py").write_text("import one, harness.model.case\n")
+    (tmp_path / "two.py").write_text("import one, ptxdiff.model.case\n")
     assert uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])
 
 
@@ -196,8 +196,8 @@ def reference(x):
     return x + 1 & 0xFFFFFFFF
 """
 USING = """
-from harness import Case, plain
-from references.formats import U32
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
 from ._kernels.beside import moved, reference
 
 case = Case(inputs={"x": U32}, outputs={"y": U32}, reference=reference, source="none", variants={"moved": plain(moved)})

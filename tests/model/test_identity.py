@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import between, exact, ulp
-from harness.backends.emulator import EmulatorBackend
-from harness.model.identity import digest_with_code, encode
-from harness.model.identity import source as identity_source
-from harness.model.identity.definition import changed_parts, definition
-from harness.model.load import load
-from harness.running.item import Item
-from harness.running.run import run_item
+from ptxdiff import between, exact, ulp
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.model.identity import digest_with_code, encode
+from ptxdiff.model.identity import source as identity_source
+from ptxdiff.model.identity.definition import changed_parts, definition
+from ptxdiff.model.load import load
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests.identity_cases import FILES, VERDICTS
 
 UNLIKE = [
@@ -193,7 +193,7 @@ def test_comments_layout_and_unused_names_do_not_count(modules, where, old, new)
 def test_a_digest_is_the_same_in_another_process(modules):
     made = modules()
     code = f"import sys; sys.path.insert(0, {str(modules.folder / '1')!r}); import {made.__name__} as m\n"
-    code += "from harness.model.identity import digest_with_code\n"
+    code += "from ptxdiff.model.identity import digest_with_code\n"
     code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert done.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
@@ -205,8 +205,8 @@ def test_every_case_here_has_the_same_definition_in_another_process(step, monkey
     file."""
     code = (
         "from pathlib import Path\n"
-        "from harness.model.identity.definition import definition\n"
-        "from harness.model.load import load\n"
+        "from ptxdiff.model.identity.definition import definition\n"
+        "from ptxdiff.model.load import load\n"
         f"for file in sorted(Path('cases').glob('[!_]*.py'))[::{step}]:\n"
         "    for c in load(file):\n"
         "        for v in c.case.variants.values():\n"
@@ -302,8 +302,8 @@ def test_a_function_wrapped_by_functools_counts():
 CASE = """
 import triton
 import triton.language as tl
-from harness import Case, Meets, between, exact, kernel, ulp
-from references.formats import F32
+from ptxdiff import Case, Meets, between, exact, kernel, ulp
+from ptxdiff.references.formats import F32
 from {library} import helper
 
 def wanted(m):

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.identity import digest_with_code, source
-from harness.model.identity.imported import imported_texts
-from harness.model.identity.modules import execute_file
+from ptxdiff.model.identity import digest_with_code, source
+from ptxdiff.model.identity.imported import imported_texts
+from ptxdiff.model.identity.modules import execute_file
 
 FILES = {
     "_near.py": "from . import _far\nimport json\n",
     "_far.py": "VALUE = 1\n",
     "_inside.py": "VALUE = 2\n",
     "_unused.py": "VALUE = 3\n",
-    "case.py": "import json.decoder as nn\nfrom ._near import json\nfrom references import bits\n"
+    "case.py": "import json.decoder as nn\nfrom ._near import json\nfrom ptxdiff.references import bits\n"
     "def f():\n    from ._inside import VALUE\n    return VALUE\n",
 }
 

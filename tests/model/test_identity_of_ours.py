@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.identity import code, experiment
-from harness.ours import ROOT
+from ptxdiff.model.identity import code, experiment
+from ptxdiff.ours import ROOT
 
 
 def copied(folder: Path) -> Path:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.model.identity import digest_with_code
-from harness.model.identity.encoding import without_encoding
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.encoding import without_encoding
 
 
 class Array(np.ndarray):

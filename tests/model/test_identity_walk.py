@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm
-from harness.jobs import Setup
-from harness.model.identity import digest_with_code
-from harness.model.identity.definition import definition, what_changed
-from harness.running.replay import Origin, Replay, remarks
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.jobs import Setup
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.definition import definition, what_changed
+from ptxdiff.references.formats import U8
+from ptxdiff.running.replay import Origin, Replay, remarks
 
 LIBRARY = """
 def helper(x):
@@ -141,7 +141,7 @@ def _elsewhere(folder: Path, modules: list[str]) -> list[str]:
     """The digests of modules' references, computed in a new process without cached byte code."""
     code = (
         f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r})\n"
-        "from importlib import import_module\nfrom harness.model.identity import digest_with_code\n"
+        "from importlib import import_module\nfrom ptxdiff.model.identity import digest_with_code\n"
         f"for name in {modules!r}:\n    print(digest_with_code(import_module(name).reference))"
     )
     options = ["-X", f"pycache_prefix={folder / 'cold'}"]
@@ -161,7 +161,7 @@ def test_two_functions_of_arrays_made_of_python_functions_differ():
 def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
     """Only the annotation, which uses a name of the user's, may make a parameter a compile-time constant."""
     pytest.importorskip("triton")
-    from harness.model.identity.modules import execute_file
+    from ptxdiff.model.identity.modules import execute_file
 
     digests = []
     for name, kind in (("one", "tl.constexpr"), ("two", "int")):

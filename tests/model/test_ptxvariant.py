@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, ptx
-from harness.backends.assembler import AssemblerBackend
-from harness.backends.driver import DriverError, _checked
-from harness.backends.emulator import EmulatorBackend
-from harness.cli.using import instructions
-from harness.jobs import Job, Setup
-from harness.model.identity.definition import definition
-from harness.model.ptxvariant import PtxVariant
-from harness.model.variants import CaseError, Variant
-from harness.triton.given import packed
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, ptx
+from ptxdiff.backends.assembler import AssemblerBackend
+from ptxdiff.backends.driver import DriverError, _checked
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.cli.using import instructions
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.identity.definition import definition
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.variants import CaseError, Variant
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
+from ptxdiff.triton.given import packed
 
 FOLDER = Path(__file__).parents[2] / "cases"
 TEXT = (FOLDER / "cuda_fma.ptx").read_text()
@@ -109,7 +109,7 @@ def test_a_declaration_that_contradicts_itself_is_refused(change, words):
 
 def test_a_relative_path_starts_at_the_file_that_names_it(tmp_path):
     (tmp_path / "k.ptx").write_text(TEXT)
-    source = "from harness import ptx\nv = ptx('k.ptx', grid=1, block=32, parameters=['x'])\n"
+    source = "from ptxdiff import ptx\nv = ptx('k.ptx', grid=1, block=32, parameters=['x'])\n"
     (tmp_path / "k.py").write_text(source)
     names = {}
     exec(compile(source, str(tmp_path / "k.py"), "exec"), names)

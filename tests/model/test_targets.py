@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model.targets import ALL, KNOWN, NONE, capability, normal, only, since, target_set
+from ptxdiff.model.targets import ALL, KNOWN, NONE, capability, normal, only, since, target_set
 
 
 @pytest.mark.parametrize("spelling", ["sm_90a", "sm_90", "sm90", "90", "90a", " SM_90A "])

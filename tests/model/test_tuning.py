@@ -4,10 +4,10 @@ import pytest
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, plain
-from harness.model.tuning import base_name, passed_over, ruled
-from harness.model.variants import CaseError
-from references.formats import I32
+from ptxdiff import Case, kernel, plain
+from ptxdiff.model.tuning import base_name, passed_over, ruled
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import I32
 
 
 @triton.jit

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.load import load
-from harness.mutation import inline
-from harness.mutation.campaign import Budget, mutate
-from harness.mutation.settle import Search
-from harness.mutation.trial import Subject
-from harness.triton.compile import swapping
-from harness.triton.spec import AsmSwap
+from ptxdiff.model.load import load
+from ptxdiff.mutation import inline
+from ptxdiff.mutation.campaign import Budget, mutate
+from ptxdiff.mutation.settle import Search
+from ptxdiff.mutation.trial import Subject
+from ptxdiff.triton.compile import swapping
+from ptxdiff.triton.spec import AsmSwap
 
 SEARCH = Search(16, 1 << 22, 30.0)
 FEW = Budget(search=Search(16, 1 << 16, 2.0))
@@ -24,8 +24,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, kernel, plain
-from references.formats import U32
+from ptxdiff import Case, asm, kernel, plain
+from ptxdiff.references.formats import U32
 
 from ._texts import COUNTED, counted_beside
 
@@ -102,8 +102,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, plain
-from references.formats import U32
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

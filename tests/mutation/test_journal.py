@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.model.load import load
-from harness.mutation import campaign
-from harness.mutation.campaign import Budget
-from harness.mutation.journal import MutationJournal, MutationRequest
-from harness.records import Mutation, Survivor
-from harness.running import reuse
+from ptxdiff.cli import main
+from ptxdiff.model.load import load
+from ptxdiff.mutation import campaign
+from ptxdiff.mutation.campaign import Budget
+from ptxdiff.mutation.journal import MutationJournal, MutationRequest
+from ptxdiff.records import Mutation, Survivor
+from ptxdiff.running import reuse
 
 CASE = '''
 """A complement."""
 
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 
 def complement(x):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.load import load
-from harness.mutation import kernels
-from harness.mutation.asm import kernel_mutants, replaced
-from harness.mutation.campaign import Budget, mutate
-from harness.mutation.settle import Search
-from harness.mutation.trial import Subject
+from ptxdiff.model.load import load
+from ptxdiff.mutation import kernels
+from ptxdiff.mutation.asm import kernel_mutants, replaced
+from ptxdiff.mutation.campaign import Budget, mutate
+from ptxdiff.mutation.settle import Search
+from ptxdiff.mutation.trial import Subject
 
 FEW = Budget(search=Search(16, 1 << 16, 2.0))
 PTX = """.version 8.0
@@ -53,8 +53,8 @@ SOURCE = '''
 
 import torch
 
-from harness import Case, ptx
-from references.formats import U32
+from ptxdiff import Case, ptx
+from ptxdiff.references.formats import U32
 
 TEXT = """%s"""
 
@@ -75,8 +75,8 @@ TRITON = '''
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, plain
-from references.formats import U32
+from ptxdiff import Case, kernel, plain
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.emulator import EmulatorBackend
-from harness.cli import main
-from harness.model.load import load
-from harness.mutation import asm, source
-from harness.mutation.campaign import Budget, mutate, target_of
-from harness.mutation.instructions import instructions
-from harness.mutation.settle import Search
-from harness.records import read
-from harness.records.killrate import kill_rate
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.cli import main
+from ptxdiff.model.load import load
+from ptxdiff.mutation import asm, source
+from ptxdiff.mutation.campaign import Budget, mutate, target_of
+from ptxdiff.mutation.instructions import instructions
+from ptxdiff.mutation.settle import Search
+from ptxdiff.records import read
+from ptxdiff.records.killrate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 SHORT = Search(16, 1 << 16, 1.0)
@@ -32,8 +32,8 @@ WEAK = '''
 
 import torch
 
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 
 def special(x):
@@ -252,7 +252,7 @@ def test_many_mutants_of_a_reference_are_announced_with_the_ways_to_have_fewer(w
     words = ["mutate", str(weak), "--variant", "asm", "--only", "reference", "--inputs", "4", "--bits", "4"]
     main([*words, "--most", "1"])
     assert "mutants, its own" not in capsys.readouterr().err
-    monkeypatch.setattr("harness.cli.mutate.MANY", 1)
+    monkeypatch.setattr("ptxdiff.cli.mutate.MANY", 1)
     main([*words, "--most", "1"])
     told = capsys.readouterr().err
     assert "weak, reference of asm: 1 mutants, its own and those of functions that it calls" in told
@@ -263,7 +263,7 @@ def test_ctrl_c_ends_the_command_with_a_line_and_no_traceback(weak, capsys, monk
     def stopped(*given, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.mutation.campaign.mutate", stopped)
+    monkeypatch.setattr("ptxdiff.mutation.campaign.mutate", stopped)
     assert main(["mutate", str(weak)]) == 130
     assert capsys.readouterr().err == "ptxdiff mutate: stopped\n"
 
@@ -279,16 +279,16 @@ def test_the_target_is_one_that_the_variants_work_on(weak):
 
 
 def test_source_mutants_do_not_change_the_judges_functions():
-    from references import conversion
+    from ptxdiff.references import conversion
 
     names = {f.__module__ for f in source.functions(conversion.convert)}
-    assert "references.conversion" in names
-    assert not names & {"references.formats", "references.codes"}
+    assert "ptxdiff.references.conversion" in names
+    assert not names & {"ptxdiff.references.formats", "ptxdiff.references.codes"}
 
 
 def test_mutants_of_references_have_the_same_order_in_every_process():
     code = (
-        "from references import conversion\nfrom harness.mutation import source\n"
+        "from ptxdiff.references import conversion\nfrom ptxdiff.mutation import source\n"
         "print([f.__qualname__ for f in source.functions(conversion.convert)])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -338,8 +338,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, plain
-from references.formats import U16
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U16
 
 
 @triton.jit
@@ -372,9 +372,9 @@ def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_
 QUANTISED = '''
 """A quotient rounded to 8 bits, under two policies."""
 
-from harness import Case, Domain, absolute, approximate, asm, exact, ulp
-from references import arithmetic, conversion
-from references.formats import F32, I8
+from ptxdiff import Case, Domain, absolute, approximate, asm, exact, ulp
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import F32, I8
 
 
 def to_int8(q):

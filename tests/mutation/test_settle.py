@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.backends.emulator import EmulatorBackend
-from harness.jobs import Outcome
-from harness.model.load import load
-from harness.model.variants import AsmText
-from harness.mutation import machinecode, source
-from harness.mutation.campaign import Budget, mutate
-from harness.mutation.settle import Candidate, Search, settle_asm, settle_reference, settled
-from harness.mutation.trial import Subject
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Outcome
+from ptxdiff.model.load import load
+from ptxdiff.model.variants import AsmText
+from ptxdiff.mutation import machinecode, source
+from ptxdiff.mutation.campaign import Budget, mutate
+from ptxdiff.mutation.settle import Candidate, Search, settle_asm, settle_reference, settled
+from ptxdiff.mutation.trial import Subject
 
 FEW = Search(16, 1 << 16, 60.0)
 CASE = '''
@@ -23,8 +23,8 @@ CASE = '''
 
 import torch
 
-from harness import Case, asm
-from references.formats import F32, U8, U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32, U8, U32
 
 
 def largest(x, y, *, ftz=""):
@@ -108,7 +108,7 @@ def test_undefined_bits_count_as_missed_though_the_outputs_are_equal(subjects, m
         return replace(outcome, findings=("stores undefined bits",)) if planted else outcome
 
     monkeypatch.setattr(EmulatorBackend, "run", run)
-    monkeypatch.setattr("harness.mutation.settle.machine_code", lambda subject, name: None)
+    monkeypatch.setattr("ptxdiff.mutation.settle.machine_code", lambda subject, name: None)
     (found,) = settled_asm(subject, "max.u32 $0, $2, $1;")
     assert (found.fate, found.words) == ("missed", "stores undefined bits")
 
@@ -205,7 +205,7 @@ def settled_as(subject, name, text, search=FEW):
 
 @pytest.fixture
 def in_bytes(subjects, monkeypatch):
-    monkeypatch.setattr("harness.mutation.settle.machine_code", lambda *given: None)
+    monkeypatch.setattr("ptxdiff.mutation.settle.machine_code", lambda *given: None)
     return subjects["bytes_"]
 
 

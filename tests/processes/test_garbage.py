@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import gc, weakref
-from harness.processes.garbage import THRESHOLDS, collect_seldom
+from ptxdiff.processes.garbage import THRESHOLDS, collect_seldom
 
 class Cycle:
     def __init__(self):

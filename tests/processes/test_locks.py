@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import locks
+from ptxdiff.processes import locks
 
 HOLD = """
 import sys
-from harness.processes import locks
+from ptxdiff.processes import locks
 print("asks", flush=True)
 with getattr(locks, sys.argv[1])(sys.argv[2]):
     print("held", flush=True)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.processes.pool import Pool, changes_compilers, default_size, shared_pool
+from ptxdiff.processes.pool import Pool, changes_compilers, default_size, shared_pool
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_closing_ends_running_calls_cancels_waiting_ones_and_leaves_no_process()
 
 def test_workers_end_with_their_interpreter(tmp_path):
     script = (
-        "from harness.processes.pool import shared_pool\n"
+        "from ptxdiff.processes.pool import shared_pool\n"
         "p = shared_pool()\n"
         "print(p.submit('os:getpid').result().reply.value, flush=True)\n"
         "p.submit('time:sleep', 60)\n"
@@ -154,7 +154,7 @@ def test_workers_end_with_their_interpreter(tmp_path):
 def test_workers_end_with_a_killed_parent():
     script = (
         "import os, signal\n"
-        "from harness.processes.pool import shared_pool\n"
+        "from ptxdiff.processes.pool import shared_pool\n"
         "print(shared_pool().submit('os:getpid').result().reply.value, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -219,8 +219,8 @@ def test_there_is_one_shared_pool():
 
 def test_importing_the_package_loads_neither_triton_nor_torch():
     script = (
-        "import sys, harness.triton, harness.triton.compile, harness.triton.targets, harness.triton.launch\n"
-        "import harness.backends.assembler, harness.backends.gpu\n"
+        "import sys, ptxdiff.triton, ptxdiff.triton.compile, ptxdiff.triton.targets, ptxdiff.triton.launch\n"
+        "import ptxdiff.backends.assembler, ptxdiff.backends.gpu\n"
         "sys.exit(any(m in sys.modules for m in ('triton', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 THREADS = 64
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 THREADS = 32
 REQUEST = """@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;

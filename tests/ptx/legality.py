@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from harness.model.targets import version_number
-from harness.ptx import isa
-from harness.ptx.binding import control, moves  # noqa: F401  they register binders
-from harness.ptx.binding.builder import Builder
-from harness.ptx.errors import PtxError
-from harness.ptx.isa.forms import FORMS, Bound, Form
-from harness.ptx.targets import Target
-from harness.ptx.text.parser import parse_asm
-from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
-from harness.triton.installation import NoTriton
-from harness.triton.targets import tool
+from ptxdiff.model.targets import version_number
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.binding import control, moves  # noqa: F401  they register binders
+from ptxdiff.ptx.binding.builder import Builder
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form
+from ptxdiff.ptx.targets import Target
+from ptxdiff.ptx.text.parser import parse_asm
+from ptxdiff.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.targets import tool
 
 isa.load()
 TARGETS = [

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-import harness.ptx.kernel.run  # noqa: F401  the machine's own instructions
-from harness.ptx.isa.forms import FORMS, Bound, Form
-from harness.ptx.text.types import TYPES
+import ptxdiff.ptx.kernel.run  # noqa: F401  the machine's own instructions
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form
+from ptxdiff.ptx.text.types import TYPES
 from tests.ptx import legality
 
 STEPS = 6

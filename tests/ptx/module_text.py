@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.ptx.kernel.run import run_kernel
+from ptxdiff.ptx.kernel.run import run_kernel
 
 
 def module(body: str, *, before: str = "", parameters: str = ".param .u64 p", heads: str = "") -> str:

@@ -22,8 +22,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ptx import PtxError
-from harness.ptx.errors import InternalError
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import InternalError
 from tests.ptx.random_texts import KINDS, LIMIT, Text, made, modules
 
 SLOW = LIMIT + 8.0

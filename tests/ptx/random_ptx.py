@@ -9,12 +9,12 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import assume
 
-from harness.ptx import isa
-from harness.ptx.binding.constraints import REGISTER_WIDTH
-from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.isa.forms import FORMS, Bound, Form
-from harness.ptx.targets import Target
-from harness.ptx.text.types import REGISTER_TYPES
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form
+from ptxdiff.ptx.targets import Target
+from ptxdiff.ptx.text.types import REGISTER_TYPES
 
 isa.load()
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx import emulate
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from tests.ptx import random_ptx as rp
 from tests.ptx.random_modules import MODULES
 

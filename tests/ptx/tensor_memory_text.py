@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 DATA = 1024
 """Offset of the kernel's input in shared memory: after the kernel's own words, at a multiple of a swizzle's period."""

@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 pytest.importorskip("torch", reason="torch is not installed")
 import torch
 
-from harness import emulate, emulated
+from ptxdiff import emulate, emulated
 from tests import approximate_kernels
 from tests.approximate_kernels import LAUNCHES, SNIPPETS
 from tests.sampling import spread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx import PtxError, emulate
+from ptxdiff.ptx import PtxError, emulate
 
 A = np.array([0x3F803F80, 0xBF80C000, 0x7FC0FF80], np.uint32)
 B = np.array([0x40004000, 0x12345678, 0x00000000], np.uint32)

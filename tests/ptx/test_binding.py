@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
-from harness.ptx.binding.constraints import bind, parse_constraints
-from harness.ptx.errors import BindingError
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.binding.constraints import bind, parse_constraints
+from ptxdiff.ptx.errors import BindingError
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from harness import run_ptx
-from harness.ptx.errors import ExecutionError, PtxError
-from harness.ptx.kernel.blockorders import ONE_FRAME, TOGETHER, BlockOrder, orders
-from harness.ptx.kernel.following import Launched, followed
-from harness.ptx.kernel.memory import Buffer
-from harness.ptx.kernel.run import load_kernel, orders_of, run_kernel
+from ptxdiff import run_ptx
+from ptxdiff.ptx.errors import ExecutionError, PtxError
+from ptxdiff.ptx.kernel.blockorders import ONE_FRAME, TOGETHER, BlockOrder, orders
+from ptxdiff.ptx.kernel.following import Launched, followed
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.ptx.kernel.run import load_kernel, orders_of, run_kernel
 from tests.ptx.grid_kernels import GRID_BARRIER, RELEASED, RIGHT_BARRIERS
 
 ORDERS = orders(True, True, 8, 64)
@@ -105,9 +105,9 @@ def test_blocks_that_wait_for_later_blocks_do_not_starve_them(blocks, threads):
 
 
 def test_more_waiting_threads_than_a_gpu_holds_are_a_deadlock(monkeypatch):
-    monkeypatch.setattr("harness.ptx.kernel.run.RESIDENT", 512)
-    monkeypatch.setattr("harness.ptx.kernel.run.ONE_FRAME", 512)
-    monkeypatch.setattr("harness.ptx.kernel.run.LANES", 512)
+    monkeypatch.setattr("ptxdiff.ptx.kernel.run.RESIDENT", 512)
+    monkeypatch.setattr("ptxdiff.ptx.kernel.run.ONE_FRAME", 512)
+    monkeypatch.setattr("ptxdiff.ptx.kernel.run.LANES", 512)
     with pytest.raises(ExecutionError, match=r"deadlock: .* before it ends: .* no GPU runs more at a time"):
         run_ptx(HANDED_ON, 40, 32, np.zeros(41, np.uint32), np.zeros(40, np.uint32))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from legality import check
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 LINES = [
     *(

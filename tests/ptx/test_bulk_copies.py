@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cluster_kernels import MAKE, SYNC, THREADS, WAIT, run, text
 
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError
-from harness.ptx.kernel.run import Buffer, HostMap, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError
+from ptxdiff.ptx.kernel.run import Buffer, HostMap, run_kernel
 
 FENCED = f"{MAKE.format(count=1)} fence.mbarrier_init.release.cluster; {SYNC}"
 ALONE = f"{MAKE.format(count=1)} bar.sync 0;"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 X = np.arange(32, dtype=np.int32)
 RANGE = "createpolicy.range.L2::evict_last.b64 %p, [%x]"

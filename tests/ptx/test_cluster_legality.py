@@ -7,9 +7,9 @@ import itertools
 import pytest
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import find
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.targets import Target
 
 TELLS = ".mbarrier::complete_tx::bytes"
 SPACES = ["", ".shared", ".shared::cta", ".shared::cluster", ".global"]

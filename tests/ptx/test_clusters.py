@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cluster_kernels import EXCHANGED, MAKE, REMOTE, STORE, SYNC, THREADS, WAIT, run, text
 
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError, TooLarge, UnsupportedOnTarget
-from harness.ptx.kernel.run import load_kernel, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError, TooLarge, UnsupportedOnTarget
+from ptxdiff.ptx.kernel.run import load_kernel, run_kernel
 
 EXCHANGE = f"{STORE} {SYNC} {REMOTE} {SYNC}"
 FENCED = f"{MAKE} fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait;"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from harness.ptx.numeric import compilecache
+from ptxdiff.ptx.numeric import compilecache
 
 
 def test_a_stamp_covers_the_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "harness.ptx.isa.float32"
+    module = "ptxdiff.ptx.isa.float32"
     before = compilecache.stamp(module)
     text = compilecache._text
-    for changed in ("harness.ptx.isa.float32", "harness.ptx.numeric.softfloat", "harness.ptx.numeric.bits"):
+    for changed in ("ptxdiff.ptx.isa.float32", "ptxdiff.ptx.numeric.softfloat", "ptxdiff.ptx.numeric.bits"):
         compilecache.stamp.cache_clear()
         monkeypatch.setattr(compilecache, "_text", lambda name, c=changed: text(name) + (" " if name == c else ""))
         assert compilecache.stamp(module) != before, changed

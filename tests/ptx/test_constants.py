@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from legality import assembler, check, ptx_version
 
-from harness.ptx import emulate
-from harness.ptx.text.nodes import Immediate, Instruction
-from harness.ptx.text.parser import parse_asm
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.text.nodes import Immediate, Instruction
+from ptxdiff.ptx.text.parser import parse_asm
 from tests.sampling import only
 
 ONES = (1 << 64) - 1

@@ -4,11 +4,11 @@ meaning."""
 import numpy as np
 import pytest
 
-from harness import emulate
-from harness.ptx.analysis.trace import trace
-from harness.ptx.binding.packed import in_tritons_form
-from harness.ptx.errors import BindingError, PtxError
-from harness.ptx.text.conventions import spelled
+from ptxdiff import emulate
+from ptxdiff.ptx.analysis.trace import trace
+from ptxdiff.ptx.binding.packed import in_tritons_form
+from ptxdiff.ptx.errors import BindingError, PtxError
+from ptxdiff.ptx.text.conventions import spelled
 
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

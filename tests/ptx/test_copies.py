@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_kernel import SHARED, SHARED_ADDRESS, X, launch
 
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError
 
 COPY = "cp.async.ca.shared.global [%r22], [%rd11], 4;"
 OWN = "ld.shared.b32 %r6, [%r22]; st.global.b32 [%rd12], %r6;"

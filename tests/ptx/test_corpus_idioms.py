@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.ptx import PtxError, emulate
-from harness.ptx.errors import (
+from ptxdiff.ptx import PtxError, emulate
+from ptxdiff.ptx.errors import (
     InputWritten,
     NotElementwise,
     OperandError,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from legality import written
 
-from harness.ptx import emulate, isa
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.targets import Target
+from ptxdiff.ptx import emulate, isa
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.targets import Target
 
 isa.load()
 _LISTED = """

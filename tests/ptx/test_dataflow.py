@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.ptx.analysis.dataflow import approximate_results, approximate_tensors
-from harness.ptx.kernel.load import load_kernel
+from ptxdiff.ptx.analysis.dataflow import approximate_results, approximate_tensors
+from ptxdiff.ptx.kernel.load import load_kernel
 
 RCP, EX2 = "rcp.approx.f32", "ex2.approx.f32"
 

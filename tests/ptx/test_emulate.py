@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.ptx import analyse, emulate, refusal, trace
-from harness.ptx.api import CHUNK
-from harness.ptx.errors import (
+from ptxdiff.ptx import analyse, emulate, refusal, trace
+from ptxdiff.ptx.api import CHUNK
+from ptxdiff.ptx.errors import (
     BindingError,
     ExecutionError,
     NotElementwise,
@@ -211,7 +211,7 @@ class TestControlFlow:
         assert emulate(asm, "=&r,r", [x], "int32").tolist() == [4, 105, 6, 107]
 
     def test_endless_loop_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("harness.ptx.machine.lockstep.STEP_LIMIT", 1000)
+        monkeypatch.setattr("ptxdiff.ptx.machine.lockstep.STEP_LIMIT", 1000)
         with pytest.raises(ExecutionError, match="endless loop"):
             emulate("L: bra L;", "=r,r", [1], "int32")
 

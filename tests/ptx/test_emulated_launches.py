@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness import emulated
-from harness.launcher import LaunchError
-from harness.ptx import PtxError
-from harness.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
+from ptxdiff import emulated
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
 
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels as k

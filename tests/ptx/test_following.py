@@ -7,11 +7,11 @@ import pytest
 from cluster_kernels import SYNC, THREADS, WAIT, text
 from test_bulk_copies import ALONE, BYTES, EXPECT, FENCED, FROM, MOVE, TELLS
 
-from harness.ptx.kernel import noting
-from harness.ptx.kernel.following import Launched, followed
-from harness.ptx.kernel.origins import SHARED, Stored
-from harness.ptx.kernel.run import Buffer, HostMap, load_kernel
-from harness.ptx.kernel.traced import ThreadTrace, TooLong
+from ptxdiff.ptx.kernel import noting
+from ptxdiff.ptx.kernel.following import Launched, followed
+from ptxdiff.ptx.kernel.origins import SHARED, Stored
+from ptxdiff.ptx.kernel.run import Buffer, HostMap, load_kernel
+from ptxdiff.ptx.kernel.traced import ThreadTrace, TooLong
 
 BOX = f"""mov.b32 %r13, 0; mov.b64 %rd4, m; cvta.param.u64 %rd4, %rd4;
 @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.{TELLS} [%r4], [%rd4, {{%r13, %r13}}], [bar];"""

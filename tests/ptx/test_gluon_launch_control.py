@@ -15,8 +15,8 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language.nvidia.blackwell import clc
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from tests.tritons import since
 
 pytestmark = since(3, 9, "try_cancel without the argument multicast")

@@ -11,10 +11,10 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
 
-from harness import emulated
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
-from references import tensor_core
-from references.formats import E5M2, F16, F32, Format
+from ptxdiff import emulated
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import E5M2, F16, F32, Format
 from tests.tritons import since
 
 pytestmark = since(3, 9, "Gluon's copies of boxes have other names")

@@ -15,8 +15,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, allocate_tensor_memory
 
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from references.tensor_memory_reductions import reduced
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.references.tensor_memory_reductions import reduced
 from tests.tritons import since
 
 pytestmark = since(3, 9, "load_max of tensor memory")

@@ -22,10 +22,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
 )
 
-from harness.ptx.errors import MemoryFault
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from references import tensor_core
-from references.formats import F16
+from ptxdiff.ptx.errors import MemoryFault
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import F16
 from tests.tritons import since
 
 pytestmark = since(3, 9, "loads from tensor memory need a layout")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.kernel.grid_order import GridOrder
-from harness.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.kernel.grid_order import GridOrder
+from ptxdiff.ptx.kernel.happens_before import HappensBefore
 
 THREADS, BLOCKS = 32, 3
 SEMS = ["weak", "relaxed", "acquire", "release", "acq_rel"]

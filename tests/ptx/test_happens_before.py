@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.kernel.happens_before import HappensBefore
 
 
 def ordered(order: HappensBefore, writer: int, when: int, reader: int) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.ptx.numeric import hopper, interpolator, special_functions
-from harness.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.ptx.numeric import hopper, interpolator, special_functions
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 
 H100 = {
     "rcp": "c408381446132e07fa5581e930dc33fb790bea7ec4276ef3621e322df2492a55",

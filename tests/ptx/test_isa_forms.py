@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, Bound, Form, find
-from harness.ptx.numeric import vectorise
-from harness.ptx.numeric.vectorise import UNSIGNED, Array, ArrayFunction
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form, find
+from ptxdiff.ptx.numeric import vectorise
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array, ArrayFunction
 from tests.sampling import spread
 
 isa.load()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UndefinedBits
-from harness.ptx.kernel.run import Buffer, load_kernel, pointers, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, pointers, run_kernel
 
 REGISTERS = ".reg .b32 %r<40>; .reg .b64 %rd<40>; .reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;"
 INDEX = """

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-import harness.ptx.kernel.run  # noqa: F401  the machine's own instructions
-from harness.ptx.errors import MemoryFault, PtxError
-from harness.ptx.isa.forms import find
-from harness.ptx.kernel.run import Buffer, run_kernel
-from harness.ptx.targets import Requirement
+import ptxdiff.ptx.kernel.run  # noqa: F401  the machine's own instructions
+from ptxdiff.ptx.errors import MemoryFault, PtxError
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.targets import Requirement
 from tests.ptx import legality
 
 HEAD = """

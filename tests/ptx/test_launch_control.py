@@ -25,13 +25,13 @@ from launch_kernels import (
 )  # fmt: skip
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError, UnsupportedOnTarget
-from harness.ptx.isa.forms import find
-from harness.ptx.kernel.following import Launched, followed, storing_thread
-from harness.ptx.kernel.launches import Launches
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError, PtxError, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.kernel.following import Launched, followed, storing_thread
+from ptxdiff.ptx.kernel.launches import Launches
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.targets import Target
 
 
 @pytest.mark.parametrize("grid", [(1,), (2,), (5,), (64,), (1000,), (3, 4), (3, 2, 5)])

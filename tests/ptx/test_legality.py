@@ -308,8 +308,8 @@ def test_a_line_that_crashes_ptxas_when_its_result_is_used_is_refused() -> None:
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """First a form claims too many targets, then too few."""
     needs("sm_89")
-    from harness.ptx.isa.forms import find
-    from harness.ptx.targets import Requirement
+    from ptxdiff.ptx.isa.forms import find
+    from ptxdiff.ptx.targets import Requirement
 
     form = find("cvt", ("rn", "satfinite", "e4m3x2", "f32"))[0].form
     for requirement, target in ((Requirement(minimum=75), "sm_80"), (Requirement(minimum=90), "sm_89")):

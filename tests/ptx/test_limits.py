@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.ptx import PtxError, analyse, emulate
-from harness.ptx.analysis import dataflow
-from harness.ptx.analysis.dataflow import approximate_results
-from harness.ptx.api import assemble
-from harness.ptx.binding import contraction
-from harness.ptx.errors import (
+from ptxdiff.ptx import PtxError, analyse, emulate
+from ptxdiff.ptx.analysis import dataflow
+from ptxdiff.ptx.analysis.dataflow import approximate_results
+from ptxdiff.ptx.api import assemble
+from ptxdiff.ptx.binding import contraction
+from ptxdiff.ptx.errors import (
     BindingError,
     ExecutionError,
     InternalError,
@@ -26,8 +26,8 @@ from harness.ptx.errors import (
     TooLarge,
     UndefinedBits,
 )
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.limits import INSTRUCTIONS, TOKENS, Limit
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.limits import INSTRUCTIONS, TOKENS, Limit
 from tests.ptx.module_text import launch, module
 
 X = np.arange(5, dtype=np.uint32)
@@ -258,7 +258,7 @@ def test_a_fault_of_the_emulator_has_its_own_class_and_a_place(monkeypatch: pyte
     def broken(*arguments: Any) -> Any:
         raise KeyError("a fault")
 
-    monkeypatch.setattr("harness.ptx.machine.lockstep._scalar", broken)
+    monkeypatch.setattr("ptxdiff.ptx.machine.lockstep._scalar", broken)
     with pytest.raises(InternalError, match=r"line 2, column 1: .*KeyError.*please report") as caught:
         emulate("\nadd.u32 $0, $1, $1;", "=r,r", [X], "uint32")
     assert isinstance(caught.value.__cause__, KeyError)

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
-from harness.ptx.errors import UndefinedBits
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import UndefinedBits
 
 UNKNOWN = 2
 

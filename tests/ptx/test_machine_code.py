@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import diskcache
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, Form, find
-from harness.ptx.numeric.translation import loops, machinecode
-from harness.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
+from ptxdiff import diskcache
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS, Form, find
+from ptxdiff.ptx.numeric.translation import loops, machinecode
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
 from tests.ptx.test_isa_forms import ends, inputs
 from tests.sampling import spread
 
@@ -22,10 +22,10 @@ isa.load()
 PROGRAM = """
 import sys
 import numpy as np
-from harness.ptx.isa.forms import find
-from harness.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx import isa
 isa.load()
-from harness.ptx.numeric.translation import machinecode
+from ptxdiff.ptx.numeric.translation import machinecode
 compiled, real = [], machinecode._Processor.compiled
 machinecode._Processor.compiled = lambda *given: compiled.append(1) or real(*given)
 function = find("xor", ("b32",))[0].array_function()
@@ -168,7 +168,7 @@ SAMPLES = [("fma", "f32"), ("cvt", "f16x2"), ("shf", "b32")]
 
 @pytest.mark.parametrize(("opcode", "kind"), spread(SAMPLES, 2))
 def test_numba_compiles_a_definition_to_the_same_results(opcode, kind):
-    """numba also compiles the definitions that a device runs in comparisons (`harness.conformance.kernels`)."""
+    """numba also compiles the definitions that a device runs in comparisons (`ptxdiff.conformance.kernels`)."""
     form = next(f for f in FORMS[opcode] if f.function is not None and kind in f.pattern)
     numba_agrees(form, 20_000)
 

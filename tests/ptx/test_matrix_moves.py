@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 WARPS, NUMBERS = 2, (1, 2, 4)
 FORMS = list(itertools.product(NUMBERS, ("", ".trans"), (".shared", ".shared::cta", "")))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 THREADS = 128
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError
+from ptxdiff.ptx.errors import ExecutionError
 from tests.ptx.test_kernel_forms import LANES, STORE, one_warp
 
 OPERATIONS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.memory import Buffer
-from harness.ptx.kernel.run import ORDERED, load_kernel, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.ptx.kernel.run import ORDERED, load_kernel, run_kernel
 from tests.ptx.grid_kernels import GRID_BARRIER, RELEASED, WRONG_BARRIERS
 
 HEAD = """.version 8.0

@@ -1,4 +1,4 @@
-"""Bugs in Triton kernels that `harness.emulated` finds: it reports the PTX and the line of the Triton source."""
+"""Bugs in Triton kernels that `ptxdiff.emulated` finds: it reports the PTX and the line of the Triton source."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness import Case, emulated, kernel
-from harness.backends.emulator import EmulatorBackend
-from harness.launcher import LaunchError
-from harness.model.load import LoadedCase
-from harness.ptx.errors import MemoryFault, PtxError, UndefinedBits
-from harness.running.item import Item
-from harness.running.run import run_item
-from references.formats import U8
+from ptxdiff import Case, emulated, kernel
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.launcher import LaunchError
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.ptx.errors import MemoryFault, PtxError, UndefinedBits
+from ptxdiff.references.formats import U8
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests import mistaken_kernels as k
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a"]

@@ -5,11 +5,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import run_ptx
-from harness.ptx import PtxError
-from harness.ptx.kernel.load import load_kernel
-from harness.triton.installation import NoTriton
-from harness.triton.targets import assembler
+from ptxdiff import run_ptx
+from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.kernel.load import load_kernel
+from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.targets import assembler
 
 HEAD = ".version 8.1\n.target sm_90a\n.address_size 64\n"
 VARIABLES = ".global .b32 gv; .shared .b32 sv; .const .b32 cv;\n"

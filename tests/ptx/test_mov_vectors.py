@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from legality import check
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 WORDS = ("b32", "u32", "s32", "f32", "f16x2")
 HALVES = ("b16", "u16", "f16")

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from harness.conformance.inputs import _SHAPES
-from harness.ptx.isa import convert_formats as definitions
-from harness.ptx.isa.modifiers import CODES
-from harness.ptx.text.narrow import NARROW, NarrowFormat
-from harness.ptx.text.types import TYPES
-from references import formats
+from ptxdiff.conformance.inputs import _SHAPES
+from ptxdiff.ptx.isa import convert_formats as definitions
+from ptxdiff.ptx.isa.modifiers import CODES
+from ptxdiff.ptx.text.narrow import NARROW, NarrowFormat
+from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.references import formats
 
 FORMATS_BY_CONSTANT = {name: f for name, f in vars(formats).items() if isinstance(f, formats.Format)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness import run_ptx
-from harness.ptx.errors import MemoryFault
+from ptxdiff import run_ptx
+from ptxdiff.ptx.errors import MemoryFault
 
 KERNEL = """.version 8.0
 .target sm_90

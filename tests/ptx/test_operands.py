@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
-from harness.ptx.analysis.describe import written_input
-from harness.ptx.analysis.sharing import sharing
-from harness.ptx.errors import InputWritten
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.analysis.describe import written_input
+from ptxdiff.ptx.analysis.sharing import sharing
+from ptxdiff.ptx.errors import InputWritten
 
 X, Y = np.float32([1.0, 2.0]), np.float32([3.0, 4.0])
 PLANTED = [
@@ -139,7 +139,7 @@ def test_blocks_of_many_operands_are_covered_in_bounded_work():
 
 
 def test_an_analysis_that_leaves_hazards_out_is_marked_incomplete(monkeypatch):
-    monkeypatch.setattr("harness.ptx.analysis.sharing.HAZARDS", 2)
+    monkeypatch.setattr("ptxdiff.ptx.analysis.sharing.HAZARDS", 2)
     text = "mov.u32 $0, $2; mov.u32 $1, $3; add.u32 $0, $0, $4;"
     found = sharing(text, "=r,=r,r,r,r")
     assert (len(found.hazards), found.complete) == (2, False)

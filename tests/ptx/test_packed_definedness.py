@@ -6,8 +6,8 @@ Triton converts one e4m3 value with an instruction for two, and leaves the other
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
-from harness.ptx.errors import UndefinedBits
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import UndefinedBits
 
 X = np.float32([0.25, 3.0, -7.0])
 

@@ -11,12 +11,12 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon", reason="this Triton has no Gluon")
 
-from harness import emulated
-from harness.ptx.errors import ExecutionError
-from harness.ptx.kernel.run import Buffer, HostMap, load_kernel, run_kernel
-from harness.ptx.kernel.tensormaps import PADDED_NIBBLES, TensorMap, decoded, encoded, rows_of
-from references import scaled_matrices
-from references.formats import E2M1, E4M3, UE8M0
+from ptxdiff import emulated
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.kernel.run import Buffer, HostMap, load_kernel, run_kernel
+from ptxdiff.ptx.kernel.tensormaps import PADDED_NIBBLES, TensorMap, decoded, encoded, rows_of
+from ptxdiff.references import scaled_matrices
+from ptxdiff.references.formats import E2M1, E4M3, UE8M0
 from tests.tritons import since
 
 sys.path.insert(0, str(Path(__file__).parent))

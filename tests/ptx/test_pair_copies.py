@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cluster_kernels import SYNC, THREADS, WAIT, text
 
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError, UnsupportedOnTarget
-from harness.ptx.kernel.run import Buffer, HostMap, run_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError, UnsupportedOnTarget
+from ptxdiff.ptx.kernel.run import Buffer, HostMap, run_kernel
 
 BYTES = 4 * THREADS
 BODY = f"""@%p1 mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster; {SYNC}

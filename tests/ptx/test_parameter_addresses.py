@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness import run_ptx
-from harness.ptx import PtxError
+from ptxdiff import run_ptx
+from ptxdiff.ptx import PtxError
 
 KERNEL = """.version 8.3
 .target sm_80

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.ptx.binding import control, moves  # noqa: F401  they register binders
-from harness.ptx.binding.builder import Builder
-from harness.ptx.errors import BindingError, ParseError, PtxError
-from harness.ptx.targets import Target
-from harness.ptx.text.nodes import CodeBlock, Declaration, Immediate, Instruction, Pair, Sink, Vector
-from harness.ptx.text.parser import parse_asm, parse_module
+from ptxdiff.ptx.binding import control, moves  # noqa: F401  they register binders
+from ptxdiff.ptx.binding.builder import Builder
+from ptxdiff.ptx.errors import BindingError, ParseError, PtxError
+from ptxdiff.ptx.targets import Target
+from ptxdiff.ptx.text.nodes import CodeBlock, Declaration, Immediate, Instruction, Pair, Sink, Vector
+from ptxdiff.ptx.text.parser import parse_asm, parse_module
 
 PRELUDE = (
     ".reg .b32 %r<20>; .reg .b16 %rs<20>; .reg .b64 %rd<20>; .reg .pred %p<20>; .reg .f32 %f<20>; "

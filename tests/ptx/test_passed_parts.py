@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.errors import NotElementwise, UndefinedBits
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.errors import NotElementwise, UndefinedBits
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 BYTES = """.func (.param .align 4 .b8 result[4]) bytes(.param .b32 first, .param .b32 second)
 {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.ptx.kernel.printing import formatted, sizes
+from ptxdiff.ptx.kernel.printing import formatted, sizes
 
 
 def printed(form: str, *values: int | float | None) -> str:

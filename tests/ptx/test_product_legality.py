@@ -8,10 +8,10 @@ import re
 import pytest
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import find
-from harness.ptx.numeric.tensorcore import BITS
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.ptx.targets import Target
 
 SHAPES = ["m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m16n8k64"]
 SHAPES += ["m16n8k128", "m16n8k256"]

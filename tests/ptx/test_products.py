@@ -9,12 +9,12 @@ import pytest
 import torch
 from isa_fragments import A_QUADS, B_QUADS, C_QUADS, A, B, C, Where
 
-from harness.conformance import ledger, productforms, products
-from harness.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from references import tensor_core
-from references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8
+from ptxdiff.conformance import ledger, productforms, products
+from ptxdiff.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8
 
 FORMATS = {"f16": F16, "bf16": BF16, "tf32": TF32, "f32": F32, "e4m3": E4M3, "e5m2": E5M2}
 FORMATS |= {"e3m2": E3M2, "e2m3": E2M3, "e2m1": E2M1, "f64": F64}

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import PtxError, api, emulate
-from harness.ptx.binding.builder import BINDERS
-from harness.ptx.errors import InternalError
-from harness.ptx.kernel.run import load_kernel
-from harness.ptx.machine import lockstep as machine
-from harness.ptx.targets import ByAnswers
+from ptxdiff.ptx import PtxError, api, emulate
+from ptxdiff.ptx.binding.builder import BINDERS
+from ptxdiff.ptx.errors import InternalError
+from ptxdiff.ptx.kernel.run import load_kernel
+from ptxdiff.ptx.machine import lockstep as machine
+from ptxdiff.ptx.targets import ByAnswers
 from tests.ptx import random_campaign, random_texts
 
 QUICK, LONG = 70, 20_000
@@ -128,7 +128,7 @@ def test_an_unexpected_exception_is_detected(monkeypatch: pytest.MonkeyPatch) ->
     def vector(parser: Any) -> Any:
         return {}[parser.text]
 
-    monkeypatch.setattr("harness.ptx.text.parser._Parser.vector", vector)
+    monkeypatch.setattr("ptxdiff.ptx.text.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
         check("mutated", 300, UNSHRUNK)
 
@@ -250,7 +250,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lookup_that_finds_no_label_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs have loops and branches."""
     _forget(monkeypatch)
-    monkeypatch.setattr("harness.ptx.binding.scope.Scope.label", lambda scope, name: None)
+    monkeypatch.setattr("ptxdiff.ptx.binding.scope.Scope.label", lambda scope, name: None)
     with pytest.raises(PtxError, match="there is no label"):
         check_well_typed(QUICK, UNSHRUNK)
 
@@ -258,7 +258,7 @@ def test_a_lookup_that_finds_no_label_is_detected(monkeypatch: pytest.MonkeyPatc
 def test_a_scope_that_hides_no_name_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs declare a name again in an inner block."""
     _forget(monkeypatch)
-    monkeypatch.setattr("harness.ptx.binding.scope.Scope.__init__", _shared_scope)
+    monkeypatch.setattr("ptxdiff.ptx.binding.scope.Scope.__init__", _shared_scope)
     with pytest.raises(PtxError, match="declared twice"):
         check_well_typed(QUICK, UNSHRUNK)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.ptx.numeric import scaledproducts
-from harness.ptx.numeric.scaledproducts import BLACKWELL
-from references import scaled_matrices, scaled_tensor_core
-from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, UE8M0
+from ptxdiff.ptx.numeric import scaledproducts
+from ptxdiff.ptx.numeric.scaledproducts import BLACKWELL
+from ptxdiff.references import scaled_matrices, scaled_tensor_core
+from ptxdiff.references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, UE8M0
 
 FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "e2m3": E2M3, "e3m2": E3M2, "e2m1": E2M1}
 M, N = 32, 16

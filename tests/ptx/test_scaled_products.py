@@ -9,11 +9,11 @@ import pytest
 import torch
 from warp_products import launched, of_a, of_b, of_c, run_undefined, words
 
-from harness.ptx import isa
-from harness.ptx.errors import ExecutionError, OperandError, UndefinedBits, UnsupportedOnTarget
-from harness.ptx.isa.forms import FORMS, Bound
-from references import scaled_tensor_core as scaled
-from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import ExecutionError, OperandError, UndefinedBits, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import FORMS, Bound
+from ptxdiff.references import scaled_tensor_core as scaled
+from ptxdiff.references.formats import E2M1, E2M3, E3M2, E4M3, E5M2
 
 isa.load()
 FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "e3m2": E3M2, "e2m3": E2M3, "e2m1": E2M1}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx.kernel.happens_before import HappensBefore
-from harness.ptx.kernel.memory import Shared
+from ptxdiff.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.kernel.memory import Shared
 
 READ, STRONG_READ, WRITE, UPDATE = "plain read", "strong read", "plain write", "strong write"
 SIZE, UNIT = 64, 4

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness import emulated
-from harness.launcher import LaunchError
-from harness.ptx.errors import PtxError
+from ptxdiff import emulated
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx.errors import PtxError
 from tests import small_kernels as k
 from tests.sampling import only
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import find
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.targets import Target
 
 SHAPES = ["m16n8k8", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128"]
 FLOATS = ["f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1"]

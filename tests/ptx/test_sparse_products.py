@@ -9,14 +9,14 @@ import pytest
 import torch
 from warp_products import bits_of, launched, of_a, of_b, of_c, run_undefined, words
 
-from harness.ptx import isa
-from harness.ptx.errors import ExecutionError, OperandError, UndefinedBits
-from harness.ptx.isa.forms import FORMS, Bound
-from harness.ptx.targets import Target
-from references import arithmetic, tensor_core
-from references import sparse_tensor_core as sparse
-from references.conversion import convert
-from references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import ExecutionError, OperandError, UndefinedBits
+from ptxdiff.ptx.isa.forms import FORMS, Bound
+from ptxdiff.ptx.targets import Target
+from ptxdiff.references import arithmetic, tensor_core
+from ptxdiff.references import sparse_tensor_core as sparse
+from ptxdiff.references.conversion import convert
+from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
 
 isa.load()
 FORMATS = {

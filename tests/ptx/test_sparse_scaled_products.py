@@ -11,11 +11,11 @@ from test_scaled_products import FORMATS, drawn, scales
 from test_sparse_products import pattern
 from warp_products import launched, of_a, of_b, of_c, run_undefined, words
 
-from harness.ptx import isa
-from harness.ptx.errors import ExecutionError, OperandError, UndefinedBits, UnsupportedOnTarget
-from harness.ptx.isa.forms import FORMS, Bound
-from references import scaled_tensor_core as scaled
-from references import sparse_metadata, sparse_tensor_core
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import ExecutionError, OperandError, UndefinedBits, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import FORMS, Bound
+from ptxdiff.references import scaled_tensor_core as scaled
+from ptxdiff.references import sparse_metadata, sparse_tensor_core
 
 isa.load()
 

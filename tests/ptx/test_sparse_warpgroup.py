@@ -10,14 +10,14 @@ import pytest
 import torch
 from test_warpgroup_forms import FORMATS, image
 
-from harness.conformance import groupproducts, productforms
-from harness.conformance.groupproducts import GroupKernel, GroupLayout
-from harness.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
-from harness.ptx.kernel.run import Buffer, run_kernel
-from harness.ptx.numeric.tensorcore import BITS
-from references import sparse_metadata, tensor_core
-from references import sparse_tensor_core as sparse
-from references.formats import I8, I32, U8
+from ptxdiff.conformance import groupproducts, productforms
+from ptxdiff.conformance.groupproducts import GroupKernel, GroupLayout
+from ptxdiff.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.references import sparse_metadata, tensor_core
+from ptxdiff.references import sparse_tensor_core as sparse
+from ptxdiff.references.formats import I8, I32, U8
 from tests.sampling import spread
 
 HEAD = "wgmma.mma_async.sp.sync.aligned."

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from legality import check, error_of_emulate
 
-from harness.ptx import emulate, trace
-from harness.ptx.binding.builder import BINDERS
-from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
-from harness.ptx.isa import load
-from harness.ptx.isa.forms import FORMS
-from harness.ptx.isa.registry import REFUSED
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx import emulate, trace
+from ptxdiff.ptx.binding.builder import BINDERS
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
+from ptxdiff.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
+from ptxdiff.ptx.isa import load
+from ptxdiff.ptx.isa.forms import FORMS
+from ptxdiff.ptx.isa.registry import REFUSED
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 MOVES = {"u32": ("u32", "b32", "s32", "f32"), "u64": ("u64", "b64", "f64"), "pred": ("pred",)}
 WORDS = "{%b32_0, %b32_1, %b32_2, %b32_3}"
@@ -165,6 +165,6 @@ def test_registers_of_the_grid_have_values_in_kernels(register: str) -> None:
 
 def test_every_operation_runs_in_a_snippet_or_is_refused_with_a_reason() -> None:
     load()
-    here = {name for name, binder in BINDERS.items() if binder.__module__.startswith("harness.ptx.binding.")}
+    here = {name for name, binder in BINDERS.items() if binder.__module__.startswith("ptxdiff.ptx.binding.")}
     for opcode, forms in FORMS.items():
         assert opcode in REFUSED or all(not f.operation or f.operation in here for f in forms), opcode

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel import run as kernels
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel import run as kernels
 
 THREADS = 128
 HEAD = """.version 8.6

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.model.targets import KNOWN
-from harness.ptx import api
-from harness.ptx.api import assemble
-from harness.ptx.errors import OperandError, ParseError, PtxError, UnsupportedOnTarget
-from harness.ptx.kernel import load
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.limits import shared_memory
-from harness.ptx.targets import AskedTarget, ByAnswers, Requirement, Target, answers_alike
-from harness.ptx.text.header import without_header
+from ptxdiff.model.targets import KNOWN
+from ptxdiff.ptx import api
+from ptxdiff.ptx.api import assemble
+from ptxdiff.ptx.errors import OperandError, ParseError, PtxError, UnsupportedOnTarget
+from ptxdiff.ptx.kernel import load
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.limits import shared_memory
+from ptxdiff.ptx.targets import AskedTarget, ByAnswers, Requirement, Target, answers_alike
+from ptxdiff.ptx.text.header import without_header
 
 ALL = ("sm_75", *KNOWN)
 

@@ -9,7 +9,7 @@ import pytest
 import tensor_memory_text as tm
 from test_tensor_memory_products import PRODUCTS, Product, accumulator, drawn, expected, ran
 
-from harness.ptx.errors import ExecutionError
+from ptxdiff.ptx.errors import ExecutionError
 
 A, WS = PRODUCTS[0], PRODUCTS[-1]
 

@@ -11,10 +11,10 @@ import test_tensor_memory_products as dense
 from test_tensor_memory_products import Product, drawn, expected
 from test_tensor_pairs import accumulator, ran
 
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
-from harness.ptx.kernel import tensoroperands
-from references import tensor_memory_pairs as pairs
-from references import tensor_memory_rows as rows
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.ptx.kernel import tensoroperands
+from ptxdiff.references import tensor_memory_pairs as pairs
+from ptxdiff.references import tensor_memory_rows as rows
 
 FIRST = 32
 """The column at which a begins."""

@@ -9,9 +9,9 @@ import pytest
 import tensor_memory_text as tm
 from test_tensor_memory_products import PRODUCTS, SCALED, Product
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UnsupportedOnTarget
-from harness.ptx.kernel import tensorinstructions
-from harness.ptx.kernel.run import load_kernel
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UnsupportedOnTarget
+from ptxdiff.ptx.kernel import tensorinstructions
+from ptxdiff.ptx.kernel.run import load_kernel
 
 KINDS = {
     "f16": PRODUCTS[0], "tf32": PRODUCTS[4], "f8f6f4": PRODUCTS[5], "i8": PRODUCTS[9], "mxf8f6f4": SCALED[0],

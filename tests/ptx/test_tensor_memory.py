@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensor_memory_text as tm
 
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
-from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor, Swizzle
-from harness.ptx.kernel.tensorloads import PER_COUNT
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor, Swizzle
+from ptxdiff.ptx.kernel.tensorloads import PER_COUNT
 
 COLUMNS = 32
 

@@ -8,10 +8,10 @@ import re
 import pytest
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import find
-from harness.ptx.kernel.tensorloads import PER_COUNT
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.kernel.tensorloads import PER_COUNT
+from ptxdiff.ptx.targets import Target
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")

@@ -10,11 +10,11 @@ import pytest
 import tensor_memory_text as tm
 import torch
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel import tensorinstructions
-from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
-from references import scaled_matrices, tensor_core
-from references.formats import (
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel import tensorinstructions
+from ptxdiff.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.references import scaled_matrices, tensor_core
+from ptxdiff.references.formats import (
     BF16,
     E2M1,
     E2M3,

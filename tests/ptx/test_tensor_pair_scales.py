@@ -10,9 +10,9 @@ import pytest
 from test_tensor_memory_products import SCALE_A, SCALE_B, Product, drawn, put, scaled_reference, scales
 from test_tensor_pairs import COMMIT, accumulator, ran
 
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel import tensoroperands
-from references import tensor_memory_pairs as pairs
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel import tensoroperands
+from ptxdiff.references import tensor_memory_pairs as pairs
 
 SCALED = [
     Product("mxf8f6f4", "e4m3", "e5m2", scale="ue8m0", m=256, n=16, parts=(1, 2)),

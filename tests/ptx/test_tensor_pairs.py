@@ -17,11 +17,11 @@ from test_tensor_memory_products import (
     image,
 )  # fmt: skip
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
-from harness.ptx.kernel import tensorinstructions, tensoroperands
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
-from references import tensor_memory_pairs as pairs
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
+from ptxdiff.ptx.kernel import tensorinstructions, tensoroperands
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.references import tensor_memory_pairs as pairs
 
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 COMMIT = (

@@ -9,8 +9,8 @@ import pytest
 import tensor_memory_text as tm
 from test_tensor_memory_products import PRODUCTS
 
-from harness.ptx.errors import MemoryFault
-from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.ptx.errors import MemoryFault
+from ptxdiff.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
 
 MATRIX = MatrixDescriptor(tm.BASE + tm.DATA, 128, 256, SWIZZLES[0]).code
 WHOLE, SMALL = PRODUCTS[0], replace(PRODUCTS[0], m=64, n=8)

@@ -9,13 +9,13 @@ import pytest
 import tensor_memory_text as tm
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.errors import MemoryFault, OperandError, PtxError, UndefinedBits
-from harness.ptx.isa.forms import find
-from harness.ptx.kernel import tensorloads
-from harness.ptx.kernel.run import load_kernel
-from harness.ptx.targets import Target
-from references import tensor_memory_reductions as reference
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import MemoryFault, OperandError, PtxError, UndefinedBits
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.kernel import tensorloads
+from ptxdiff.ptx.kernel.run import load_kernel
+from ptxdiff.ptx.targets import Target
+from ptxdiff.references import tensor_memory_reductions as reference
 
 COLUMNS = 32
 SPECIALS = np.array(

@@ -14,12 +14,12 @@ import test_tensor_pairs
 import torch
 from test_tensor_memory_products import FORMATS, SCALE_A, SCALE_B, Product, put, tensor
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
-from harness.ptx.kernel import tensorinstructions, tensorsparse
-from references import scaled_matrices, tensor_core
-from references import sparse_tensor_core as sparse
-from references import tensor_memory_sparse as places
-from references.formats import E4M3, I32, UE8M0
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
+from ptxdiff.ptx.kernel import tensorinstructions, tensorsparse
+from ptxdiff.references import scaled_matrices, tensor_core
+from ptxdiff.references import sparse_tensor_core as sparse
+from ptxdiff.references import tensor_memory_sparse as places
+from ptxdiff.references.formats import E4M3, I32, UE8M0
 
 META = 28
 """The column at which metadata begins."""

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from harness.backends import create
-from harness.ptx import emulate
-from harness.ptx.errors import TimeLimit
+from ptxdiff.backends import create
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import TimeLimit
 from tests.ptx.module_text import launch, module
 
 X = np.arange(5, dtype=np.uint32)
@@ -31,7 +31,7 @@ def test_an_endless_loop_is_stopped_with_its_line(asm: str) -> None:
 
 def test_ten_seconds_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 3))
-    monkeypatch.setattr("harness.ptx.limits.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("ptxdiff.ptx.limits.time.monotonic", lambda: float(next(clock)))
     with pytest.raises(TimeLimit, match="after 10 s"):
         emulate(LOOPS[0], "=r,r", [X], "uint32")
 
@@ -43,7 +43,7 @@ def test_code_without_a_branch_has_the_limit_too() -> None:
 
 
 def test_compiling_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.ptx import limits
+    from ptxdiff.ptx import limits
 
     deadline = limits.Deadline(1e-9)
     time.sleep(0.001)
@@ -73,7 +73,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         readings.append(3 * len(readings))
         return float(readings[-1])
 
-    monkeypatch.setattr("harness.ptx.limits.time.monotonic", monotonic)
+    monkeypatch.setattr("ptxdiff.ptx.limits.time.monotonic", monotonic)
     return readings
 
 

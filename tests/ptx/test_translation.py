@@ -11,13 +11,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, find
-from harness.ptx.numeric.bits import f64_bits, f64_value, scalar, wrap64
-from harness.ptx.numeric.translation import expressions, functions
-from harness.ptx.numeric.translation.helpers import INT64
-from harness.ptx.numeric.translation.source import Untranslatable
-from harness.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import FORMS, find
+from ptxdiff.ptx.numeric.bits import f64_bits, f64_value, scalar, wrap64
+from ptxdiff.ptx.numeric.translation import expressions, functions
+from ptxdiff.ptx.numeric.translation.helpers import INT64
+from ptxdiff.ptx.numeric.translation.source import Untranslatable
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 
 isa.load()
 EDGES = [0, 1, 2, 3, 5, 7, 31, 63, 1 << 31, (1 << 62) + 12345]

@@ -16,14 +16,14 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness import emulated
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel, scratch
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef
-from harness.triton.specialise import Parameters, PointerType, specialise
-from references import tensor_core
-from references.formats import F16, F32
+from ptxdiff import emulated
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel, scratch
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import F16, F32
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef
+from ptxdiff.triton.specialise import Parameters, PointerType, specialise
 from tests import descriptor_kernels
 from tests.sampling import only
 from tests.tritons import since

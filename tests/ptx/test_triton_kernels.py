@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
-from harness.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef
-from harness.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
+from ptxdiff.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef
+from ptxdiff.triton.specialise import Parameters, PointerType, specialise
 
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels

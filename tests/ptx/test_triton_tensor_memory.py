@@ -18,15 +18,15 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 import triton.language as tl
 
-from harness import emulated
-from harness.model.load import load_module
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef
-from harness.triton.specialise import Parameters, PointerType, specialise
-from references import scaled_matrices, tensor_core
-from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format, to_float64
+from ptxdiff import emulated
+from ptxdiff.model.load import load_module
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.references import scaled_matrices, tensor_core
+from ptxdiff.references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format, to_float64
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef
+from ptxdiff.triton.specialise import Parameters, PointerType, specialise
 from tests import descriptor_kernels
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -18,14 +18,14 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 import triton.language as tl
 
-from harness import emulated
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef
-from harness.triton.specialise import Parameters, PointerType, specialise
-from references import tensor_core
-from references.formats import BF16, E4M3, E5M2, F16, F32, I8, I32, TF32, Format
+from ptxdiff import emulated
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, I8, I32, TF32, Format
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef
+from ptxdiff.triton.specialise import Parameters, PointerType, specialise
 
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels

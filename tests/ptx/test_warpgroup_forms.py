@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from harness.conformance import groupproducts, productforms, products
-from harness.conformance.groupproducts import GroupKernel, GroupLayout
-from harness.ptx.kernel.descriptors import Descriptor, decoded
-from harness.ptx.kernel.warpgroup import Matrix
-from harness.ptx.numeric.tensorcore import BITS
-from references import tensor_core
-from references.formats import BF16, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
+from ptxdiff.conformance import groupproducts, productforms, products
+from ptxdiff.conformance.groupproducts import GroupKernel, GroupLayout
+from ptxdiff.ptx.kernel.descriptors import Descriptor, decoded
+from ptxdiff.ptx.kernel.warpgroup import Matrix
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
 
 FORMATS = {"f16": F16, "bf16": BF16, "tf32": TF32, "f32": F32, "e4m3": E4M3, "e5m2": E5M2}
 TILES = len(products.KINDS)

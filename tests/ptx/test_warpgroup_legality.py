@@ -8,10 +8,10 @@ import re
 import pytest
 from legality import errors_of_ptxas, needs
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import find
-from harness.ptx.numeric.tensorcore import BITS
-from harness.ptx.targets import Target
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.ptx.targets import Target
 
 TYPES = ["f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"]
 ACCUMULATORS = ["f16", "f32", "s32"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.run import Buffer, run_kernel
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 _BITS = {"tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4}
 Place = Callable[[int, int, int], tuple[int, int]]

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from harness.records.compare import CompareError, compare
+from ptxdiff.records.compare import CompareError, compare
 from tests.reports import synthetic
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import (
+from ptxdiff.records import (
     ALONE,
     End,
     InRegisters,
@@ -20,9 +20,9 @@ from harness.records import (
     resumable,
     to_json,
 )
-from harness.records.compare import compare
-from harness.records.inregisters import Pays, lost, pays, pays_lines, undecided
-from harness.records.statistics import Beside
+from ptxdiff.records.compare import compare
+from ptxdiff.records.inregisters import Pays, lost, pays, pays_lines, undecided
+from ptxdiff.records.statistics import Beside
 
 HEAD = Run("one", "2026-11-01T00:00:00Z", "quick", 0, {})
 

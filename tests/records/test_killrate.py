@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.records import Mutation, Survivor
-from harness.records.killrate import allowed_changes, kill_rate, totals
+from ptxdiff.records import Mutation, Survivor
+from ptxdiff.records.killrate import allowed_changes, kill_rate, totals
 
 
 def mutation(killed: int, *fates: str) -> Mutation:

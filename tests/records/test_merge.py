@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Block, Result, RunRecords, Writer, machines, merged, read
-from reports.model import view
-from reports.verdict import headline_facts, overall, revision
+from ptxdiff.records import Block, Result, RunRecords, Writer, machines, merged, read
+from ptxdiff.reports.model import view
+from ptxdiff.reports.verdict import headline_facts, overall, revision
 from tests.reports import synthetic
 
 
@@ -115,7 +115,7 @@ def written(run: RunRecords, path: Path) -> Path:
 
 @pytest.mark.parametrize("how", ["files", "folder"])
 def test_files_of_two_machines_make_one_page(tmp_path, capsys, how):
-    from harness.cli import main
+    from ptxdiff.cli import main
 
     folder = tmp_path / "records"
     folder.mkdir()

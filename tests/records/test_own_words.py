@@ -7,8 +7,8 @@ from pathlib import Path
 import _pytest._code.code as pytest_code
 import pytest
 
-from harness.records.shown import OwnWords
-from harness.running.collection import ItemFailure, VariantItem
+from ptxdiff.records.shown import OwnWords
+from ptxdiff.running.collection import ItemFailure, VariantItem
 
 
 class PlainItem:

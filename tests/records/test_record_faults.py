@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.gating import baseline
-from harness.records import End, Mutation, RecordError, Result, RunRecords, Writer, read, resumable
+from ptxdiff.cli import main
+from ptxdiff.gating import baseline
+from ptxdiff.records import End, Mutation, RecordError, Result, RunRecords, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
 from tests.sampling import sizes

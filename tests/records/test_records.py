@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import (
+from ptxdiff.records import (
     EXPECTED,
     Area,
     Bits,
@@ -318,9 +318,9 @@ ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module b
 
 from helpers_of_elsewhere import changed, small
 
-from harness import Case, asm, ulp
-from harness.model.match import Domain
-from references.formats import U8
+from ptxdiff import Case, asm, ulp
+from ptxdiff.model.match import Domain
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"x": U8},
@@ -381,7 +381,7 @@ def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_case
 
 def test_a_run_is_not_resumed_in_another_environment(run_cases, monkeypatch):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
-    monkeypatch.setattr("harness.running.environment.harness", lambda: "edited")
+    monkeypatch.setattr("ptxdiff.running.environment.harness", lambda: "edited")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
@@ -399,8 +399,8 @@ def test_a_run_is_not_resumed_with_another_effort(run_cases):
 
 
 SIGN = """
-from harness import Case, asm
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32
 
 case = Case(
     inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,

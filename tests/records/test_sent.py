@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import (
+from ptxdiff.records import (
     Key,
     RecordError,
     Result,

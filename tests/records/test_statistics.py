@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.records import Key, Timing
-from harness.records import statistics as speed
+from ptxdiff.records import Key, Timing
+from ptxdiff.records import statistics as speed
 
 
 def drawn(rng, kind, count):

@@ -13,8 +13,8 @@ import mpmath
 import torch
 from torch import Tensor
 
-from references import formats
-from references.formats import F32
+from ptxdiff.references import formats
+from ptxdiff.references.formats import F32
 
 MARGIN = 32
 CHUNK = 1 << 22

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from references.formats import F32, Format, is_nan, ordinal, to_float64
+from ptxdiff.references.formats import F32, Format, is_nan, ordinal, to_float64
 
 Agree = Callable[[Format, Tensor, Tensor], Tensor]
 LETTERS = {8: "r", 16: "h", 32: "r", 64: "l"}
@@ -58,7 +58,7 @@ def absolutely(bound: float) -> Agree:
 class Row:
     """One instruction, or a few, and the expected results.
 
-    text: asm with the outputs first, as `harness.emulate` takes it; `form` names the row.
+    text: asm with the outputs first, as `ptxdiff.emulate` takes it; `form` names the row.
     reference: a function from codes of each input's format to codes of each output's.
     stands_for: the public functions that the row compares with the emulator, by name: "arithmetic.add".
     agree: how results are compared. A row that needs more than equal bits gives the reason beside it.

@@ -9,9 +9,9 @@ import torch
 from meeting import Row, any_nan, product_of, row, side_by_side, then
 from torch import Tensor
 
-from references import conversion, integer_max, rounding, stochastic
-from references.conversion import convert
-from references.formats import (
+from ptxdiff.references import conversion, integer_max, rounding, stochastic
+from ptxdiff.references.conversion import convert
+from ptxdiff.references.formats import (
     BF16,
     BF16X2,
     E2M1X2,

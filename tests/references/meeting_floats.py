@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from meeting import Row, absolutely, any_nan, product_of, row, then, within
 
-from references import arithmetic, comparison, double, exponential, fma_clamp, reciprocal, trigonometric
-from references.formats import (
+from ptxdiff.references import arithmetic, comparison, double, exponential, fma_clamp, reciprocal, trigonometric
+from ptxdiff.references.formats import (
     BF16,
     BF16X2,
     E2M1X4,
@@ -31,7 +31,7 @@ from references.formats import (
     encode,
     is_finite,
 )
-from references.rounding import relu, saturate
+from ptxdiff.references.rounding import relu, saturate
 
 NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64", F16X2: "f16x2", BF16X2: "bf16x2"}
 MODES = ("rn", "rz", "rm", "rp")

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from meeting import Row, row, then
 
-from references import bits, comparison, integers
-from references.formats import I16, I32, I64, U16, U32, U64
+from ptxdiff.references import bits, comparison, integers
+from ptxdiff.references.formats import I16, I32, I64, U16, U32, U64
 
 SIGNED = {"s16": I16, "s32": I32, "s64": I64}
 UNSIGNED = {"u16": U16, "u32": U32, "u64": U64}

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import torch
 
-from references import formats
-from references.formats import Format
+from ptxdiff.references import formats
+from ptxdiff.references.formats import Format
 
 DIRECTED = ("rz", "rm", "rp")
 

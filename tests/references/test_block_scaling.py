@@ -8,9 +8,9 @@ import pytest
 import torch
 from plain_definitions import patterns, round_fraction
 
-from references import block_scaling, formats
-from references.block_scaling import MxRule, Nvfp4Rule
-from references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
+from ptxdiff.references import block_scaling, formats
+from ptxdiff.references.block_scaling import MxRule, Nvfp4Rule
+from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
 
 TARGETS = (E4M3, E5M2, E2M3, E3M2, E2M1)
 RULES: tuple[MxRule, ...] = ("floor", "ceil", "even", "rceil", "rceil-div")

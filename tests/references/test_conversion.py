@@ -12,9 +12,9 @@ import pytest
 import torch
 from plain_definitions import edges, patterns, round_fraction, same
 
-from references import conversion, formats
-from references.conversion import convert, float_to_integer, integral_value, to_e2m1
-from references.formats import (
+from ptxdiff.references import conversion, formats
+from ptxdiff.references.conversion import convert, float_to_integer, integral_value, to_e2m1
+from ptxdiff.references.formats import (
     BF16,
     E2M1,
     E2M3,
@@ -37,7 +37,7 @@ from references.formats import (
     Format,
     encode,
 )  # fmt: skip
-from references.rounding import ROUNDINGS, Rounding
+from ptxdiff.references.rounding import ROUNDINGS, Rounding
 from tests.sampling import mixed, paired
 
 NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2, F16, BF16, TF32]

@@ -22,10 +22,9 @@ from meeting import LETTERS, Row
 from plain_definitions import edges as float_edges
 from torch import Tensor
 
-import references
-from harness import emulate
-from harness.inputs.generated import Stratified
-from references.formats import Format, pack, unpack
+from ptxdiff import emulate, references
+from ptxdiff.inputs.generated import Stratified
+from ptxdiff.references.formats import Format, pack, unpack
 from tests.sampling import spread
 
 ROWS: list[Row] = [*meeting_floats.ROWS, *meeting_conversions.ROWS, *meeting_integers.ROWS]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from gfloat import formats as gf
 
-from references import dequantise
-from references.formats import BF16, F16, F32, Format, fraction
+from ptxdiff.references import dequantise
+from ptxdiff.references.formats import BF16, F16, F32, Format, fraction
 
 DTYPES = {F16: torch.float16, BF16: torch.bfloat16, F32: torch.float32}
 BYTES = torch.arange(256)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from plain_definitions import edges, pairs, patterns, round_fraction, same
 
-from references import double, formats
-from references.formats import F64
-from references.rounding import ROUNDINGS, Rounding, nan_code
+from ptxdiff.references import double, formats
+from ptxdiff.references.formats import F64
+from ptxdiff.references.rounding import ROUNDINGS, Rounding, nan_code
 
 HOST: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from plain_definitions import edges, patterns
 
-from references import faithful, formats
-from references.formats import F32
+from ptxdiff.references import faithful, formats
+from ptxdiff.references.formats import F32
 
 WORKING_BITS = 240
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from plain_definitions import edges, pairs, patterns, round_fraction, same
 
-from references import fma_clamp, formats
-from references.formats import F16, F32, I32, encode
-from references.integer_max import convert_and_max
+from ptxdiff.references import fma_clamp, formats
+from ptxdiff.references.formats import F16, F32, I32, encode
+from ptxdiff.references.integer_max import convert_and_max
 
 
 def plainly(a: int, b: int, fused: bool) -> tuple[int, int]:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from references import formats
-from references.formats import (
+from ptxdiff.references import formats
+from ptxdiff.references.formats import (
     BF16,
     E2M1,
     E2M1X2,
@@ -270,7 +270,7 @@ def test_packed_formats_have_no_scalar() -> None:
 
 
 def test_importing_formats_loads_no_array_library() -> None:
-    code = "import sys, references.formats; print([m for m in ('numpy', 'torch', 'ml_dtypes') if m in sys.modules])"
+    code = "import sys, ptxdiff.references.formats; print([m for m in ('numpy', 'torch', 'ml_dtypes') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from references import bits, formats, integers
-from references.formats import FORMATS, I16, I32, I64, U16, U32, U64, Format
+from ptxdiff.references import bits, formats, integers
+from ptxdiff.references.formats import FORMATS, I16, I32, I64, U16, U32, U64, Format
 
 ARITHMETIC = [FORMATS[name] for name in ("int16", "int32", "int64", "uint16", "uint32", "uint64")]
 WIDE = [I32, U32, I64, U64]

@@ -1,4 +1,4 @@
-"""torch is imported when a reference computes, and not earlier; otherwise `references.lazily` behaves like torch."""
+"""torch is imported when a reference computes, and not earlier; otherwise `ptxdiff.references.lazily` behaves like torch."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import references
-from harness.model.identity import digest_with_code
-from references import lazily, rounding
+from ptxdiff import references
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.references import lazily, rounding
 
 MODULES = sorted(p.stem for p in Path(references.__path__[0]).glob("*.py") if p.stem != "__init__")
 
@@ -18,7 +18,7 @@ MODULES = sorted(p.stem for p in Path(references.__path__[0]).glob("*.py") if p.
 def test_importing_all_references_imports_no_torch():
     text = "".join(f"import references.{name}\n" for name in MODULES)
     text += "import sys\nassert 'torch' not in sys.modules\n"
-    text += "from references import lazily\nassert lazily.torch.tensor(3).item() == 3\n"
+    text += "from ptxdiff.references import lazily\nassert lazily.torch.tensor(3).item() == 3\n"
     text += "assert 'torch' in sys.modules\n"
     subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(references.__path__[0]).parent, timeout=120)
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from plain_definitions import edges, pairs, patterns, round_fraction, same
 
-from references import formats, reciprocal
-from references.formats import F32, distance, encode, fraction
-from references.rounding import ROUNDINGS, Rounding
+from ptxdiff.references import formats, reciprocal
+from ptxdiff.references.formats import F32, distance, encode, fraction
+from ptxdiff.references.rounding import ROUNDINGS, Rounding
 
 
 def test_against_host_division() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from references import scaled_matrices
-from references.formats import E2M1, E4M3, E5M2, F32, UE8M0, Format, encode, to_float64
-from references.scaled_matrices import FOUR, MX8
+from ptxdiff.references import scaled_matrices
+from ptxdiff.references.formats import E2M1, E4M3, E5M2, F32, UE8M0, Format, encode, to_float64
+from ptxdiff.references.scaled_matrices import FOUR, MX8
 
 ONE = 127
 """ue8m0: 2^0."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from references import scaled_tensor_core as scaled
-from references.formats import E2M1, E4M3, E5M2
+from ptxdiff.references import scaled_tensor_core as scaled
+from ptxdiff.references.formats import E2M1, E4M3, E5M2
 
 ONE = 0x3F800000
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.ptx.kernel import sparse as emulated
-from references import sparse_metadata
-from references import sparse_tensor_core as sparse
+from ptxdiff.ptx.kernel import sparse as emulated
+from ptxdiff.references import sparse_metadata
+from ptxdiff.references import sparse_tensor_core as sparse
 
 SHAPES = [(16, 16), (16, 32), (32, 8), (32, 16), (8, 32), (8, 64), (4, 64), (4, 128)]
 _KINDS = {32: "tf32", 16: "f16", 8: "s8", 4: "s4"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from references import sparse_tensor_core as sparse
-from references import tensor_core
-from references.formats import F16, F32, I8, I32
+from ptxdiff.references import sparse_tensor_core as sparse
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import F16, F32, I8, I32
 
 
 def test_indices_of_chunks() -> None:

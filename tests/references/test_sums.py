@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from references import sums
-from references.formats import BF16, F16, Format, fraction
+from ptxdiff.references import sums
+from ptxdiff.references.formats import BF16, F16, Format, fraction
 
 RNG = np.random.default_rng(3)
 

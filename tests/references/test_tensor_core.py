@@ -6,9 +6,9 @@ from math import floor, log2
 import pytest
 import torch
 
-from references import formats, tensor_core
-from references.formats import BF16, E4M3, E5M2, F16, F32, TF32, Format
-from references.tensor_core import ADA, AMPERE, BLACKWELL, HOPPER, HOPPER_WGMMA, TURING, VOLTA, Generation
+from ptxdiff.references import formats, tensor_core
+from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, TF32, Format
+from ptxdiff.references.tensor_core import ADA, AMPERE, BLACKWELL, HOPPER, HOPPER_WGMMA, TURING, VOLTA, Generation
 from tests.sampling import mixed
 
 ROWS = [
@@ -142,7 +142,7 @@ def test_formats_that_no_tensor_core_multiplies_are_refused() -> None:
 
 
 def test_integers_wrap_or_saturate() -> None:
-    from references.formats import I8, I32
+    from ptxdiff.references.formats import I8, I32
 
     a, b, c = torch.tensor([[0x80] * 4]), torch.tensor([[0x80]] * 4), torch.tensor([[0x7FFFFFFF]])
     formats_ = {"a_format": I8, "b_format": I8, "to": I32}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from references import hashes, words
-from references.formats import F16, F32, U8, U16
+from ptxdiff.references import hashes, words
+from ptxdiff.references.formats import F16, F32, U8, U16
 
 RNG = random.Random(5)
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.diskcache import cache_folder
+from ptxdiff.diskcache import cache_folder
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _library_is_kept() -> Iterator[None]:
     """Have pages that name no cache folder use that of ptxdiff."""
-    from reports import charts
+    from ptxdiff.reports import charts
 
     library, folder = charts.library, cache_folder()
     with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ import base64
 import zlib
 from typing import Any
 
-from harness.records import (
+from ptxdiff.records import (
     Area,
     Bits,
     Block,

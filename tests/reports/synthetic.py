@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from harness.records import (
+from ptxdiff.records import (
     Area,
     Bits,
     Block,
@@ -314,7 +314,7 @@ def case_info(name: str, opcode: str, fmt: str, title: str, variants: Sequence[s
         title=title,
         inputs={"x": fmt},
         outputs={"y": fmt},
-        reference="references.reciprocal.correctly_rounded",
+        reference="ptxdiff.references.reciprocal.correctly_rounded",
         source="IEEE 754-2019, 5.4.1",
         variants=infos,
     )

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from reports import html
+from ptxdiff.reports import html
 from tests.reports import hostile, synthetic
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from reports import forked
-from reports.forked import EACH, in_forks
+from ptxdiff.reports import forked
+from ptxdiff.reports.forked import EACH, in_forks
 
 GIVEN = list(range(3 * EACH + 1))
 

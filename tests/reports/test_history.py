@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from harness.records import RecordError, Writer
-from reports.history import folder, history
+from ptxdiff.records import RecordError, Writer
+from ptxdiff.reports.history import folder, history
 from tests.reports import synthetic
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Area, Bits
-from reports import html
+from ptxdiff.records import Area, Bits
+from ptxdiff.reports import html
 from tests.reports import hostile, synthetic
 
 TARGETS = ("sm_80", "sm_86", "sm_90a", "sm_100a")  # forty pages are made here; one is of the whole catalogue
@@ -381,7 +381,7 @@ def test_no_run_is_refused(tmp_path):
 
 
 def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp_path, monkeypatch):
-    from reports import charts
+    from ptxdiff.reports import charts
 
     monkeypatch.setattr(charts, "_bundle", lambda: "made")
     assert charts.library(tmp_path / "kept") == "made"
@@ -413,9 +413,9 @@ class Shelf(dict):
 
 def test_a_kept_packet_equals_a_new_one(base, tmp_path):
     """Kept packets give the same page, and a changed text, outcome or lexer uses no packet of another."""
-    from harness.records import shown
-    from reports import highlight, packing
-    from reports.history import history
+    from ptxdiff.records import shown
+    from ptxdiff.reports import highlight, packing
+    from ptxdiff.reports.history import history
 
     def page(shelf, run):
         given = shelf.given

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reports.highlight import runs
-from reports.listing import excerpt, listing
+from ptxdiff.reports.highlight import runs
+from ptxdiff.reports.listing import excerpt, listing
 from tests.reports import synthetic
 
 PTX = synthetic.ptx_text("rcp.rn.f32", "sm_90a", 2)

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from harness.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
-from reports.casepage import bound_of_errors, by_finding, histograms
-from reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
-from reports.verdict import overall
+from ptxdiff.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
+from ptxdiff.reports.casepage import bound_of_errors, by_finding, histograms
+from ptxdiff.reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
+from ptxdiff.reports.verdict import overall
 from tests.reports import synthetic
 
 

@@ -11,11 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from harness.records import shown
-from reports import github, html, junit, sarif, summary, tabular
-from reports.conformance import LedgerError, ledger
-from reports.history import history
-from reports.model import view
+from ptxdiff.records import shown
+from ptxdiff.reports import github, html, junit, sarif, summary, tabular
+from ptxdiff.reports.conformance import LedgerError, ledger
+from ptxdiff.reports.history import history
+from ptxdiff.reports.model import view
 from tests.reports import hostile, synthetic
 
 

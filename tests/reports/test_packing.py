@@ -2,7 +2,7 @@
 
 import pytest
 
-from reports import html, packing
+from ptxdiff.reports import html, packing
 from tests.reports import synthetic
 from tests.reports.test_html import written
 from tests.sampling import only

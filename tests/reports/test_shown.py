@@ -12,11 +12,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.cli import main
-from harness.gating import baseline
-from harness.records import RunRecords, Writer, shown
-from reports import github, html, junit, sarif, tabular
-from reports.history import history
+from ptxdiff.cli import main
+from ptxdiff.gating import baseline
+from ptxdiff.records import RunRecords, Writer, shown
+from ptxdiff.reports import github, html, junit, sarif, tabular
+from ptxdiff.reports.history import history
 from tests.reports import hostile, synthetic
 
 

@@ -5,9 +5,9 @@ For people who work on the report: `pytest tests/reports/test_speed.py -m slow -
 
 import pytest
 
-from harness.records import Writer
-from reports import html
-from reports.history import folder, history
+from ptxdiff.records import Writer
+from ptxdiff.reports import html
+from ptxdiff.reports.history import folder, history
 from tests.reports import synthetic
 
 pytest.importorskip("pytest_benchmark")

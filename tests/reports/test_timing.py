@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import ALONE
-from reports import github, tabular
-from reports.history import history
-from reports.html import page
-from reports.model import view
-from reports.timing import looped, measured
+from ptxdiff.records import ALONE
+from ptxdiff.reports import github, tabular
+from ptxdiff.reports.history import history
+from ptxdiff.reports.html import page
+from ptxdiff.reports.model import view
+from ptxdiff.reports.timing import looped, measured
 from tests.records.test_inregisters import loop, untimed
 from tests.reports import synthetic
 

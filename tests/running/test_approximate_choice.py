@@ -7,17 +7,17 @@ import re
 
 import pytest
 
-from harness.conformance import ledger
-from harness.diskcache import cache_folder
-from harness.records import read
-from reports import html
-from reports.history import history
+from ptxdiff.conformance import ledger
+from ptxdiff.diskcache import cache_folder
+from ptxdiff.records import read
+from ptxdiff.reports import html
+from ptxdiff.reports.history import history
 from tests.running.test_reuse import runs  # noqa: F401
 
 CASE = """
 import numpy as np
-from harness import Case, asm, numpy_reference, relative
-from references.formats import F16
+from ptxdiff import Case, asm, numpy_reference, relative
+from ptxdiff.references.formats import F16
 from {helper} import mask
 
 @numpy_reference

@@ -9,8 +9,8 @@ CLOBBER = '''"""Twice a number, and another one added."""
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, plain
-from references.formats import I32
+from ptxdiff import Case, kernel, plain
+from ptxdiff.references.formats import I32
 
 EARLY = """add.s32 $0, $1, $1;
 add.s32 $0, $0, $2;"""
@@ -117,8 +117,8 @@ PACKS = '''"""One bit of each byte flipped, in blocks of several sizes."""
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references.formats import U8
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import U8
 
 FLIP = "xor.b32 $0, $1, 0x01010101;"
 BYTES = "{ .reg .b32 t; prmt.b32 t, $1, 0, 0x1230; xor.b32 $0, t, 0x01010101; }"

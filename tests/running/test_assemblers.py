@@ -9,21 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cli import main
-from harness.diskcache import DiskCache
-from harness.records import Key, Result
-from harness.running import reuse
-from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_options, tritons_own
-from harness.running.oncluster.received import other_assembler
-from harness.triton.ptxas import NoAssembler, assembler_at
+from ptxdiff.cli import main
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.records import Key, Result
+from ptxdiff.running import reuse
+from ptxdiff.running.assemblers import AssemblerChoice, label_of, option_words, tritons_options, tritons_own
+from ptxdiff.running.oncluster.received import other_assembler
+from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 from tests.tritons import since
 
 pytest.importorskip("triton")
 
 TARGET = "sm_80"
 CASE = """
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 def flipped(x):
     return x ^ 6
@@ -128,7 +128,7 @@ def test_tritons_own_exchanged_behind_its_variable_is_run_again(runs, programs, 
     """The path and the version stay the same; the file behind the path does not."""
     path = tmp_path / "ptxas"
     shutil.copy(programs["a"], path)
-    monkeypatch.setattr("harness.running.reuse.tritons_own", lambda *_: assembler_at(path, 3, bundled=True))
+    monkeypatch.setattr("ptxdiff.running.reuse.tritons_own", lambda *_: assembler_at(path, 3, bundled=True))
     runs()
     assert runs() == {("", True)}
     path.unlink()

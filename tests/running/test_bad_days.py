@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import WriteError, Writer, read
+from ptxdiff.records import WriteError, Writer, read
 from tests.case_sources import FLIP, RIGHT
 from tests.records.test_records import KEY, RESULT, RUN
 from tests.sealed import sealed, unsealed
@@ -78,7 +78,7 @@ def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedP
 
 
 def plugin() -> list[str]:
-    from harness.cli.run import plugin_words
+    from ptxdiff.cli.run import plugin_words
 
     return plugin_words()
 
@@ -88,7 +88,7 @@ ITEMS = 3 * 2 * 2  # files, variants, targets
 
 def page(path: Path, folder: Path) -> bytes:
     """The bytes of the report, without dates and durations."""
-    from reports import html
+    from ptxdiff.reports import html
 
     lines = []
     for line in unsealed(path.read_bytes()):
@@ -168,7 +168,7 @@ def test_exhausted_memory_is_an_error_until_the_run_is_resumed(catalogue, uninte
     ],
 )  # fmt: skip
 def test_the_item_of_a_dead_worker_is_found_by_its_address(nodeid, item):
-    from harness.running.collection import item_of
+    from ptxdiff.running.collection import item_of
 
     assert item_of(nodeid) == item
 
@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
 
 def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, mark: str) -> None:
     """A ptxas that crashes or hangs for kernels with a mark in their asm, and calls the real one for others."""
-    from harness.triton import targets
+    from ptxdiff.triton import targets
 
     real = targets._bundled("ptxas")
     program = folder / "ptxas"
@@ -271,9 +271,9 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, mark:
 def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
     run_cases, tmp_path, monkeypatch, mark, action, words, diagnosis
 ):
-    from harness.processes import pool
-    from harness.running import ptxasfault
-    from harness.triton import assemble
+    from ptxdiff.processes import pool
+    from ptxdiff.running import ptxasfault
+    from ptxdiff.triton import assemble
 
     pytest.importorskip("triton")
     fake_ptxas(tmp_path, monkeypatch, action, mark)

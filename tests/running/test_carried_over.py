@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from pathlib import Path
 import carried_{name} as helper
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 {before}
 
@@ -125,7 +125,7 @@ def project(run_cases, pytester, monkeypatch):
         for known in [n for n in sys.modules if n.startswith(("carried_", "ptxdiff_folder_", "conftest"))]:
             del sys.modules[known]
         importlib.invalidate_caches()
-        from harness.model.identity import source
+        from ptxdiff.model.identity import source
 
         source._sources.clear()
         file = next((a.partition("=")[2] for a in arguments if a.startswith("--ptx-records=")), "")

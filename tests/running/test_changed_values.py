@@ -14,8 +14,8 @@ from tests.caches import share_caches
 HELPER = "MASK = 6\nSTATE = {}\n"
 CASE = """
 import changed_helper as helper
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 {before}
 

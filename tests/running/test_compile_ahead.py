@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import triton
 
-from harness import Case, asm, plain
-from harness.backends.emulator import EmulatorBackend
-from harness.jobs import Job, Outcome
-from harness.model.load import LoadedCase
-from harness.model.variants import CaseError
-from harness.running import run
-from harness.running.item import Item
-from harness.running.run import run_item
-from references.formats import U8
+from ptxdiff import Case, asm, plain
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import U8
+from ptxdiff.running import run
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 
 @triton.jit

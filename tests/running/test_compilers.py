@@ -6,22 +6,22 @@ import sysconfig
 
 import pytest
 
-from harness.diskcache import DiskCache
-from harness.model.compilers import also_with, module_of_build
-from harness.model.variants import CaseError
-from harness.processes import pool
-from harness.processes.pool import theirs_too
-from harness.running import reuse
-from harness.triton import builds, compile, kept
-from harness.triton.builds import NoBuild
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.compilers import also_with, module_of_build
+from ptxdiff.model.variants import CaseError
+from ptxdiff.processes import pool
+from ptxdiff.processes.pool import theirs_too
+from ptxdiff.running import reuse
+from ptxdiff.triton import builds, compile, kept
+from ptxdiff.triton.builds import NoBuild
 from tests.triton_builds import FAULT, compiler, environment
 
 FLIP = '''"""Flip the lowest bit."""
 
 import triton
 
-from harness import Case, plain
-from references.formats import I32
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import I32
 
 
 @triton.jit
@@ -163,7 +163,7 @@ def test_an_interpreter_without_triton_is_no_build(tmp_path):
 
 def test_a_worker_that_finds_another_triton_than_its_builds_is_refused(results, old, monkeypatch):
     """Planted: the folders given to the worker hold this environment's packages."""
-    monkeypatch.setattr("harness.processes.pool.theirs_too", lambda path: path)
+    monkeypatch.setattr("ptxdiff.processes.pool.theirs_too", lambda path: path)
     found, _ = results(*ALSO, "--ptx-backend=assembler", case=FLIP % "")
     assert verdicts(found)["plain@old"] == "not run"
     assert any("its worker found the Triton in" in r.get("words", "") for r in found)

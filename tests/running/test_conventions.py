@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm
-from harness.backends.compiled import compile_job
-from harness.backends.emulator import EmulatorBackend
-from harness.backends.snippet import shareable
-from harness.jobs import Job, Setup
-from harness.model import variants as model_variants
-from harness.model.derive import DerivationError, asm_form, compiled_form, packs_of
-from harness.model.identity.definition import changed_parts, definition
-from harness.model.variants import CaseError
-from harness.ptx.text.conventions import CONVENTIONS
-from harness.records import read
-from harness.triton.build import build
-from harness.triton.diagnostics import Refusal
-from references.formats import F16, F32
+from ptxdiff import Case, asm
+from ptxdiff.backends.compiled import compile_job
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.backends.snippet import shareable
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model import variants as model_variants
+from ptxdiff.model.derive import DerivationError, asm_form, compiled_form, packs_of
+from ptxdiff.model.identity.definition import changed_parts, definition
+from ptxdiff.model.variants import CaseError
+from ptxdiff.ptx.text.conventions import CONVENTIONS
+from ptxdiff.records import read
+from ptxdiff.references.formats import F16, F32
+from ptxdiff.triton.build import build
+from ptxdiff.triton.diagnostics import Refusal
 
 SPELLINGS = '''"""The sum of two halves in three spellings, right ones and mistaken ones."""
 
-from harness import Case, asm, exact
-from references.formats import U16
+from ptxdiff import Case, asm, exact
+from ptxdiff.references.formats import U16
 
 
 def added(a, b):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.assembler import AssemblerBackend
-from harness.backends.emulator import EmulatorBackend
-from harness.model.load import load
-from harness.running.item import Item
-from harness.running.run import run_item
+from ptxdiff.backends.assembler import AssemblerBackend
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.model.load import load
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import Case, Differs, asm
-from harness.gating import baseline
-from harness.gating.gate import ACCEPTED, CORRECTNESS, gate
-from harness.model.load import load
-from harness.model.variants import CaseError
-from harness.records import DECLARED, read
-from references.formats import U8
+from ptxdiff import Case, Differs, asm
+from ptxdiff.gating import baseline
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, gate
+from ptxdiff.model.load import load
+from ptxdiff.model.variants import CaseError
+from ptxdiff.records import DECLARED, read
+from ptxdiff.references.formats import U8
 from tests.case_sources import FLIP
 
 WHY = "adds a bit too many there"
@@ -103,8 +103,8 @@ def test_other_bits_than_those_of_the_targets_reference_fail(run, text):
 
 
 def test_a_changed_reference_of_a_target_changes_results_there(tmp_path):
-    from harness.model.identity.definition import changed_parts
-    from harness.running.item import Item, fingerprint_of
+    from ptxdiff.model.identity.definition import changed_parts
+    from ptxdiff.running.item import Item, fingerprint_of
 
     texts = {"a": EVERYWHERE, "b": EVERYWHERE.replace("x ^ 0x81", "x ^ 0x83")}
     for name, text in texts.items():
@@ -138,7 +138,7 @@ def test_impossible_declarations_are_refused(differs, options, words):
 
 
 def test_the_declaration_belongs_to_the_definition(tmp_path):
-    from harness.model.identity.definition import changed_parts, definition
+    from ptxdiff.model.identity.definition import changed_parts, definition
 
     texts = {"plain": FLIP, "declared": DIFFERS}
     found = {}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.load import staying
-from harness.model.variants import CaseError
-from harness.records import read
+from ptxdiff.model.load import staying
+from ptxdiff.model.variants import CaseError
+from ptxdiff.records import read
 from tests.case_sources import RIGHT
 
-WRONG = RIGHT.replace("0x01010101", "0x03010101").replace("from harness", "import os, sys, posix, pytest\nfrom harness")
+WRONG = RIGHT.replace("0x01010101", "0x03010101").replace("from ptxdiff", "import os, sys, posix, pytest\nfrom ptxdiff")
 
 ENDS = {
     "skip": ("pytest.skip('not today')", "by pytest.skip: not today"),
@@ -39,7 +39,7 @@ def test_other_functions_of_a_case_cannot_end_it_either(run_cases):
     text = WRONG.replace(
         "    reference=flipped,", "    reference=flipped, where=Domain('d', lambda v: pytest.skip('d')),"
     )
-    text = text.replace("from references", "from harness.model.match import Domain\nfrom references")
+    text = text.replace("from references", "from ptxdiff.model.match import Domain\nfrom references")
     run_cases("--ptx-records=run.jsonl", one=text).assert_outcomes(failed=1)
 
 

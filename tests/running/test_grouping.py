@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 from xdist.scheduler import loadscope
 
-from harness.running.grouping import FILES, Grouping
+from ptxdiff.running.grouping import FILES, Grouping
 
 ELEMENTWISE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x ^ 6,

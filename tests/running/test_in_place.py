@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from harness.judging.promise import unwritten_error
+from ptxdiff.judging.promise import unwritten_error
 
 HEAD = '''"""Kernels in place."""
 
@@ -13,8 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, ptx
-from references.formats import F32, I32
+from ptxdiff import Case, kernel, ptx
+from ptxdiff.references.formats import F32, I32
 
 ONE = {"sizes": [{"n": 40}], "inputs": {"x": I32["n"], "d": I32["n"]}, "outputs": {"x": I32["n"]}}
 
@@ -240,7 +240,10 @@ def test_an_exact_sum_beside_an_approximate_norm_is_judged_exactly(run_cases, py
     head = HEAD.replace("import Case, kernel, ptx", "import Case, kernel, ptx, ulp")
     run_cases(
         "--ptx-records=r.jsonl",
-        norm=head.replace("from references.f", "from references import arithmetic\nfrom references.f") + NORM,
+        norm=head.replace(
+            "from ptxdiff.references.f", "from ptxdiff.references import arithmetic\nfrom ptxdiff.references.f"
+        )
+        + NORM,
     )
     for r in results(pytester):
         found = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness import Case, asm
-from harness.model.policies import policies
-from harness.running.judged import Judged
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.model.policies import policies
+from ptxdiff.references.formats import U8
+from ptxdiff.running.judged import Judged
 
 
 def flipped(x):

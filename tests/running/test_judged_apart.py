@@ -6,20 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness import Case, Domain, asm, emulate, emulated, ptx
-from harness.backends import create
-from harness.jobs import Outcome
-from harness.model.load import LoadedCase
-from harness.model.reference import ReferenceFault
-from harness.ptx.analysis.trace import trace
-from harness.ptx.apart import JudgesItself, judging_emulated
-from harness.records import UNPROVED
-from harness.running import shardworker
-from harness.running.item import Item
-from harness.running.run import jobs, judge_job, run_item
-from harness.sweep.shards import Task
-from references import bits
-from references.formats import U8, U32
+from ptxdiff import Case, Domain, asm, emulate, emulated, ptx
+from ptxdiff.backends import create
+from ptxdiff.jobs import Outcome
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.ptx.analysis.trace import trace
+from ptxdiff.ptx.apart import JudgesItself, judging_emulated
+from ptxdiff.records import UNPROVED
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U8, U32
+from ptxdiff.running import shardworker
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import jobs, judge_job, run_item
+from ptxdiff.sweep.shards import Task
 
 torch = pytest.importorskip("torch")
 

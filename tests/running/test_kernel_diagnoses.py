@@ -7,8 +7,8 @@ CASE = '''"""Next numbers, each at its place."""
 import triton
 import triton.language as tl
 
-from harness import Case, ExpectedFailure, kernel
-from references.formats import I32
+from ptxdiff import Case, ExpectedFailure, kernel
+from ptxdiff.references.formats import I32
 
 REVERSED = ExpectedFailure("results reversed within registers", reason="planted")
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import triton
 
-from harness import Case, asm, kernel, ulp
-from harness.judging.judge import judge
-from harness.judging.message import message
-from harness.model.match import magnitude
-from harness.model.policies import policies
-from harness.model.variants import Meets
-from harness.records import Key, Result
-from references.formats import F32, U8, Scalar
+from ptxdiff import Case, asm, kernel, ulp
+from ptxdiff.judging.judge import judge
+from ptxdiff.judging.message import message
+from ptxdiff.model.match import magnitude
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import Meets
+from ptxdiff.records import Key, Result
+from ptxdiff.references.formats import F32, U8, Scalar
 from tests.case_sources import FLIP
 
 ONE = 0x3F800000
@@ -84,8 +84,8 @@ def test_a_whole_kernel_shows_row_column_and_the_inputs_there():
 
 
 UNDEFINED = '''
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 case = Case(
     inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: (x + 1) & 0xFFFFFFFF, source="a test",
@@ -118,8 +118,8 @@ def test_the_printed_repeat_command_finds_the_undefined_bits_again(run_cases, mo
 KERNEL = '''
 import triton
 import triton.language as tl
-from harness import Case, plain
-from references.formats import U32
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
 
 @triton.jit
 def odd(x):

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm
-from harness.backends.emulator import EmulatorBackend
-from harness.jobs import Job, Setup
-from harness.records import Result, read
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.records import Result, read
+from ptxdiff.references.formats import U8
 
 BIAS = '''"""The reciprocal square root of a sum; one variant makes the sum in its input's register."""
 
-from harness import Case, asm, ulp
-from references.formats import F32
+from ptxdiff import Case, asm, ulp
+from ptxdiff.references.formats import F32
 
 
 def added(a, b):
@@ -71,8 +71,8 @@ LANES = '''"""Bytes that become 1; two variants read a special register, and of 
 
 import torch
 
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"x": U8},
@@ -100,8 +100,8 @@ def test_a_result_that_depends_on_a_special_register_fails_on_every_backend(resu
 
 CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its output before it has read its input."""
 
-from harness import Case, ExpectedFailure, asm
-from references.formats import U8
+from ptxdiff import Case, ExpectedFailure, asm
+from ptxdiff.references.formats import U8
 
 EARLY = "xor.b32 $0, $1, 0x01010101; and.b32 $0, $0, $1;"
 LATE = "{ .reg .b32 t; xor.b32 t, $1, 0x01010101; and.b32 $0, t, $1; }"
@@ -130,8 +130,8 @@ case = Case(
 
 EQUAL = '''"""A result made in the register of an input: wrong where the compiler finds both inputs equal."""
 
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"a": U8, "b": U8},
@@ -176,8 +176,8 @@ CARRIED = '''"""A step of a generator: bits go in as a float's, and come out as 
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references.formats import F32, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.references.formats import F32, U32
 
 
 @triton.jit
@@ -221,8 +221,8 @@ def test_carry_passes_bits_between_formats_of_the_same_size(results):
 
 PLACE = '''"""A dither by the element's place, as its author takes the thread for one."""
 
-from harness import Case, asm
-from references.formats import U32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
 
 case = Case(
     inputs={"x": U32},
@@ -260,8 +260,8 @@ WITHIN = '''"""Twice a number, in asm within a function of Triton's."""
 import triton
 import triton.language as tl
 
-from harness import Case, plain
-from references.formats import U32
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
 
 
 @triton.jit

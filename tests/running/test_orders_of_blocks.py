@@ -6,8 +6,8 @@ CASES = '''"""Kernels whose blocks communicate."""
 
 import torch
 
-from harness import Case, ptx
-from references.formats import U32
+from ptxdiff import Case, ptx
+from ptxdiff.references.formats import U32
 
 PTX = """
 .version 8.0

@@ -2,16 +2,16 @@
 
 import pytest
 
-from harness import Case, asm
-from harness.backends import create
-from harness.model.identity.definition import definition
-from harness.model.load import LoadedCase
-from harness.mutation.trial import trial_of
-from harness.records import Mutation
-from harness.records.killrate import BY_PADDING, kill_rate, totals
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.backends import create
+from ptxdiff.model.identity.definition import definition
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.mutation.trial import trial_of
+from ptxdiff.records import Mutation
+from ptxdiff.records.killrate import BY_PADDING, kill_rate, totals
+from ptxdiff.references.formats import U8
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 
 pytest.importorskip("torch")
 

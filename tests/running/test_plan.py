@@ -7,12 +7,12 @@ import itertools
 import pytest
 import triton
 
-from harness import Case, asm, kernel, only, plain
-from harness.jobs import block_of
-from harness.model.targets import KNOWN
-from harness.running.plan import key_of, plan, sized
-from harness.running.sizes import MANY
-from references.formats import F32, U8
+from ptxdiff import Case, asm, kernel, only, plain
+from ptxdiff.jobs import block_of
+from ptxdiff.model.targets import KNOWN
+from ptxdiff.references.formats import F32, U8
+from ptxdiff.running.plan import key_of, plan, sized
+from ptxdiff.running.sizes import MANY
 
 
 @triton.jit

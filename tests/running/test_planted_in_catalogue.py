@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import create
-from harness.model import load as loader
-from harness.running.item import Item
-from harness.running.run import run_item
+from ptxdiff.backends import create
+from ptxdiff.model import load as loader
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests.planting import planted
 
 # One row, one line. Columns: file, case in it, variant, target, what is wrong, the right text, the wrong text

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import create
-from harness.jobs import Backend
-from harness.model import load as loader
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
+from ptxdiff.backends import create
+from ptxdiff.jobs import Backend
+from ptxdiff.model import load as loader
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 from tests.planting import planted
 from tests.tritons import since
 

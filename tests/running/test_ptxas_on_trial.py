@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import driver, watched
-from harness.backends.assembler import AssemblerBackend
-from harness.backends.watched import WatchedGpu
-from harness.jobs import Artifacts, Job, Outcome, Setup
-from harness.model.load import load
-from harness.processes.child import Device
-from harness.processes.gpus import Gpu
-from harness.running import ptxasfault
-from harness.running.item import Item
-from harness.running.ptxasfault import blamed
-from harness.running.run import run_item
-from harness.triton import assemble as assembling
-from harness.triton.ptxas import assembler_at
+from ptxdiff.backends import driver, watched
+from ptxdiff.backends.assembler import AssemblerBackend
+from ptxdiff.backends.watched import WatchedGpu
+from ptxdiff.jobs import Artifacts, Job, Outcome, Setup
+from ptxdiff.model.load import load
+from ptxdiff.processes.child import Device
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.running import ptxasfault
+from ptxdiff.running.item import Item
+from ptxdiff.running.ptxasfault import blamed
+from ptxdiff.running.run import run_item
+from ptxdiff.triton import assemble as assembling
+from ptxdiff.triton.ptxas import assembler_at
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -34,8 +34,8 @@ GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", TARGET, 1 << 30)
 FLIPPING = Path(__file__).parents[1] / "fuzz" / "flipping_ptxas.sh"
 
 CASE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 def flipped(x):
     return x ^ 0x5a
@@ -65,8 +65,8 @@ done
 
 
 KERNEL = """
-from harness import Case, ptx
-from references.formats import U32
+from ptxdiff import Case, ptx
+from ptxdiff.references.formats import U32
 
 TEXT = '''.version 8.1
 .target sm_90a

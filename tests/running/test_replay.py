@@ -8,10 +8,10 @@ import shlex
 import numpy as np
 import pytest
 
-from harness import Case, asm, plain
-from harness.jobs import Setup, block_of
-from harness.running.replay import Origin, Replay, TokenError, parse, remarks, token
-from references.formats import E2M1X2, F32, F64, I8, Format
+from ptxdiff import Case, asm, plain
+from ptxdiff.jobs import Setup, block_of
+from ptxdiff.references.formats import E2M1X2, F32, F64, I8, Format
+from ptxdiff.running.replay import Origin, Replay, TokenError, parse, remarks, token
 from tests.case_sources import FLIP
 
 
@@ -143,8 +143,8 @@ KERNEL = """
 import numpy as np
 import triton
 import triton.language as tl
-from harness import Case, kernel
-from references.formats import U8
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import U8
 
 
 @triton.jit

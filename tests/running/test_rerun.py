@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness import diskcache
-from harness.backends import create
-from harness.jobs import Outcome
-from harness.model import load as loader
-from harness.model.describe import case_info
-from harness.records import Block, Disagreement, Split, from_json, splits, to_json
-from harness.running.item import Item
-from harness.running.rerun import Agreement, ptx_lines
-from harness.running.run import run_item
-from reports import html
-from reports.history import history
-from reports.summary import terminal
+from ptxdiff import diskcache
+from ptxdiff.backends import create
+from ptxdiff.jobs import Outcome
+from ptxdiff.model import load as loader
+from ptxdiff.model.describe import case_info
+from ptxdiff.records import Block, Disagreement, Split, from_json, splits, to_json
+from ptxdiff.reports import html
+from ptxdiff.reports.history import history
+from ptxdiff.reports.summary import terminal
+from ptxdiff.running.item import Item
+from ptxdiff.running.rerun import Agreement, ptx_lines
+from ptxdiff.running.run import run_item
 from tests.reports import synthetic
 
 CASE = '''
 """A square, and a variant that promises the same."""
-from harness.model.case import Case
-from harness.model.variants import asm
-from harness.model.match import ulp
-from references.formats import F32
-from references import {module}
+from ptxdiff.model.case import Case
+from ptxdiff.model.variants import asm
+from ptxdiff.model.match import ulp
+from ptxdiff.references.formats import F32
+from ptxdiff.references import {module}
 
 
 case = Case(
@@ -143,7 +143,7 @@ def test_variants_with_different_policies_are_not_compared(tmp_path):
 
 def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     """A set too large to hold is compared only in a block whose digests differ."""
-    monkeypatch.setattr("harness.running.run.LARGE", 64)
+    monkeypatch.setattr("ptxdiff.running.run.LARGE", 64)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     backend = Shifting("sm_90a")
     results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)
@@ -157,7 +157,7 @@ def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
 
 def test_a_disagreement_is_reused_only_for_the_same_bits_of_the_same_items(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("harness.running.reuse._edited_meanwhile", lambda: False)
+    monkeypatch.setattr("ptxdiff.running.reuse._edited_meanwhile", lambda: False)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     backend, ran = Shifting("sm_90a"), []
     results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)
@@ -188,7 +188,7 @@ def test_a_disagreement_is_reused_only_for_the_same_bits_of_the_same_items(tmp_p
     bits = [replace(r, outputs_digest=tuple(replace(b, digest=f"{b.digest}{r.key.target}") for b in r.outputs_digest))
             for r in results]  # fmt: skip
     assert look(bits, ())[1] == 2 * len(splits(bits)), "other bits are examined anew"
-    monkeypatch.setattr("harness.running.reuse._surroundings", lambda: "another harness")
+    monkeypatch.setattr("ptxdiff.running.reuse._surroundings", lambda: "another harness")
     assert look(results, ()) == (first, jobs)
 
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.diskcache import DiskCache
-from harness.model.identity import source
-from harness.model.load import load
-from harness.running import collection, reuse
-from harness.running.item import Item
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.model.identity import source
+from ptxdiff.model.load import load
+from ptxdiff.running import collection, reuse
+from ptxdiff.running.item import Item
 from tests.case_sources import RIGHT
 
 CASE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 from {helper} import mask
 
 def flipped(x):
@@ -145,7 +145,7 @@ def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):
     """Each file imports other modules, and what they do is in its own key."""
     files = [tmp_path / "a.py", tmp_path / "b.py"]
     files[0].write_text(RIGHT)
-    files[1].write_text("from harness import Case\n# another text\n")
+    files[1].write_text("from ptxdiff import Case\n# another text\n")
     (loaded,) = load(files[0])
     both = [replace(loaded, path=f) for f in files]
     keys = [reuse._case(Item(one, "right", "sm_100a", "emulator")) for one in both]
@@ -191,7 +191,7 @@ def test_another_harness_or_another_package_reuses_nothing(runs, monkeypatch, wh
 
 
 def test_the_ledger_decides_the_evidence_and_is_in_the_key(runs, monkeypatch, tmp_path):
-    from harness.conformance import ledger
+    from ptxdiff.conformance import ledger
 
     runs()
     other = tmp_path / "ledger.jsonl"
@@ -274,8 +274,8 @@ def test_the_variable_turns_reuse_off(runs, monkeypatch):
 
 
 def test_a_gate_can_demand_fresh_results(runs, tmp_path):
-    from harness.gating.gate import Policy, gate
-    from harness.records import read
+    from ptxdiff.gating.gate import Policy, gate
+    from ptxdiff.records import read
 
     runs()
     runs()

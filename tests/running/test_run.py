@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, ExpectedFailure, asm, only
-from harness.backends import create
-from harness.jobs import Job, Outcome
-from harness.model.load import LoadedCase, load
-from harness.records import Key, Result
-from harness.running import run as runner
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
-from references.formats import U8
+from ptxdiff import Case, ExpectedFailure, asm, only
+from ptxdiff.backends import create
+from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.load import LoadedCase, load
+from ptxdiff.records import Key, Result
+from ptxdiff.references.formats import U8
+from ptxdiff.running import run as runner
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 from tests.case_sources import CONSTRAINTS
 
 WORDS = {
@@ -34,7 +34,7 @@ WORDS = {
 def test_wrong_constraints_are_readable_verdicts_and_the_run_continues(run_cases, backend):
     result = run_cases(f"--ptx-backend={backend}", "--ptx-records=run.jsonl", constraints=CONSTRAINTS)
     result.assert_outcomes(passed=1, failed=5)
-    from harness.records import read
+    from ptxdiff.records import read
 
     found = {r.key.variant: r for r in read(Path("run.jsonl")).results}
     assert found["right"].verdict == "pass"
@@ -267,7 +267,7 @@ def test_other_targets_are_assembled_if_there_is_an_assembler(monkeypatch):
         def run(self, job: Job) -> Any:
             return SimpleNamespace(status=answers[job.target])
 
-    monkeypatch.setattr("harness.backends.assembler.AssemblerBackend", Assembler)
+    monkeypatch.setattr("ptxdiff.backends.assembler.AssemblerBackend", Assembler)
     backend = Scripted(lambda job: Outcome("unsupported", "no"))
 
     def result_with(**served: str) -> tuple[str, str]:

@@ -16,13 +16,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli import main
-from harness.records import Key, WriteError, Writer, read
-from harness.records.lock import FileLock
-from harness.running.recorder import records_path
-from reports import junit
-from reports.model import view
-from reports.verdict import overall
+from ptxdiff.cli import main
+from ptxdiff.records import Key, WriteError, Writer, read
+from ptxdiff.records.lock import FileLock
+from ptxdiff.reports import junit
+from ptxdiff.reports.model import view
+from ptxdiff.reports.verdict import overall
+from ptxdiff.running.recorder import records_path
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
 from tests.running.test_bad_days import environment, plugin
 
@@ -325,9 +325,9 @@ def test_runs_into_one_folder_have_a_file_each(tmp_path):
 
 APPROXIMATE = '''"""An approximate reciprocal."""
 
-from harness import Case, asm, ulp
-from references import reciprocal
-from references.formats import F32
+from ptxdiff import Case, asm, ulp
+from ptxdiff.references import reciprocal
+from ptxdiff.references.formats import F32
 
 case = Case(
     inputs={"x": F32},

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.running import settling
+from ptxdiff.running import settling
 from tests.caches import share_caches
 
 CASE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 from ._helper import mask
 
 case = Case(

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import create
-from harness.model import load as loader
-from harness.model.targets import KNOWN
-from harness.running.item import Item, ItemResults
-from harness.running.run import run_item
+from ptxdiff.backends import create
+from ptxdiff.model import load as loader
+from ptxdiff.model.targets import KNOWN
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.run import run_item
 
 CASE = """
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
-from references.formats import {format}
+from ptxdiff import Case, asm, plain
+from ptxdiff.references.formats import {format}
 
 
 @triton.jit
@@ -116,8 +116,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, asm, kernel, plain
-from references.formats import F32, U32
+from ptxdiff import Case, asm, kernel, plain
+from ptxdiff.references.formats import F32, U32
 
 
 def one_more(x):

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from harness import Case, kernel, ptx
-from harness.backends import create
-from harness.comparing.files import compare_files
-from harness.jobs import Setup
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.plan import plan
-from harness.running.replay import parse, token
-from harness.running.run import run_item
-from harness.running.sizes import LARGEST, MANY, sizes_beside
-from references import bits
-from references.formats import U32
+from ptxdiff import Case, kernel, ptx
+from ptxdiff.backends import create
+from ptxdiff.comparing.files import compare_files
+from ptxdiff.jobs import Setup
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U32
+from ptxdiff.running.item import Item
+from ptxdiff.running.plan import plan
+from ptxdiff.running.replay import parse, token
+from ptxdiff.running.run import run_item
+from ptxdiff.running.sizes import LARGEST, MANY, sizes_beside
 
 pytest.importorskip("torch")
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import plugin
-from harness.running import sparing
-from harness.running.collection import VariantItem
+from ptxdiff import plugin
+from ptxdiff.running import sparing
+from ptxdiff.running.collection import VariantItem
 
 
 class Plugins:
@@ -56,5 +56,5 @@ def test_a_run_without_items_is_left_alone(monkeypatch):
 
 
 def test_a_run_without_case_files_imports_nothing(monkeypatch):
-    monkeypatch.delitem(sys.modules, "harness.running.collection")
+    monkeypatch.delitem(sys.modules, "ptxdiff.running.collection")
     assert finished(monkeypatch, [CASE]) == (False, [])

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.running import reuse
+from ptxdiff.running import reuse
 
 
 class Store(list):
@@ -91,8 +91,8 @@ def test_a_session_stores_what_waits_at_its_end(run_cases, monkeypatch):
 
 
 CASE = """
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 case = Case(
     inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x ^ 6,

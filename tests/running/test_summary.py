@@ -5,9 +5,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 CASE = '''"""Negation."""
-from harness import Case, asm
-from references import arithmetic
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 case = Case(
     inputs={"x": F32}, outputs={"y": F32}, reference=arithmetic.negate,
@@ -15,7 +15,7 @@ case = Case(
 )
 '''
 BROKEN = '''"""No case."""
-from harness import Case
+from ptxdiff import Case
 
 case = Case(
     inputs={}, outputs={}, reference=abs, variants={},

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import Case, asm
-from harness.backends.assembler import AssemblerBackend
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.run import run_item
-from harness.running.together import Together
-from harness.triton import assemble as assembling
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.backends.assembler import AssemblerBackend
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references.formats import F32
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+from ptxdiff.running.together import Together
+from ptxdiff.triton import assemble as assembling
 
 
 def added(x):

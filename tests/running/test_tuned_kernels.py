@@ -7,8 +7,8 @@ CASE = '''"""The next numbers, from tuned kernels."""
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references.formats import I32
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import I32
 
 CONFIGS = [triton.Config({"BLOCK": 64}, num_warps=2), triton.Config({"BLOCK": 128}, num_warps=4, num_stages=2)]
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from harness.backends import create
-from harness.model.load import load
-from harness.running.item import Item
-from harness.running.run import run_item
+from ptxdiff.backends import create
+from ptxdiff.model.load import load
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 pytest.importorskip("torch")
 
 CASE = """
-from harness import Case, ptx
-from references import bits
-from references.formats import U32
+from ptxdiff import Case, ptx
+from ptxdiff.references import bits
+from ptxdiff.references.formats import U32
 
 TEXT = '''.version 8.0
 .target sm_80

@@ -2,13 +2,13 @@
 
 import pytest
 
-from harness import Case, asm, plain
-from harness.backends import create
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.run import run_item
-from references import bits
-from references.formats import F32, U8, U32
+from ptxdiff import Case, asm, plain
+from ptxdiff.backends import create
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references import bits
+from ptxdiff.references.formats import F32, U8, U32
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 from tests.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
 
 pytest.importorskip("torch")

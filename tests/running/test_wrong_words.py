@@ -11,13 +11,13 @@ import functools
 import numpy as np
 import pytest
 
-from harness import Case, asm, emulate, plain
-from harness.backends import create
-from harness.inputs import word_sets
-from harness.model.load import LoadedCase
-from harness.running.item import Item
-from harness.running.run import run_item
-from references.formats import BF16, E2M1X2, F16, F32, U8, U16, Format
+from ptxdiff import Case, asm, emulate, plain
+from ptxdiff.backends import create
+from ptxdiff.inputs import word_sets
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.references.formats import BF16, E2M1X2, F16, F32, U8, U16, Format
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
 
 pytest.importorskip("torch")
 

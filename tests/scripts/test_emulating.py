@@ -1,4 +1,4 @@
-"""`harness.emulating`: a Triton file runs unchanged, and unsupported actions are refused."""
+"""`ptxdiff.emulating`: a Triton file runs unchanged, and unsupported actions are refused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 import triton
 import triton.profiler
 
-from harness import emulating
-from harness.launcher import LaunchError
-from harness.ptx.errors import MemoryFault
-from references import tensor_core
-from references.formats import F16, F32
+from ptxdiff import emulating
+from ptxdiff.launcher import LaunchError
+from ptxdiff.ptx.errors import MemoryFault
+from ptxdiff.references import tensor_core
+from ptxdiff.references.formats import F16, F32
 from tests.sampling import only
 
 FILE = Path(__file__).parent / "whole_file.py"

@@ -22,10 +22,10 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the tutorials' kernels")
 
-from harness import emulating
-from harness.launcher import LaunchError
-from references import scaled_matrices, tensor_core
-from references.formats import E2M1, E4M3, E5M2, F16, F32, UE8M0, Format
+from ptxdiff import emulating
+from ptxdiff.launcher import LaunchError
+from ptxdiff.references import scaled_matrices, tensor_core
+from ptxdiff.references.formats import E2M1, E4M3, E5M2, F16, F32, UE8M0, Format
 
 FOLDER = os.environ.get("PTXDIFF_TUTORIALS", "")
 pytestmark = [

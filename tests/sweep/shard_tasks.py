@@ -3,7 +3,7 @@
 import os
 import time
 
-from harness.sweep.shards import ShardResult
+from ptxdiff.sweep.shards import ShardResult
 
 
 def answer(task, shard):

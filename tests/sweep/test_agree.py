@@ -5,13 +5,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.inputs.edges import edge_units  # noqa: E402
-from harness.judging import differences  # noqa: E402
-from harness.judging.differences import Difference, classify_differences  # noqa: E402
-from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
-from harness.sweep.agree import agrees, classify, doubtful  # noqa: E402
-from harness.sweep.onarrays import holds_on_tensors  # noqa: E402
-from references.formats import (  # noqa: E402  # noqa: E402
+from ptxdiff.inputs.edges import edge_units  # noqa: E402
+from ptxdiff.judging import differences  # noqa: E402
+from ptxdiff.judging.differences import Difference, classify_differences  # noqa: E402
+from ptxdiff.model.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
+from ptxdiff.references.formats import (  # noqa: E402  # noqa: E402
     BF16,
     E2M1,
     E4M3,
@@ -28,6 +26,8 @@ from references.formats import (  # noqa: E402  # noqa: E402
     is_zero,
     sign,
 )
+from ptxdiff.sweep.agree import agrees, classify, doubtful  # noqa: E402
+from ptxdiff.sweep.onarrays import holds_on_tensors  # noqa: E402
 
 MATCHES = [
     exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), ulp(3, zero_sign="any"),

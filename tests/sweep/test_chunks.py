@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.inputs import input_sets, stratified
-from harness.jobs import Outcome
-from harness.model.case import Case
-from harness.model.load import LoadedCase
-from harness.model.variants import asm
-from harness.running import run as running
-from harness.running.item import Item
-from harness.running.run import run_item
-from harness.sweep import chunks
-from references.formats import F16
+from ptxdiff.inputs import input_sets, stratified
+from ptxdiff.jobs import Outcome
+from ptxdiff.model.case import Case
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.variants import asm
+from ptxdiff.references.formats import F16
+from ptxdiff.running import run as running
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+from ptxdiff.sweep import chunks
 
 torch = pytest.importorskip("torch")
 

@@ -10,19 +10,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.inputs.generated import Counted, Stratified  # noqa: E402
-from harness.jobs import Job, Setup  # noqa: E402
-from harness.judging.judge import judge  # noqa: E402
-from harness.model.case import Case  # noqa: E402
-from harness.model.match import Domain, absolute, exact, magnitude, ulp  # noqa: E402
-from harness.model.policies import policies  # noqa: E402
-from harness.model.ptxvariant import ptx  # noqa: E402
-from harness.model.variants import Meets, asm, either  # noqa: E402
-from harness.sweep import OracleFault, device  # noqa: E402
-from harness.sweep.device import DeviceSweep  # noqa: E402
-from harness.triton.launch import TensorLayout as Argument  # noqa: E402
-from references import arithmetic, conversion  # noqa: E402
-from references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
+from ptxdiff.inputs.generated import Counted, Stratified  # noqa: E402
+from ptxdiff.jobs import Job, Setup  # noqa: E402
+from ptxdiff.judging.judge import judge  # noqa: E402
+from ptxdiff.model.case import Case  # noqa: E402
+from ptxdiff.model.match import Domain, absolute, exact, magnitude, ulp  # noqa: E402
+from ptxdiff.model.policies import policies  # noqa: E402
+from ptxdiff.model.ptxvariant import ptx  # noqa: E402
+from ptxdiff.model.variants import Meets, asm, either  # noqa: E402
+from ptxdiff.references import arithmetic, conversion  # noqa: E402
+from ptxdiff.references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
+from ptxdiff.sweep import OracleFault, device  # noqa: E402
+from ptxdiff.sweep.device import DeviceSweep  # noqa: E402
+from ptxdiff.triton.launch import TensorLayout as Argument  # noqa: E402
 
 FORMATS = {"a": E2M1, "b": F16}
 COUNT, CHUNK, PACK = 1 << 17, 1 << 16, 2

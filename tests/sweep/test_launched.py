@@ -4,16 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.jobs import Outcome
-from harness.judging.judge import Judgement
-from harness.sweep import OracleFault, Swept, launched
-from harness.sweep.fused.writer import NotFused
+from ptxdiff.jobs import Outcome
+from ptxdiff.judging.judge import Judgement
+from ptxdiff.sweep import OracleFault, Swept, launched
+from ptxdiff.sweep.fused.writer import NotFused
 
 
 @pytest.fixture
 def runs(monkeypatch):
     """Records the ways in which a sweep was run; the first way raises the exception in `fault`."""
-    monkeypatch.setattr("harness.backends.gpu.DEVICE", "cuda")
+    monkeypatch.setattr("ptxdiff.backends.gpu.DEVICE", "cuda")
     noted = SimpleNamespace(compiled=[], fault=None)
 
     def run(job, policy, inputs, *, compiled, made=None):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from harness.cli import UsageError
-from harness.cli.sweep import _places, _target
-from harness.processes.gpus import Gpu
+from ptxdiff.cli import UsageError
+from ptxdiff.cli.sweep import _places, _target
+from ptxdiff.processes.gpus import Gpu
 
 HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
              (("GPU-a", "sm_90a"), ("GPU-b", "sm_80"), ("GPU-c", "sm_90a")))  # fmt: skip
 
 
 def test_a_sweep_uses_every_gpu_of_its_target(monkeypatch):
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: HOST)
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: HOST)
     assert _target("gpu", None) == "sm_90a"
     assert _places("sm_90a") == [HOST[0], HOST[2]]
     assert _places("sm_80") == [HOST[1]]
@@ -20,7 +20,7 @@ def test_a_sweep_uses_every_gpu_of_its_target(monkeypatch):
 
 
 def test_without_a_gpu_the_emulator_is_named(monkeypatch):
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: ())
     assert _target("emulator", None) == "sm_90a"
     with pytest.raises(UsageError, match="--backend emulator"):
         _target("gpu", None)

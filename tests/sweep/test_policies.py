@@ -10,18 +10,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.inputs.edges import edge_units  # noqa: E402
-from harness.inputs.generated import Counted  # noqa: E402
-from harness.judging.differences import classify_differences  # noqa: E402
-from harness.judging.evaluate import accepted  # noqa: E402
-from harness.judging.judge import judge  # noqa: E402
-from harness.model.case import Case  # noqa: E402
-from harness.model.match import absolute, exact, relative, ulp  # noqa: E402
-from harness.model.policies import policies  # noqa: E402
-from harness.model.reference import runs_on_host  # noqa: E402
-from harness.model.variants import asm, either, numpy_reference  # noqa: E402
-from harness.sweep.oracle import Oracle  # noqa: E402
-from references.formats import BF16, E4M3, F16, F32, F64, I32, U8  # noqa: E402
+from ptxdiff.inputs.edges import edge_units  # noqa: E402
+from ptxdiff.inputs.generated import Counted  # noqa: E402
+from ptxdiff.judging.differences import classify_differences  # noqa: E402
+from ptxdiff.judging.evaluate import accepted  # noqa: E402
+from ptxdiff.judging.judge import judge  # noqa: E402
+from ptxdiff.model.case import Case  # noqa: E402
+from ptxdiff.model.match import absolute, exact, relative, ulp  # noqa: E402
+from ptxdiff.model.policies import policies  # noqa: E402
+from ptxdiff.model.reference import runs_on_host  # noqa: E402
+from ptxdiff.model.variants import asm, either, numpy_reference  # noqa: E402
+from ptxdiff.references.formats import BF16, E4M3, F16, F32, F64, I32, U8  # noqa: E402
+from ptxdiff.sweep.oracle import Oracle  # noqa: E402
 
 MATCHES = [
     exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), absolute(2**-20),

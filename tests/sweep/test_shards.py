@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.processes import locks
-from harness.processes.child import Device
-from harness.processes.gpus import Gpu
-from harness.processes.worker import resolve
-from harness.sweep import shards
-from harness.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
+from ptxdiff.cli import main
+from ptxdiff.processes import locks
+from ptxdiff.processes.child import Device
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.processes.worker import resolve
+from ptxdiff.sweep import shards
+from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
 
 TASK = Task("case.py", "case", "v", "gpu", "sm_90a", 1, 20, 16)
 
@@ -27,7 +27,7 @@ GPUS = tuple(Gpu(name, "a GPU", f"GPU-{name}-test", "sm_90a", 0) for name in "01
 @pytest.fixture
 def on_stand_in(monkeypatch, tmp_path):
     """Stand-ins for GPUs, without a CUDA context, with locks of their own."""
-    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="harness.processes.child:ready"))
+    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="ptxdiff.processes.child:ready"))
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "backends")
     monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -97,8 +97,8 @@ def test_a_sweep_and_a_timing_on_one_gpu_wait_for_each_other(tmp_path, on_stand_
 
 ADDITION = '''
 """Sums of bytes."""
-from harness import Case, asm
-from references.formats import U8
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U8
 
 def total(x, y):
     return (x + y) & 255
@@ -114,7 +114,7 @@ def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_st
     """The stand-in adds the inputs and ignores the asm."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
-    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: GPUS)
+    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: GPUS)
     monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="device_stand_in:begin"))
     file = tmp_path / "sums.py"
     file.write_text(ADDITION)
@@ -184,8 +184,8 @@ def test_parts_share_the_shards():
 
 CASE = '''
 """Negation."""
-from harness import Case, asm
-from references.formats import E4M3, F16
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import E4M3, F16
 
 def reference(a, b):
     return a ^ 0x8000
@@ -226,7 +226,7 @@ def test_the_command_resumes(tmp_path, in_this_process, capsys):
 
 
 def test_too_many_shards_are_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("harness.cli.sweep.MOST", 200)
+    monkeypatch.setattr("ptxdiff.cli.sweep.MOST", 200)
     file = tmp_path / "negation.py"
     file.write_text(CASE)
     words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--shard-bits", "16"]

@@ -9,21 +9,15 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from harness.inputs.generated import Counted, CountedTuples, Stratified  # noqa: E402
-from harness.judging import differences  # noqa: E402
-from harness.judging.differences import Difference  # noqa: E402
-from harness.model.case import Case  # noqa: E402
-from harness.model.match import absolute, exact, magnitude, ulp  # noqa: E402
-from harness.model.policies import policies  # noqa: E402
-from harness.model.variants import Meets, asm  # noqa: E402
-from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
-from harness.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
-from harness.sweep.fused import kernels, operations, writer  # noqa: E402
-from harness.sweep.fused.graphs import Body  # noqa: E402
-from harness.sweep.fused.writer import NotFused  # noqa: E402
-from harness.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
-from harness.sweep.result import ROW  # noqa: E402
-from references import (  # noqa: E402
+from ptxdiff.inputs.generated import Counted, CountedTuples, Stratified  # noqa: E402
+from ptxdiff.judging import differences  # noqa: E402
+from ptxdiff.judging.differences import Difference  # noqa: E402
+from ptxdiff.model.case import Case  # noqa: E402
+from ptxdiff.model.match import absolute, exact, magnitude, ulp  # noqa: E402
+from ptxdiff.model.policies import policies  # noqa: E402
+from ptxdiff.model.variants import Meets, asm  # noqa: E402
+from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
+from ptxdiff.references import (  # noqa: E402
     arithmetic,
     comparison,
     conversion,
@@ -32,7 +26,13 @@ from references import (  # noqa: E402
     faithful,
     reciprocal,
 )
-from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
+from ptxdiff.references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
+from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
+from ptxdiff.sweep.fused import kernels, operations, writer  # noqa: E402
+from ptxdiff.sweep.fused.graphs import Body  # noqa: E402
+from ptxdiff.sweep.fused.writer import NotFused  # noqa: E402
+from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
+from ptxdiff.sweep.result import ROW  # noqa: E402
 from tests.sampling import only  # noqa: E402
 
 WIDE = 32

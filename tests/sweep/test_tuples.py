@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness import Case, asm, either
-from harness.inputs.sets import all_words
-from harness.jobs import Outcome
-from harness.model.load import LoadedCase
-from harness.records import UNPROVED
-from harness.running import run as running
-from harness.running.item import Item
-from harness.running.run import run_item
-from harness.sweep import chunks, tuples
-from references.formats import U8, U16
+from ptxdiff import Case, asm, either
+from ptxdiff.inputs.sets import all_words
+from ptxdiff.jobs import Outcome
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.records import UNPROVED
+from ptxdiff.references.formats import U8, U16
+from ptxdiff.running import run as running
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+from ptxdiff.sweep import chunks, tuples
 
 pytest.importorskip("torch")
 

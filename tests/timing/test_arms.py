@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from harness.backends import gpu
-from harness.model.load import load
-from harness.running.assemblers import label_of, tritons_own
-from harness.timing import arms
-from harness.timing.rounds import COPY, EMPTY, TWIN
-from harness.timing.sizes import sized
+from ptxdiff.backends import gpu
+from ptxdiff.model.load import load
+from ptxdiff.running.assemblers import label_of, tritons_own
+from ptxdiff.timing import arms
+from ptxdiff.timing.rounds import COPY, EMPTY, TWIN
+from ptxdiff.timing.sizes import sized
 
 SOURCE = '''
 """A move."""
-from harness import Case, asm
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32
 
 case = Case(
     inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, pytorch=lambda x: x + 0,
@@ -112,8 +112,8 @@ IN_PLACE = '''
 """A sum in place."""
 import triton
 import triton.language as tl
-from harness import Case, kernel
-from references.formats import F32
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import F32
 
 @triton.jit
 def add(x, d, n):

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from harness.timing import clocks
-from harness.timing.clocks import Clocks, Reading
+from ptxdiff.timing import clocks
+from ptxdiff.timing.clocks import Clocks, Reading
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.jobs import Setup
-from harness.model.load import load
-from harness.records import ALONE, from_json, to_json
-from harness.timing import CannotTime
-from harness.timing.holding import Lacks, held_in
-from harness.timing.inregisters import (
+from ptxdiff.jobs import Setup
+from ptxdiff.model.load import load
+from ptxdiff.records import ALONE, from_json, to_json
+from ptxdiff.timing import CannotTime
+from ptxdiff.timing.holding import Lacks, held_in
+from ptxdiff.timing.inregisters import (
     Arm,
     LoopSamples,
     Measurements,
@@ -21,9 +21,9 @@ from harness.timing.inregisters import (
     records_of,
     sampled,
 )
-from harness.triton.launch import _computation
-from harness.triton.registers import Assembled, NotALoop, Repeated, assembled, loop_body, per_application
-from harness.triton.targets import tool
+from ptxdiff.triton.launch import _computation
+from ptxdiff.triton.registers import Assembled, NotALoop, Repeated, assembled, loop_body, per_application
+from ptxdiff.triton.targets import tool
 
 CASES = Path(__file__).parents[2] / "cases"
 CLOCK = "        /*0010*/                   CS2R R2, SR_CLOCKLO ;\n"
@@ -206,7 +206,7 @@ def test_instructions_with_several_opcodes_are_not_required():
 
 def test_a_variant_that_adds_nothing_to_the_loop_alone_is_not_timed(monkeypatch):
     """The loop alone is timed too: otherwise the code that feeds results back would be timed as the variant."""
-    import harness.timing.inregisters as module
+    import ptxdiff.timing.inregisters as module
 
     rcp = load(CASES / "rcp.py")[0]
     empty = {"LOP3.LUT": 1.0}
@@ -224,7 +224,7 @@ def test_a_variant_that_adds_nothing_to_the_loop_alone_is_not_timed(monkeypatch)
 
 
 def test_asm_whose_loop_lost_its_instruction_is_not_timed(monkeypatch):
-    import harness.timing.inregisters as module
+    import ptxdiff.timing.inregisters as module
 
     rcp = load(CASES / "rcp.py")[0]
 

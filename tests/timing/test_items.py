@@ -10,18 +10,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.processes.gpus import Gpu
-from harness.records import InRegisters, Key, Timing, read
-from harness.records.statistics import median
-from harness.timing import CannotTime, Session
-from harness.timing.ondevice import time_on_device
+from ptxdiff.processes.gpus import Gpu
+from ptxdiff.records import InRegisters, Key, Timing, read
+from ptxdiff.records.statistics import median
+from ptxdiff.timing import CannotTime, Session
+from ptxdiff.timing.ondevice import time_on_device
 
 pytest.importorskip("pytest_benchmark")
 
 SOURCE = '''
 """A move."""
-from harness import Case, asm
-from references.formats import F32
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32
 
 case = Case(
     inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, nan="payload",
@@ -59,16 +59,16 @@ def in_registers(loaded, target, variants=(), limit=None):
 @pytest.fixture
 def device(monkeypatch):
     """A machine with one sm_90a, whose sessions come from the model."""
-    monkeypatch.setattr("harness.running.collection.places", lambda config: [("gpu", "sm_90a")])
-    monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, *words: model(*words))
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
+    monkeypatch.setattr("ptxdiff.running.collection.places", lambda config: [("gpu", "sm_90a")])
+    monkeypatch.setattr("ptxdiff.timing.items.time_on_device", lambda limit, *words: model(*words))
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", in_registers)
 
 
 @pytest.fixture
 def no_gpu(monkeypatch):
     """A machine without a GPU, also where there is one."""
-    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
-    monkeypatch.setattr("harness.processes.child.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
+    monkeypatch.setattr("ptxdiff.processes.child.gpus", lambda: ())
 
 
 def test_without_a_gpu_benchmarks_are_skipped_with_a_reason(run_cases, no_gpu):
@@ -88,8 +88,8 @@ def test_without_a_gpu_timing_is_skipped_with_a_reason_or_fails_if_required(run_
 def test_a_gpu_of_another_target_does_not_satisfy_a_required_one(run_cases, device, monkeypatch):
     """It is as for other items: what is required fails, and is not skipped."""
     words = ("--ptx-backend=gpu", "-rs", "-Wignore:Benchmark fixture was not used")
-    monkeypatch.setattr("harness.timing.items.time_on_device", time_on_device)
-    monkeypatch.setattr("harness.processes.child.gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_80", 1 << 30),))
+    monkeypatch.setattr("ptxdiff.timing.items.time_on_device", time_on_device)
+    monkeypatch.setattr("ptxdiff.processes.child.gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_80", 1 << 30),))
     for kind in (
         ("--ptx-timing", "-k", "timing and not other"),
         ("--benchmark-only", "-k", "plain and L2 and not other"),
@@ -131,12 +131,12 @@ def test_a_failure_to_time_in_registers_fails_the_item(run_cases, device, pytest
         raise CannotTime("plain: 64 more steps of the loop took no more clocks")
 
     words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing and not other", "--ptx-records=r.jsonl")
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", broken)
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", broken)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["move: timing in registers failed: RuntimeError: an illegal instruction*"])
     assert len(read(pytester.path / "r.jsonl").timings) == 6
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", cannot)
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", cannot)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["move: not timed in registers: plain: 64 more steps*"])
@@ -147,7 +147,7 @@ def test_a_resumed_run_times_only_what_is_missing(run_cases, device, pytester, m
     run_cases(*words, "-k", "timing and not other", move=SOURCE).assert_outcomes(passed=1)
     calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[1]) or model(*words)
+        "ptxdiff.timing.items.time_on_device", lambda limit, *words: calls.append(words[1]) or model(*words)
     )
     run_cases(*words, "-k", "timing", "--ptx-resume", move=SOURCE).assert_outcomes(passed=2)
     assert calls == ["other"]
@@ -172,11 +172,11 @@ def test_a_case_that_cannot_be_timed_is_skipped_and_an_exception_fails(run_cases
         raise CannotTime("the device is sm_80")
 
     words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", "-rs")
-    monkeypatch.setattr("harness.timing.items.time_on_device", cannot)
+    monkeypatch.setattr("ptxdiff.timing.items.time_on_device", cannot)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(skipped=2)
     done.stdout.fnmatch_lines(["*not run: the device is sm_80*"])
-    monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, path, *w: model(path, "broken", ""))
+    monkeypatch.setattr("ptxdiff.timing.items.time_on_device", lambda limit, path, *w: model(path, "broken", ""))
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["move: timing failed: RuntimeError: an illegal memory access was encountered"])
@@ -200,7 +200,7 @@ def test_benchmark_only_collects_benchmarks_alone_grouped_by_case_and_size(run_c
 def test_benchmarks_follow_pytest_benchmarks_options(run_cases, device, pytester, monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "harness.timing.items.time_on_device", lambda limit, *words: calls.append(words[3:]) or model(*words)
+        "ptxdiff.timing.items.time_on_device", lambda limit, *words: calls.append(words[3:]) or model(*words)
     )
     words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-max-time=0.25", "--benchmark-min-rounds=100")
     run_cases(*words, "-k", "plain and L2 and not other", move=SOURCE).assert_outcomes(passed=1)
@@ -228,11 +228,11 @@ def test_an_ordinary_run_has_no_timing_items(run_cases, device):
 @pytest.mark.parametrize("chosen", [["--ptx-opt=0"], ["--ptx-assembler=PATH"], ["--ptx-assembler=PATH", "--ptx-opt=1"]])
 def test_a_named_assembler_is_timed_and_named(run_cases, chosen, device, tmp_path, monkeypatch):
     """Loops in registers, which Triton assembles, are then omitted."""
-    from harness.running.assemblers import tritons_own
+    from ptxdiff.running.assemblers import tritons_own
 
     path = tritons_own("sm_90a").path
     words = [w.replace("PATH", path) for w in chosen]
-    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", None)
+    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", None)
     records = tmp_path / "run.jsonl"
     run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", f"--ptx-records={records}", *words, move=SOURCE)
     level = int(next((w[-1] for w in chosen if "opt" in w), "3"))
@@ -262,7 +262,7 @@ def test_a_resumed_run_times_only_with_assemblers_that_have_no_timings(run_cases
     words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl", "-k", "timing and not other")
     both = ("--ptx-opt=0", "--ptx-opt=3")
     run_cases(*words, *both, move=SOURCE).assert_outcomes(passed=1)
-    monkeypatch.setattr("harness.timing.items.time_on_device", None)
+    monkeypatch.setattr("ptxdiff.timing.items.time_on_device", None)
     run_cases(*words, *both, "--ptx-resume", move=SOURCE).assert_outcomes(passed=1)
     assert len({t.key.assembler for t in read(pytester.path / "r.jsonl").timings}) == 2
     done = run_cases(*words, "--ptx-resume", move=SOURCE)

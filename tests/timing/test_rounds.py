@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.timing import rounds
-from harness.timing.rounds import BATCH, LEAST, WARM_UP, measure
+from ptxdiff.timing import rounds
+from ptxdiff.timing.rounds import BATCH, LEAST, WARM_UP, measure
 
 
 class Device:

@@ -7,18 +7,18 @@ import io
 import numpy as np
 import pytest
 
-from harness.diskcache import cache_folder
-from harness.gating.gate import Policy, gate
-from harness.model.assemblers import PtxasChoice
-from harness.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
-from harness.records.compare import compare
-from harness.records.rules import ContradictionError, check
-from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
-from harness.timing.session import Common, timings
-from harness.timing.sizes import Size
-from reports import html, tabular
-from reports.history import history
-from reports.timing import measured
+from ptxdiff.diskcache import cache_folder
+from ptxdiff.gating.gate import Policy, gate
+from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
+from ptxdiff.records.compare import compare
+from ptxdiff.records.rules import ContradictionError, check
+from ptxdiff.reports import html, tabular
+from ptxdiff.reports.history import history
+from ptxdiff.reports.timing import measured
+from ptxdiff.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
+from ptxdiff.timing.session import Common, timings
+from ptxdiff.timing.sizes import Size
 from tests.case_sources import FLIP
 from tests.reports import synthetic
 
@@ -196,7 +196,7 @@ def device(monkeypatch):
     pytest.importorskip("torch")
     import torch
 
-    from harness.timing import session as timed
+    from ptxdiff.timing import session as timed
 
     said = {"is_available": True, "current_device": 0, "empty_cache": None, "mem_get_info": (1 << 40, 0)}
     for name, value in said.items():

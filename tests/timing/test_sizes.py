@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import triton
 
-from harness import Case, asm, kernel
-from harness.timing.arms import inputs_of, typical
-from harness.timing.sizes import setup_of, sized, sizes_of
-from references.formats import BF16, E2M1X2, E2M3X2, E4M3, F16, F32, F64, I32, TF32, U8
+from ptxdiff import Case, asm, kernel
+from ptxdiff.references.formats import BF16, E2M1X2, E2M3X2, E4M3, F16, F32, F64, I32, TF32, U8
+from ptxdiff.timing.arms import inputs_of, typical
+from ptxdiff.timing.sizes import setup_of, sized, sizes_of
 
 MIB = 1 << 20
 
@@ -89,7 +89,7 @@ def test_other_units_are_uniform_bits(fmt):
 
 
 def test_large_inputs_repeat_a_sample(monkeypatch):
-    monkeypatch.setattr("harness.backends.gpu.DEVICE", "cpu")
+    monkeypatch.setattr("ptxdiff.backends.gpu.DEVICE", "cpu")
     case = elementwise(x=F32)
     _, tensors = inputs_of(case, "c", sized(case, (1 << 21) + 5))
     x = tensors["x"]
@@ -99,7 +99,7 @@ def test_large_inputs_repeat_a_sample(monkeypatch):
 
 
 def test_a_kernels_own_inputs_are_generated_small_and_repeated(monkeypatch):
-    monkeypatch.setattr("harness.backends.gpu.DEVICE", "cpu")
+    monkeypatch.setattr("ptxdiff.backends.gpu.DEVICE", "cpu")
     calls = []
 
     def generate(sizes, rng):

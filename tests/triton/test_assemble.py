@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from harness.triton.assemble import Assembly, Disassembly, assemble, disassemble, opcodes, resources
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal, ptxas_complaints
-from harness.triton.elementwise import Elementwise, InlineAsm
-from harness.triton.ptxtext import asm_line
-from harness.triton.spec import Tool
-from harness.triton.targets import available, tool
+from ptxdiff.triton.assemble import Assembly, Disassembly, assemble, disassemble, opcodes, resources
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import Refusal, ptxas_complaints
+from ptxdiff.triton.elementwise import Elementwise, InlineAsm
+from ptxdiff.triton.ptxtext import asm_line
+from ptxdiff.triton.spec import Tool
+from ptxdiff.triton.targets import available, tool
 
 
 def compiled(target="sm_90a", text="rcp.approx.ftz.f32 $0, $1;", fusion=False):

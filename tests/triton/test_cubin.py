@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from harness.triton.cubin import loaded_sections
+from ptxdiff.triton.cubin import loaded_sections
 
 
 def elf(sections: dict[str, tuple[int, bytes]]) -> bytes:

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from harness.triton import assemble as assembling
-from harness.triton.assemble import Assembly, disassemble, disassemble_ahead
-from harness.triton.cubins import MOST, kernel_of, merged, split_text
-from harness.triton.targets import assembler, tool
+from ptxdiff.triton import assemble as assembling
+from ptxdiff.triton.assemble import Assembly, disassemble, disassemble_ahead
+from ptxdiff.triton.cubins import MOST, kernel_of, merged, split_text
+from ptxdiff.triton.targets import assembler, tool
 from tests.sampling import only
 
 HEADER = ".version 8.6\n.target {}\n.address_size 64\n"

@@ -11,13 +11,13 @@ import pytest
 import triton
 import triton.language as tl
 
-from harness.backends.compiled import compile_job
-from harness.jobs import Job, Setup
-from harness.model.load import load
-from harness.triton.assemble import assemble, disassemble
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import FunctionRef, KernelSpec
-from harness.triton.targets import tool
+from ptxdiff.backends.compiled import compile_job
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.load import load
+from ptxdiff.triton.assemble import assemble, disassemble
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import FunctionRef, KernelSpec
+from ptxdiff.triton.targets import tool
 
 # Each with the instruction that reads it in machine code for sm_90a.
 REGISTERS = {

@@ -4,8 +4,8 @@ FACTORY = """
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, plain
-from references.formats import U32
+from ptxdiff import Case, kernel, plain
+from ptxdiff.references.formats import U32
 
 
 def shifted(by):

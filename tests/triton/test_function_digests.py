@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from harness.triton import spec
-from harness.triton.spec import FunctionRef, digested_once
+from ptxdiff.triton import spec
+from ptxdiff.triton.spec import FunctionRef, digested_once
 
 ADDED: tl.constexpr = tl.constexpr(1)
 

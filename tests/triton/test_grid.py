@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from harness.model.variants import CaseError, KernelVariant
-from harness.triton.launch import grid_of
+from ptxdiff.model.variants import CaseError, KernelVariant
+from ptxdiff.triton.launch import grid_of
 
 
 class Kernel:

@@ -4,9 +4,9 @@ import ml_dtypes  # noqa: F401 - registers numpy's types
 import numpy as np
 import pytest
 
-from harness.triton.guarded import GUARD, Layout, input_overwritten, never_written
-from harness.triton.launch import TensorLayout
-from references.formats import BF16, F16, U8, U32
+from ptxdiff.references.formats import BF16, F16, U8, U32
+from ptxdiff.triton.guarded import GUARD, Layout, input_overwritten, never_written
+from ptxdiff.triton.launch import TensorLayout
 
 FORMATS = (U8, F16, BF16, U32)
 

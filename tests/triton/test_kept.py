@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.dialect import AsmCall
-from harness.model.identity import source
-from harness.model.identity.experiment import harness
-from harness.model.identity.modules import execute_file
-from harness.processes.pool import CallEnd
-from harness.processes.worker import Reply
-from harness.triton import compile as compiling
-from harness.triton import installation, kept
-from harness.triton.compile import identity_of
-from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.model.identity import source
+from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.processes.pool import CallEnd
+from ptxdiff.processes.worker import Reply
+from ptxdiff.triton import compile as compiling
+from ptxdiff.triton import installation, kept
+from ptxdiff.triton.compile import identity_of
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
 
 HELPER = """
 import triton

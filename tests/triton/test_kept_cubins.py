@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from harness.triton import assemble as assembling
-from harness.triton.assemble import Assembly, assemble
-from harness.triton.diagnostics import Refusal
-from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Memo, Tool
+from ptxdiff.triton import assemble as assembling
+from ptxdiff.triton.assemble import Assembly, assemble
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Memo, Tool
 
 
 @pytest.fixture

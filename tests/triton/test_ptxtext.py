@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.triton.ptxtext import BEGIN, END, asm_line, blamed_line, body_hash, marked
+from ptxdiff.triton.ptxtext import BEGIN, END, asm_line, blamed_line, body_hash, marked
 
 KERNEL = f""".version 8.8
 .target sm_90a

@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness.processes.pool import CallEnd
-from harness.processes.worker import Reply
-from harness.triton import build as building
-from harness.triton.build import Built, build, compiled
-from harness.triton.diagnostics import Refusal, from_outcome
-from harness.triton.elementwise import Elementwise, InlineAsm
+from ptxdiff.processes.pool import CallEnd
+from ptxdiff.processes.worker import Reply
+from ptxdiff.triton import build as building
+from ptxdiff.triton.build import Built, build, compiled
+from ptxdiff.triton.diagnostics import Refusal, from_outcome
+from ptxdiff.triton.elementwise import Elementwise, InlineAsm
 
 
 def built(text, constraints, target="sm_90a", pack=1, inputs=("fp32",), outputs=("fp32",)):
@@ -102,8 +102,8 @@ def test_many_faults_at_once_get_the_right_answers():
         (MOVE, "=r,r", ""),
         WRONG["stray dollar"],
     ]
-    from harness.triton.compile import submit
-    from harness.triton.spec import Compilation
+    from ptxdiff.triton.compile import submit
+    from ptxdiff.triton.spec import Compilation
 
     specs = [
         Elementwise(InlineAsm(text + f" // {n}", c), ("fp32",), ("fp32",), (64,)).spec("sm_80", enable_fp_fusion=False)
@@ -129,7 +129,7 @@ def test_a_crashing_pass_is_unsupported_if_another_target_compiles(monkeypatch, 
     def compile_kernel(spec):
         return from_outcome(CallEnd(raised, DIED, "")) if not dies or spec.target in dies else "PTX"
 
-    monkeypatch.setattr("harness.triton.build.compile_kernel", compile_kernel)
+    monkeypatch.setattr("ptxdiff.triton.build.compile_kernel", compile_kernel)
     kernel = Elementwise(InlineAsm(MOVE, "=r,r", 1), ("fp32",), ("fp32",), (1000,))
     refusal = compiled(kernel.spec("sm_90a", enable_fp_fusion=False))
     assert refusal.kind == kind

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from harness.model.load import load_module
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef, KernelSpec
+from ptxdiff.model.load import load_module
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec
 
 FIRST = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef change(x):\n    tl.store(x, 1111111)\n\n\n"
 SECOND = FIRST.partition("\n\n\n")[2].replace("1111111", "2222222")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.triton.spec import FunctionRef
-from harness.triton.specialise import Constant, Parameters, PointerType, integer_type, specialise
+from ptxdiff.triton.spec import FunctionRef
+from ptxdiff.triton.specialise import Constant, Parameters, PointerType, integer_type, specialise
 
 triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -71,8 +71,8 @@ def test_an_annotated_size_keeps_its_type(number):
 @pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize("size", [1, 16, 33])
 def test_the_templates_arguments(rank, size):
-    from harness.triton import templates
-    from harness.triton.elementwise import Elementwise, InlineAsm
+    from ptxdiff.triton import templates
+    from ptxdiff.triton.elementwise import Elementwise, InlineAsm
 
     asm = InlineAsm("mov.b32 $0, $1;", "=r,r")
     kernel = Elementwise(asm, ("fp32", "u8"), ("fp16",), (size,) * rank, carry=(-1, 0), steps=16)

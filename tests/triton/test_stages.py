@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 import triton.backends.nvidia.compiler as nvidia
 
-from harness.processes.pool import Pool
-from harness.triton import compile as compiling
-from harness.triton import lower as lowering
-from harness.triton import stages
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.spec import FunctionRef, KernelSpec, Memo
+from ptxdiff.processes.pool import Pool
+from ptxdiff.triton import compile as compiling
+from ptxdiff.triton import lower as lowering
+from ptxdiff.triton import stages
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from ptxdiff.triton.spec import FunctionRef, KernelSpec, Memo
 from tests.triton import sample_kernels
 
 BACKEND = nvidia.CUDABackend

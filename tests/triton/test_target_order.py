@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.processes.pool import Pool
-from harness.triton import compile as compiling
-from harness.triton.compile import compile_kernel
-from harness.triton.spec import Compilation, FunctionRef, Memo
-from harness.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.processes.pool import Pool
+from ptxdiff.triton import compile as compiling
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.spec import Compilation, FunctionRef, Memo
+from ptxdiff.triton.specialise import Parameters, PointerType, specialise
 from tests import small_kernels
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.spec import Compilation, FunctionRef
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from ptxdiff.triton.spec import Compilation, FunctionRef
 from tests.documented import EIGHT, FIVE, U8_MAX
 
 SAMPLES = str(Path(__file__).with_name("sample_kernels.py"))

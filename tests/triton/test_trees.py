@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.triton import lower as lowering
-from harness.triton import stages, trees
-from harness.triton.elementwise import Elementwise, PlainFunction
-from harness.triton.spec import FunctionRef, KernelSpec
+from ptxdiff.triton import lower as lowering
+from ptxdiff.triton import stages, trees
+from ptxdiff.triton.elementwise import Elementwise, PlainFunction
+from ptxdiff.triton.spec import FunctionRef, KernelSpec
 from tests.triton import sample_kernels
 
 MARK = "_is_unused"

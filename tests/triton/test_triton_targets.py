@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness.model.targets import KNOWN, capability
-from harness.triton import installation, targets
+from ptxdiff.model.targets import KNOWN, capability
+from ptxdiff.triton import installation, targets
 
 
 @pytest.fixture

@@ -2,17 +2,17 @@
 
 import pytest
 
-from harness import Case, asm
-from harness.model.variants import CaseError
-from references.formats import BF16, E4M3, E5M2
+from ptxdiff import Case, asm
+from ptxdiff.model.variants import CaseError
+from ptxdiff.references.formats import BF16, E4M3, E5M2
 
 CASE = """
 import triton
 import triton.language as tl
 
-from harness import Case, kernel
-from references import conversion
-from references.formats import E4M3, E5M2, F32
+from ptxdiff import Case, kernel
+from ptxdiff.references import conversion
+from ptxdiff.references.formats import E4M3, E5M2, F32
 
 
 @triton.jit

@@ -10,8 +10,8 @@ import tokenize
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.lint.extract.literals import File
-from harness.lint.snippet import Snippet
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.snippet import Snippet
 
 PYTHON = frozenset((".py", ".pyi"))
 CPLUSPLUS = frozenset((".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc"))
@@ -136,9 +136,9 @@ def extract(path: str, content: bytes) -> Extracted | None:
 def extract_text(path: str, text: str) -> Extracted:
     """The inline asm of a text, whose language is that of the path's suffix."""
     if Path(path).suffix.lower() in PYTHON:
-        from harness.lint.extract.python import extract_python
+        from ptxdiff.lint.extract.python import extract_python
 
         return extract_python(File(path, text))
-    from harness.lint.extract.cplusplus import extract_cplusplus
+    from ptxdiff.lint.extract.cplusplus import extract_cplusplus
 
     return extract_cplusplus(File(path, text))

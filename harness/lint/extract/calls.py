@@ -6,9 +6,9 @@ import ast
 import re
 from typing import Any
 
-from harness.lint.extract.literals import File
-from harness.lint.extract.values import Ref, Tensor, TextValue, Truth, Unknown, Value
-from harness.lint.snippet import Snippet, TextOrigin
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.values import Ref, Tensor, TextValue, Truth, Unknown, Value
+from ptxdiff.lint.snippet import Snippet, TextOrigin
 
 ELEMENTWISE = "inline_asm_elementwise"
 MLIR = "inline_asm"

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.lint.extract import Note
-from harness.lint.extract.interpret import Interpreter
-from harness.lint.extract.literals import File
-from harness.lint.extract.values import Ref, TextValue, Unknown, Value
-from harness.lint.snippet import Snippet, TextOrigin
+from ptxdiff.lint.extract import Note
+from ptxdiff.lint.extract.interpret import Interpreter
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.values import Ref, TextValue, Unknown, Value
+from ptxdiff.lint.snippet import Snippet, TextOrigin
 
 if TYPE_CHECKING:
-    from harness.model.derive import AsmForm
+    from ptxdiff.model.derive import AsmForm
 
 _NAMES = frozenset(("asm", "Case", "exact"))
 _HOME = "harness"
@@ -30,7 +30,7 @@ class _Asm(Ref):
     keywords: tuple[tuple[str, Value], ...] = ()
 
 
-_EXACT = Ref("harness.exact()")
+_EXACT = Ref("ptxdiff.exact()")
 
 
 class Cases:
@@ -54,7 +54,7 @@ class Cases:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         at, end = self.file.span(node)
         if name == "asm":
-            return _Asm("harness.asm()", at, end, tuple(args), tuple(keywords.items()))
+            return _Asm("ptxdiff.asm()", at, end, tuple(args), tuple(keywords.items()))
         if name == "exact":
             return _EXACT
         if name == "Case":
@@ -121,9 +121,9 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[TextValue, TextValu
 
     Raises ValueError if something is not known, or does not form a variant.
     """
-    from harness.model.case import Case
-    from harness.model.derive import AsmForm, asm_form, packs_of
-    from harness.model.variants import AsmVariant, asm
+    from ptxdiff.model.case import Case
+    from ptxdiff.model.derive import AsmForm, asm_form, packs_of
+    from ptxdiff.model.variants import AsmVariant, asm
 
     keywords = dict(call.keywords)
     given = [*call.args, None, None][:2]
@@ -171,9 +171,9 @@ def _written(text: Value, constraints: Value) -> dict[int, _Written]:
 
 
 def _formats(value: Value) -> dict[str, Any] | None:
-    """Formats by name, from names of `references.formats`; None if one is not known."""
-    from references import formats
-    from references.description import Format
+    """Formats by name, from names of `ptxdiff.references.formats`; None if one is not known."""
+    from ptxdiff.references import formats
+    from ptxdiff.references.description import Format
 
     if not isinstance(value, dict):
         return None

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from harness.lint.extract import Extracted, Note
-from harness.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
-from harness.lint.extract.literals import ESCAPE, File, escaped
-from harness.lint.extract.strings import joined
-from harness.lint.extract.values import TextValue
-from harness.lint.snippet import Snippet, TextOrigin
+from ptxdiff.lint.extract import Extracted, Note
+from ptxdiff.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
+from ptxdiff.lint.extract.literals import ESCAPE, File, escaped
+from ptxdiff.lint.extract.strings import joined
+from ptxdiff.lint.extract.values import TextValue
+from ptxdiff.lint.snippet import Snippet, TextOrigin
 
 _TOKEN = re.compile(
     r"""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.lint.extract import strings
-from harness.lint.extract.functions import BUILTINS, ELEMENTS, method, mutated
-from harness.lint.extract.literals import File, pieces, placed
-from harness.lint.extract.operators import NUMBERS, compared, operated
-from harness.lint.extract.values import (
+from ptxdiff.lint.extract import strings
+from ptxdiff.lint.extract.functions import BUILTINS, ELEMENTS, method, mutated
+from ptxdiff.lint.extract.literals import File, pieces, placed
+from ptxdiff.lint.extract.operators import NUMBERS, compared, operated
+from ptxdiff.lint.extract.values import (
     Class,
     HelperFunction,
     NameScope,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.lint.extract import strings
-from harness.lint.extract.values import Tensor, TextValue, Unknown, Value, native, unresolved
+from ptxdiff.lint.extract import strings
+from ptxdiff.lint.extract.values import Tensor, TextValue, Unknown, Value, native, unresolved
 
 ELEMENTS = 256
 """The most elements of a sequence, and iterations of a loop, that are evaluated."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.lint.extract.uses import last
+from ptxdiff.lint.extract.uses import last
 
 ABOUT_TARGETS = re.compile(
     r"capab|compute_cap|cuda_cc|(?<!se)(?<!m)arch(?!iv)|(?<![a-z])sm_?\d{2}|is_sm|(?<![a-z])(?:cc|sm)(?![a-z])|hopper|blackwell|"

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Callable, Container
 from typing import Literal
 
-from harness.lint.extract.calls import dtype_name, mlir_call
-from harness.lint.extract.expressions import Expressions
-from harness.lint.extract.functions import ELEMENTS, builtin
-from harness.lint.extract.literals import File
-from harness.lint.extract.operators import operated
-from harness.lint.extract.uses import Uses, last
-from harness.lint.extract.values import (
+from ptxdiff.lint.extract.calls import dtype_name, mlir_call
+from ptxdiff.lint.extract.expressions import Expressions
+from ptxdiff.lint.extract.functions import ELEMENTS, builtin
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.operators import operated
+from ptxdiff.lint.extract.uses import Uses, last
+from ptxdiff.lint.extract.values import (
     Class,
     HelperFunction,
     NameScope,

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from harness.lint.extract import strings
-from harness.lint.extract.values import TextValue, Unknown, Value, native, unresolved
+from ptxdiff.lint.extract import strings
+from ptxdiff.lint.extract.values import TextValue, Unknown, Value, native, unresolved
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,

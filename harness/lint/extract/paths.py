@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from harness.lint.snippet import Snippet
+from ptxdiff.lint.snippet import Snippet
 
 _WORD = re.compile(r"[A-Za-z][\w.:]{2,}\s*")
 

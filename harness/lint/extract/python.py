@@ -8,15 +8,15 @@ import sys
 import warnings
 from dataclasses import replace
 
-from harness.lint.extract import Extracted, Note
-from harness.lint.extract.calls import NAMES, Unresolved, snippet_of
-from harness.lint.extract.guards import PythonGuards
-from harness.lint.extract.interpret import Interpreter
-from harness.lint.extract.literals import File
-from harness.lint.extract.paths import incomplete_snippets
-from harness.lint.extract.unreached import Unreached
-from harness.lint.extract.values import Tensor, TextValue, Unknown, Value
-from harness.lint.snippet import Snippet
+from ptxdiff.lint.extract import Extracted, Note
+from ptxdiff.lint.extract.calls import NAMES, Unresolved, snippet_of
+from ptxdiff.lint.extract.guards import PythonGuards
+from ptxdiff.lint.extract.interpret import Interpreter
+from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.paths import incomplete_snippets
+from ptxdiff.lint.extract.unreached import Unreached
+from ptxdiff.lint.extract.values import Tensor, TextValue, Unknown, Value
+from ptxdiff.lint.snippet import Snippet
 
 SNIPPETS = 200
 """The most snippets of one call, one for each path to it."""
@@ -108,7 +108,7 @@ def extract_python(file: File) -> Extracted:
         if missing:
             Unreached(interpreter, tree).report(sites[at] for at in sorted(missing))
     if "harness" in file.text:
-        from harness.lint.extract.cases import Cases
+        from ptxdiff.lint.extract.cases import Cases
 
         cases = Cases(file, tree)
         collector.snippets |= cases.snippets

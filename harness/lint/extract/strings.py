@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Callable, Sequence
 
-from harness.lint.extract.values import TextValue, Unknown, Value, native, unresolved
+from ptxdiff.lint.extract.values import TextValue, Unknown, Value, native, unresolved
 
 MOST = 200_000
 """The most characters of a text; longer texts are not hand-written asm."""

@@ -7,8 +7,8 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from harness.lint.extract.interpret import EndOfWork, Interpreter
-from harness.lint.extract.values import NameScope, Unknown
+from ptxdiff.lint.extract.interpret import EndOfWork, Interpreter
+from ptxdiff.lint.extract.values import NameScope, Unknown
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from harness.lint.block import LintedBlock
-from harness.lint.snippet import Found, Severity
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.snippet import Found, Severity
 
 Check = Callable[[LintedBlock], Iterable[Found]]
 
@@ -64,4 +64,4 @@ def page(name: str) -> str:
     """The page of a rule, as Markdown. Raises KeyError for an unknown rule."""
     from importlib.resources import files
 
-    return files("harness.lint").joinpath("pages", f"{rules()[name].name}.md").read_text(encoding="utf-8")
+    return files("ptxdiff.lint").joinpath("pages", f"{rules()[name].name}.md").read_text(encoding="utf-8")

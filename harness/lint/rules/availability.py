@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.lint.block import LintedBlock
-from harness.lint.rules import rule
-from harness.lint.snippet import Found
-from harness.ptx import isa
-from harness.ptx.binding.special import NEEDS
-from harness.ptx.errors import PtxError, UnsupportedOnTarget
-from harness.ptx.isa.lookup import lookup
-from harness.ptx.targets import Requirement, Target, requirement
-from harness.ptx.text.nodes import Instruction, Source
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.snippet import Found
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.binding.special import NEEDS
+from ptxdiff.ptx.errors import PtxError, UnsupportedOnTarget
+from ptxdiff.ptx.isa.lookup import lookup
+from ptxdiff.ptx.targets import Requirement, Target, requirement
+from ptxdiff.ptx.text.nodes import Instruction, Source
 
 _AVAILABLE = (
     *(60, 61, 70, 72, 75, 80, 86, 87, 88, 89, 90, "90a"),
@@ -124,7 +124,7 @@ def superseded_form(block: LintedBlock) -> Iterator[Found]:
 
 def _compiled_for(name: str, convention: str) -> str:
     """The target for which the code is compiled: for sm_90, Triton takes `sm_90a`."""
-    from harness.model.targets import normal
+    from ptxdiff.model.targets import normal
 
     if convention != "triton":
         return name
@@ -137,7 +137,7 @@ def _compiled_for(name: str, convention: str) -> str:
 def _guarded(block: LintedBlock, target: Target) -> bool:
     """Whether a condition around the call excludes a target; a condition that cannot be computed counts as
     excluding."""
-    from harness.lint.extract.guards import excludes
+    from ptxdiff.lint.extract.guards import excludes
 
     if block.snippet.convention != "cuda":
         return bool(block.snippet.guards)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint.block import LintedBlock
-from harness.lint.rules import rule
-from harness.lint.snippet import Found
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.snippet import Found
 
 
 def _by_the_engine(block: LintedBlock) -> Iterator[Found]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import ASSUMED, LintedBlock, names
-from harness.lint.flow import flow, read_names, written_names
-from harness.lint.rules import rule
-from harness.lint.rules.spelling import sigil
-from harness.lint.snippet import Found
-from harness.lint.trial import trial_target
-from harness.ptx.binding.constraints import REGISTER_WIDTH
-from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Instruction
+from ptxdiff.lint.block import ASSUMED, LintedBlock, names
+from ptxdiff.lint.flow import flow, read_names, written_names
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.rules.spelling import sigil
+from ptxdiff.lint.snippet import Found
+from ptxdiff.lint.trial import trial_target
+from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.text.nodes import Instruction
 
 _NUMBER = re.compile(r"\$\$|\$(?:(\d+)|\{(\d+)(?::\w*)?\})")
 
@@ -179,7 +179,7 @@ def _undefined(block: LintedBlock, number: int) -> str | None:
         return None
     import numpy as np
 
-    from harness.ptx.api import emulate
+    from ptxdiff.ptx.api import emulate
 
     letters = [c.letter for c in block.parsed]
     if any(REGISTER_WIDTH[c] < 16 for c in letters):

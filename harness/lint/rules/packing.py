@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.lint import trial
-from harness.lint.block import LintedBlock
-from harness.lint.rules import rule
-from harness.lint.rules.packs import packing_conversion
-from harness.lint.snippet import Found
-from harness.ptx.errors import UndefinedBits
+from ptxdiff.lint import trial
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.rules.packs import packing_conversion
+from ptxdiff.lint.snippet import Found
+from ptxdiff.ptx.errors import UndefinedBits
 
 FEWEST = 4
 """Fewer arguments are not checked: of two, either may come first."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from harness.lint.block import LintedBlock
-from harness.lint.elements import Element, ElementFlow, flows, path
-from harness.lint.rules import rule
-from harness.lint.snippet import Found
-from harness.ptx.binding.constraints import check_pack
-from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import Instruction
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.elements import Element, ElementFlow, flows, path
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.snippet import Found
+from ptxdiff.ptx.binding.constraints import check_pack
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.text.nodes import Instruction
 
 LARGEST = 128
 """The most elements of a pack that a thread can have."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.lint import trial
-from harness.lint.block import LintedBlock
-from harness.lint.order import written_early
-from harness.lint.rules import rule
-from harness.lint.snippet import Edit, Fix, Found
-from harness.ptx.analysis.sharing import Hazard, sharing
-from harness.ptx.binding.written import check_inputs
-from harness.ptx.errors import InputWritten, PtxError, UndefinedBits
+from ptxdiff.lint import trial
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.order import written_early
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.snippet import Edit, Fix, Found
+from ptxdiff.ptx.analysis.sharing import Hazard, sharing
+from ptxdiff.ptx.binding.written import check_inputs
+from ptxdiff.ptx.errors import InputWritten, PtxError, UndefinedBits
 
 TRIED = 96
 """The most pairs of registers that are tried in one block."""
@@ -94,7 +94,7 @@ def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
     if not shown:
         if untried:
             yield Found(
-                None, more, "make their constraints '=&...', or try them with `harness.emulate`", severity="note"
+                None, more, "make their constraints '=&...', or try them with `ptxdiff.emulate`", severity="note"
             )
         return
     together = [s for s in shown if not _apart(block, s.hazard.output, s.hazard.input)]

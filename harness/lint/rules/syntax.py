@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint import ptxas_modifiers
-from harness.lint.block import LintedBlock
-from harness.lint.rules import rule
-from harness.lint.rules.availability import REMOVED
-from harness.lint.rules.declarations import undeclared_names
-from harness.lint.rules.spelling import EXPLAIN, alone
-from harness.lint.snippet import Found
-from harness.ptx import isa
-from harness.ptx.errors import OperandError, PtxError
-from harness.ptx.isa.forms import FORMS, find
-from harness.ptx.isa.lookup import lookup
-from harness.ptx.isa.registry import REFUSED
-from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Instruction, Source
-from harness.ptx.text.parser import parse_asm
+from ptxdiff.lint import ptxas_modifiers
+from ptxdiff.lint.block import LintedBlock
+from ptxdiff.lint.rules import rule
+from ptxdiff.lint.rules.availability import REMOVED
+from ptxdiff.lint.rules.declarations import undeclared_names
+from ptxdiff.lint.rules.spelling import EXPLAIN, alone
+from ptxdiff.lint.snippet import Found
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.errors import OperandError, PtxError
+from ptxdiff.ptx.isa.forms import FORMS, find
+from ptxdiff.ptx.isa.lookup import lookup
+from ptxdiff.ptx.isa.registry import REFUSED
+from ptxdiff.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.text.nodes import Instruction, Source
+from ptxdiff.ptx.text.parser import parse_asm
 
 
 @rule(

@@ -6,8 +6,8 @@ into bytes; `code` does so for functions, with their texts from `source`. `exper
 bits. `definition` is the identity of a variant with its policies, for the verdict.
 """
 
-from harness.model.identity.code import digest_with_code
-from harness.model.identity.encoding import digest, encode
-from harness.model.identity.source import executed
+from ptxdiff.model.identity.code import digest_with_code
+from ptxdiff.model.identity.encoding import digest, encode
+from ptxdiff.model.identity.source import executed
 
 __all__ = ["digest", "digest_with_code", "encode", "executed"]

@@ -27,9 +27,9 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from harness.model.identity.encoding import array, encode, only_here, tagged
-from harness.model.identity.source import byte_code, file_text, imports_in, names_in, source
-from harness.ours import ROOT
+from ptxdiff.model.identity.encoding import array, encode, only_here, tagged
+from ptxdiff.model.identity.source import byte_code, file_text, imports_in, names_in, source
+from ptxdiff.ours import ROOT
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})

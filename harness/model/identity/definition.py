@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.model.case import Case
-from harness.model.compilers import compiler_of
-from harness.model.derive import asm_form, packs_of
-from harness.model.identity.code import digest_with_code
-from harness.model.identity.encoding import without_encoding
-from harness.model.policies import policies
-from harness.model.ptxvariant import PtxVariant
-from harness.model.variants import (
+from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.identity.code import digest_with_code
+from ptxdiff.model.identity.encoding import without_encoding
+from ptxdiff.model.policies import policies
+from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.variants import (
     AsmVariant,
     CaseError,
     KernelVariant,

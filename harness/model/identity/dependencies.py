@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from harness.model.identity.code import is_users
-from harness.model.identity.encoding import digest
-from harness.model.identity.imported import imported_texts
-from harness.model.identity.opened import Opened, digest_of, opened_by
-from harness.model.identity.source import file_text
+from ptxdiff.model.identity.code import is_users
+from ptxdiff.model.identity.encoding import digest
+from ptxdiff.model.identity.imported import imported_texts
+from ptxdiff.model.identity.opened import Opened, digest_of, opened_by
+from ptxdiff.model.identity.source import file_text
 
 DIGITS = 16
 

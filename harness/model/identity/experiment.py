@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.model.identity.encoding import digest
-from harness.model.identity.folders import files_below
-from harness.ours import ROOT
+from ptxdiff.model.identity.encoding import digest
+from ptxdiff.model.identity.folders import files_below
+from ptxdiff.ours import ROOT
 
 DIGITS = 32
 
@@ -45,7 +45,7 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 
 @functools.cache
 def emulator(approximate: str) -> str:
-    """The emulator as a machine: its choice of `approximate`, and a digest of all of `harness.ptx`."""
+    """The emulator as a machine: its choice of `approximate`, and a digest of all of `ptxdiff.ptx`."""
     return f"emulator {approximate} {_text_digest(ROOT / 'harness' / 'ptx')}"
 
 

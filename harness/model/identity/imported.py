@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from harness.model.identity.code import is_users
-from harness.model.identity.source import file_text
+from ptxdiff.model.identity.code import is_users
+from ptxdiff.model.identity.source import file_text
 
 
 def imported_texts(path: Path, *beside: Path) -> dict[str, str]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from harness.model.identity.opened import watch
-from harness.model.identity.source import executed
+from ptxdiff.model.identity.opened import watch
+from ptxdiff.model.identity.source import executed
 
 _FOLDER = "ptxdiff_folder_"
 

@@ -14,7 +14,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from harness.model.identity.encoding import encode, tagged
+from ptxdiff.model.identity.encoding import encode, tagged
 
 _sources: dict[str, str] = {}
 """The text of files at the first look at one of their functions, or when the loader executed them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.ptx.api import assemble
-from harness.ptx.binding.program import Program, Step
+from ptxdiff.ptx.api import assemble
+from ptxdiff.ptx.binding.program import Program, Step
 
 Names = frozenset[str]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from harness.ptx.api import assemble
-from harness.ptx.binding.constraints import parse_constraints
-from harness.ptx.binding.contents import Analysis, describe
-from harness.ptx.binding.repeated import check_repeated
-from harness.ptx.binding.written import check_inputs
-from harness.ptx.errors import DeclaredOutside, InputWritten, PtxError, only_own
-from harness.ptx.text.parser import parse_asm
+from ptxdiff.ptx.api import assemble
+from ptxdiff.ptx.binding.constraints import parse_constraints
+from ptxdiff.ptx.binding.contents import Analysis, describe
+from ptxdiff.ptx.binding.repeated import check_repeated
+from ptxdiff.ptx.binding.written import check_inputs
+from ptxdiff.ptx.errors import DeclaredOutside, InputWritten, PtxError, only_own
+from ptxdiff.ptx.text.parser import parse_asm
 
 
 @only_own("an asm block")

@@ -15,9 +15,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.ptx.api import AsmBlock, assemble
-from harness.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
-from harness.ptx.binding.program import Program
+from ptxdiff.ptx.api import AsmBlock, assemble
+from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
+from ptxdiff.ptx.binding.program import Program
 
 ASSIGNMENTS = 64
 """The most assignments of registers that are tried, besides those that cover every hazard."""

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.apart import refuse_to_judge
-from harness.ptx.api import assemble, check_options
-from harness.ptx.binding.approximate import HOPPER
-from harness.ptx.binding.constraints import bind, constants_of, parse_constraints
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import PtxError, only_own
-from harness.ptx.limits import SNIPPET_SECONDS, Deadline
-from harness.ptx.machine.data import DType, Placement, dtype_of, load, store, tensors, width_of
-from harness.ptx.machine.frame import Frame
-from harness.ptx.machine.lockstep import run
-from harness.ptx.machine.standins import named_values, refuse_stand_ins
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.conventions import spelled
-from harness.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.apart import refuse_to_judge
+from ptxdiff.ptx.api import assemble, check_options
+from ptxdiff.ptx.binding.approximate import HOPPER
+from ptxdiff.ptx.binding.constraints import bind, constants_of, parse_constraints
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import PtxError, only_own
+from ptxdiff.ptx.limits import SNIPPET_SECONDS, Deadline
+from ptxdiff.ptx.machine.data import DType, Placement, dtype_of, load, store, tensors, width_of
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.machine.lockstep import run
+from ptxdiff.ptx.machine.standins import named_values, refuse_stand_ins
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.conventions import spelled
+from ptxdiff.ptx.text.lexer import OPERAND
 
 
 @dataclass(frozen=True)

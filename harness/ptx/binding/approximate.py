@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.ptx.binding.program import Program
-from harness.ptx.targets import GENERATION
+from ptxdiff.ptx.binding.program import Program
+from ptxdiff.ptx.targets import GENERATION
 
 HOPPER, ROUNDED = GENERATION.lower(), "rounded"
 APPROXIMATE = (HOPPER, ROUNDED)

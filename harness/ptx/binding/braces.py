@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from harness.ptx.binding.program import Register
-from harness.ptx.binding.resolver import Resolver
-from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.errors import OperandError
-from harness.ptx.isa.forms import Bound, OperandSpec
-from harness.ptx.text.nodes import Immediate, Name, Operand, Sink, Vector
-from harness.ptx.text.types import TYPES, ScalarType, holds
+from ptxdiff.ptx.binding.program import Register
+from ptxdiff.ptx.binding.resolver import Resolver
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
+from ptxdiff.ptx.errors import OperandError
+from ptxdiff.ptx.isa.forms import Bound, OperandSpec
+from ptxdiff.ptx.text.nodes import Immediate, Name, Operand, Sink, Vector
+from ptxdiff.ptx.text.types import TYPES, ScalarType, holds
 
 _OLD = 90  # targets below it are assembled by ptxas 12.9
 _NARROW_ARITHMETIC = ("add", "sub", "mul", "fma")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.ptx import isa
-from harness.ptx.binding import braces
-from harness.ptx.binding.program import Program, ReadSlot, Step, WriteSlot
-from harness.ptx.binding.resolver import Resolver
-from harness.ptx.binding.scope import Scope
-from harness.ptx.binding.selection import selected
-from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.errors import (
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.binding import braces
+from ptxdiff.ptx.binding.program import Program, ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.binding.resolver import Resolver
+from ptxdiff.ptx.binding.scope import Scope
+from ptxdiff.ptx.binding.selection import selected
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
+from ptxdiff.ptx.errors import (
     InternalError,
     NotElementwise,
     OperandError,
@@ -26,11 +26,11 @@ from harness.ptx.errors import (
     TooLarge,
     unexpected,
 )
-from harness.ptx.isa.forms import Bound, OperandSpec
-from harness.ptx.isa.lookup import lookup
-from harness.ptx.limits import INSTRUCTIONS, NESTING, REGISTERS
-from harness.ptx.targets import AnyTarget
-from harness.ptx.text.nodes import (
+from ptxdiff.ptx.isa.forms import Bound, OperandSpec
+from ptxdiff.ptx.isa.lookup import lookup
+from ptxdiff.ptx.limits import INSTRUCTIONS, NESTING, REGISTERS
+from ptxdiff.ptx.targets import AnyTarget
+from ptxdiff.ptx.text.nodes import (
     BranchTargets,
     CodeBlock,
     Declaration,
@@ -45,7 +45,7 @@ from harness.ptx.text.nodes import (
     Statement,
     Vector,
 )
-from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
+from ptxdiff.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
 
 Binder = Callable[[Any, Instruction, Bound], Step]
 """Makes a step from a builder, an instruction and its form. Binders for kernels take a `KernelBuilder`."""

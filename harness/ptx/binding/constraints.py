@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.errors import BindingError, TooLarge
-from harness.ptx.limits import CONSTRAINTS, PACK
-from harness.ptx.text.conventions import short
+from ptxdiff.ptx.errors import BindingError, TooLarge
+from ptxdiff.ptx.limits import CONSTRAINTS, PACK
+from ptxdiff.ptx.text.conventions import short
 
 REGISTER_WIDTH = {"b": 1, "c": 16, "h": 16, "r": 32, "f": 32, "l": 64, "N": 64, "d": 64}
 """Constraint letter to register width in bits."""

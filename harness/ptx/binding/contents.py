@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ptx.binding.contraction import contraction_open
-from harness.ptx.binding.program import Program, Step
+from ptxdiff.ptx.binding.contraction import contraction_open
+from ptxdiff.ptx.binding.program import Program, Step
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.ptx.binding.program import Program, ReadSlot, Register, Step, WriteSlot
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.vectorise import ArrayFunction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.program import Program, ReadSlot, Register, Step, WriteSlot
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.ptx.text.types import TYPES
 
 _SIGN = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": -(1 << 63)}
 _SIGN |= {"f16x2": 0x80008000, "bf16x2": 0x80008000, "f32x2": (1 << 31) - (1 << 63)}

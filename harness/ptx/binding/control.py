@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.ptx.binding import braces
-from harness.ptx.binding.builder import Builder, binds, expect
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.text.nodes import (
+from ptxdiff.ptx.binding import braces
+from ptxdiff.ptx.binding.builder import Builder, binds, expect
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.text.nodes import (
     CodeBlock,
     Declaration,
     Guard,
@@ -18,7 +18,7 @@ from harness.ptx.text.nodes import (
     Operand,
     Statement,
 )
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.text.types import TYPES
 
 
 @binds("bra")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.ptx.binding import braces
-from harness.ptx.binding.builder import Builder, binds, expect
-from harness.ptx.binding.program import UNDEFINED, ReadSlot, Register, Step, WriteSlot
-from harness.ptx.binding.special import NARROWER, NEEDS, SPECIAL_REGISTERS
-from harness.ptx.errors import NotElementwise, OperandError, UnsupportedOnTarget
-from harness.ptx.isa.forms import Bound
-from harness.ptx.numeric.bits import f64_bits
-from harness.ptx.text.nodes import Immediate, Instruction, Name, Operand, Sink, Vector
-from harness.ptx.text.types import TYPES, ScalarType
+from ptxdiff.ptx.binding import braces
+from ptxdiff.ptx.binding.builder import Builder, binds, expect
+from ptxdiff.ptx.binding.program import UNDEFINED, ReadSlot, Register, Step, WriteSlot
+from ptxdiff.ptx.binding.special import NARROWER, NEEDS, SPECIAL_REGISTERS
+from ptxdiff.ptx.errors import NotElementwise, OperandError, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.numeric.bits import f64_bits
+from ptxdiff.ptx.text.nodes import Immediate, Instruction, Name, Operand, Sink, Vector
+from ptxdiff.ptx.text.types import TYPES, ScalarType
 
 
 @binds("mov")

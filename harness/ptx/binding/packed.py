@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.ptx.binding.constraints import AsmOperand, bind, parse_constraints
-from harness.ptx.errors import BindingError
+from ptxdiff.ptx.binding.constraints import AsmOperand, bind, parse_constraints
+from ptxdiff.ptx.errors import BindingError
 
 _NUMBER = re.compile(r"\$\$|\$(\d+)|\$\{(\d+)(?::\w*)?\}", re.ASCII)
 _PREFIX = "ptxdiff_"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ptx.isa.forms import Bound
-from harness.ptx.text.nodes import Instruction, Source
-from harness.ptx.text.types import ScalarType
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.text.nodes import Instruction, Source
+from ptxdiff.ptx.text.types import ScalarType
 
 UNDEFINED = -2
 """Slot number of a source without defined bits."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.ptx.errors import DeclaredOutside
-from harness.ptx.text.nodes import BranchTargets, CodeBlock, Declaration, Label
-from harness.ptx.text.parser import parse_asm
+from ptxdiff.ptx.errors import DeclaredOutside
+from ptxdiff.ptx.text.nodes import BranchTargets, CodeBlock, Declaration, Label
+from ptxdiff.ptx.text.parser import parse_asm
 
 _UNIQUE = "${:uid}"
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from harness.ptx.binding.program import ReadSlot, Register, WriteSlot
-from harness.ptx.binding.scope import Scope
-from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.errors import OperandError, PtxError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.numeric.bits import f32_round, f64_bits
-from harness.ptx.targets import AnyTarget
-from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Address, Immediate, Name, Operand, Sink, Source, Vector
-from harness.ptx.text.types import TYPES, ScalarType, holds
+from ptxdiff.ptx.binding.program import ReadSlot, Register, WriteSlot
+from ptxdiff.ptx.binding.scope import Scope
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
+from ptxdiff.ptx.errors import OperandError, PtxError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.numeric.bits import f32_round, f64_bits
+from ptxdiff.ptx.targets import AnyTarget
+from ptxdiff.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.text.nodes import Address, Immediate, Name, Operand, Sink, Source, Vector
+from ptxdiff.ptx.text.types import TYPES, ScalarType, holds
 
 COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3})
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TypeVar
 
-from harness.ptx.binding.program import Register
-from harness.ptx.text.nodes import Declaration, Name
+from ptxdiff.ptx.binding.program import Register
+from ptxdiff.ptx.text.nodes import Declaration, Name
 
 T = TypeVar("T")
 

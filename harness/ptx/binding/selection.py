@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.ptx.errors import OperandError
-from harness.ptx.isa.forms import Bound, OperandSpec
-from harness.ptx.isa.selectors import SELECTORS, spellings
-from harness.ptx.text.nodes import Instruction, Name, Operand, Source
+from ptxdiff.ptx.errors import OperandError
+from ptxdiff.ptx.isa.forms import Bound, OperandSpec
+from ptxdiff.ptx.isa.selectors import SELECTORS, spellings
+from ptxdiff.ptx.text.nodes import Instruction, Name, Operand, Source
 
 
 def selected(source: Source, node: Instruction, bound: Bound) -> tuple[Instruction, Bound]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.targets import Requirement
+from ptxdiff.ptx.targets import Requirement
 
 _CLUSTER = ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank")
 _RESERVED = tuple(f"%reserved_smem_offset_{which}" for which in ("begin", "end", "cap", "0", "1"))

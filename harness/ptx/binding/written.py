@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint
-from harness.ptx.errors import InputWritten
-from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import CodeBlock, Instruction, Name, Operand, Pair, Source, Vector, instructions
+from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH, Constraint
+from ptxdiff.ptx.errors import InputWritten
+from ptxdiff.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.text.nodes import CodeBlock, Instruction, Name, Operand, Pair, Source, Vector, instructions
 
 _NO_DESTINATION = frozenset((
     "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",

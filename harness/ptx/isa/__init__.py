@@ -26,7 +26,7 @@ as last source (a parameter `cc`) and last result. `a.part` takes a selector of 
 `asigned`, ... for groups `dtype`, `atype`) describe the chosen type. A parameter with a default (`relu: int = 0`) keeps
 it in rows without such a modifier, unless the row gives a value: `given={"bits": 8}`.
 
-*The function* computes on bit patterns as `harness.ptx.numeric.bits` describes: read its docstring first, it is short.
+*The function* computes on bit patterns as `ptxdiff.ptx.numeric.bits` describes: read its docstring first, it is short.
 The machine extends sources and truncates the result to the destination's width; the function need not mask. Sources of
 types `s*` arrive sign-extended, all others zero-extended; 64-bit ones are always read as signed. Mark helpers that
 several definitions share with `@scalar`. A definition may call another one. It must give the same result in Python and
@@ -39,12 +39,12 @@ in numba; `tests/ptx/test_isa_forms.py` compares the two for every form.
 `rounded=` is the model that rounds to nearest (`emulate(..., approximate="rounded")`). `contracts="mul"|"add"|"sub"`:
 ptxas may fuse the instruction if no rounding modifier (group `rnd`) is written. `relaxed=True`: registers may be wider
 than the operand (cvt). `small="b c"`: constants at these operands must be in 0 to 255. `braces="a"`: ptxas also takes
-these operands between braces, with any type of their size (see `harness.ptx.binding.braces`). `undefined=`: the rule
+these operands between braces, with any type of their size (see `ptxdiff.ptx.binding.braces`). `undefined=`: the rule
 for undefined bits, "all" (default) or another one of `definedness`. `section`: the section of the PTX ISA.
 
 Operations of the machine itself (vector moves, branches, memory) are declared with `operation`. A binder checks their
-operands (`binds`, in `harness.ptx.binding` or `harness.ptx.kernel`), and a runner executes them (`runs`, in
-`harness.ptx.machine` or `harness.ptx.kernel`). Opcodes without a meaning for a single element are in `other_threads`.
+operands (`binds`, in `ptxdiff.ptx.binding` or `ptxdiff.ptx.kernel`), and a runner executes them (`runs`, in
+`ptxdiff.ptx.machine` or `ptxdiff.ptx.kernel`). Opcodes without a meaning for a single element are in `other_threads`.
 '''
 
 from __future__ import annotations

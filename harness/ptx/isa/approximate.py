@@ -1,7 +1,7 @@
 """Approximate float32 instructions, as a Hopper GPU computes them (ISA 9.7.3.8, 9.7.3.13 to 9.7.3.22).
 
 Each definition follows the sequence that ptxas generates (read from the machine code of 12.9 and 13.4 for sm_90a): an
-instruction of the special function unit (`harness.ptx.numeric.special_functions`), with multiplications before and
+instruction of the special function unit (`ptxdiff.ptx.numeric.special_functions`), with multiplications before and
 after it. It gives the bits of an H100 and an H200. For other generations, whose units differ, it is a model. NaN
 results are 0x7fffffff. `rounded=` names the model that rounds to nearest.
 
@@ -11,7 +11,7 @@ the loop; a branch would make it half as fast. An exact multiplication by a powe
 
 from __future__ import annotations
 
-from harness.ptx.isa.approximate_rounded import (
+from ptxdiff.ptx.isa.approximate_rounded import (
     cos_rounded,
     div_approx_rounded,
     div_full_rounded,
@@ -23,10 +23,10 @@ from harness.ptx.isa.approximate_rounded import (
     sqrt_rounded,
     tanh_rounded,
 )
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, scalar, to_float
-from harness.ptx.numeric.softfloat import f32_flush
-from harness.ptx.numeric.special_functions import (
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, scalar, to_float
+from ptxdiff.ptx.numeric.softfloat import f32_flush
+from ptxdiff.ptx.numeric.special_functions import (
     unit_cos,
     unit_ex2,
     unit_lg2,

@@ -7,11 +7,11 @@ nearest.
 
 from __future__ import annotations
 
-from harness.ptx.isa.approximate_rounded import rcp64_rounded, rsqrt64_rounded, rsqrt64_upper_rounded
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.binary64 import F64_NAN, fma64
-from harness.ptx.numeric.bits import SIGN64, f64_bits, f64_value, scalar, shl64
-from harness.ptx.numeric.special_functions import reciprocal_root_significand, reciprocal_significand
+from ptxdiff.ptx.isa.approximate_rounded import rcp64_rounded, rsqrt64_rounded, rsqrt64_upper_rounded
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.binary64 import F64_NAN, fma64
+from ptxdiff.ptx.numeric.bits import SIGN64, f64_bits, f64_value, scalar, shl64
+from ptxdiff.ptx.numeric.special_functions import reciprocal_root_significand, reciprocal_significand
 
 _INFINITY = 0x7FF00000
 _NAN = 0x7FFFFFFF

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.ptx.isa.approximate_rounded import (
+from ptxdiff.ptx.isa.approximate_rounded import (
     ex2_half_rounded,
     ex2_halves_rounded,
     tanh_half_rounded,
     tanh_halves_rounded,
 )
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_round, f32_value, scalar
-from harness.ptx.numeric.floatbits import BF16, value_of
-from harness.ptx.numeric.softfloat import narrow
-from harness.ptx.numeric.special_functions import unit_ex2, unit_tanh
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, scalar
+from ptxdiff.ptx.numeric.floatbits import BF16, value_of
+from ptxdiff.ptx.numeric.softfloat import narrow
+from ptxdiff.ptx.numeric.special_functions import unit_ex2, unit_tanh
 
 
 @scalar

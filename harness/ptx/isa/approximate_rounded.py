@@ -2,7 +2,7 @@
 
 Special values, flushing and range follow the sequences that ptxas generates (equal on every target from sm_75 to
 sm_121). Otherwise the result is the number of the format nearest to the true value; hardware may differ by the ulps
-that the ISA states. `harness.ptx.numeric.elementary` says how the nearest number is found. NaN results are 0x7fffffff,
+that the ISA states. `ptxdiff.ptx.numeric.elementary` says how the nearest number is found. NaN results are 0x7fffffff,
 of 16-bit formats 0x7fff.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.isa.half import half_round
-from harness.ptx.numeric.binary64 import F64_NAN
-from harness.ptx.numeric.bits import (
+from ptxdiff.ptx.isa.half import half_round
+from ptxdiff.ptx.numeric.binary64 import F64_NAN
+from ptxdiff.ptx.numeric.bits import (
     SIGN64,
     divide,
     f32_value,
@@ -23,7 +23,7 @@ from harness.ptx.numeric.bits import (
     square_root,
     to_float,
 )
-from harness.ptx.numeric.elementary import (
+from ptxdiff.ptx.numeric.elementary import (
     exp2_f64,
     exp2_nearest,
     fraction_of_turn,
@@ -33,9 +33,9 @@ from harness.ptx.numeric.elementary import (
     sine_of_turns,
     tanh_nearest,
 )
-from harness.ptx.numeric.floatbits import BF16, flush, value_of
-from harness.ptx.numeric.softfloat import f32_finish, f32_flush, narrow
-from harness.ptx.numeric.special_functions import reciprocal_significand
+from ptxdiff.ptx.numeric.floatbits import BF16, flush, value_of
+from ptxdiff.ptx.numeric.softfloat import f32_finish, f32_flush, narrow
+from ptxdiff.ptx.numeric.special_functions import reciprocal_significand
 
 
 @scalar

@@ -5,7 +5,7 @@ Only forms that the kernel machine runs are declared: copies of tiles. Others (i
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _SHARED = ".shared .shared::cta .shared::cluster"
 _MBARRIER = "9.7.13.15"

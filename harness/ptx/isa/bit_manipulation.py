@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import CLAMP, HI
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import clz64, mask, popcount64, scalar, shl64, shr64, sign_extend
+from ptxdiff.ptx.isa.modifiers import CLAMP, HI
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import clz64, mask, popcount64, scalar, shl64, shr64, sign_extend
 
 _BITS = ".b32 .b64"
 _WORDS = ".u32 .u64 .s32 .s64"

@@ -7,10 +7,10 @@ borrows if the flag is 0. The difference is visible in sequences that mix additi
 
 from __future__ import annotations
 
-from harness.ptx.isa.integer import product_high, saturate
-from harness.ptx.isa.modifiers import HI
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import below64, mask, scalar, wrap64
+from ptxdiff.ptx.isa.integer import product_high, saturate
+from ptxdiff.ptx.isa.modifiers import HI
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import below64, mask, scalar, wrap64
 
 _WORDS = ".u32 .s32 .u64 .s64"
 _HALF = ".u16 .s16"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 operation("mapa.type", "cluster_mapa", section="9.7.9.23", requires=90, type=".u64 .s64")
 operation(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import EQ, GT, HI, LE, LO, LS, LT, NAN, NE, NUM
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import BF16, F16, F32
+from ptxdiff.ptx.isa.modifiers import EQ, GT, HI, LE, LO, LS, LT, NAN, NE, NUM
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.floatbits import BF16, F16, F32
 
 
 @scalar

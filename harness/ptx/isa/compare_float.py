@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.isa.compare import combine, float_compare, truth
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import flush, value_of
+from ptxdiff.ptx.isa.compare import combine, float_compare, truth
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.floatbits import flush, value_of
 
 _CMP = ".eq .ne .lt .le .gt .ge .equ .neu .ltu .leu .gtu .geu .num .nan"
 _BOOL = ".and .or .xor"

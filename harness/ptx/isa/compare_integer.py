@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.isa.compare import combine, ordered, truth
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import below64
+from ptxdiff.ptx.isa.compare import combine, ordered, truth
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import below64
 
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 

@@ -6,7 +6,7 @@ all-ones NaN of the destination, with the exceptions that the definitions state.
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import (
+from ptxdiff.ptx.isa.convert_formats import (
     bf16_from_f32,
     f16_from_f32,
     f16_saturate,
@@ -17,9 +17,9 @@ from harness.ptx.isa.convert_formats import (
     no_negative_zero,
     shrink,
 )
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_value, f64_bits, f64_value, scalar, shl64, shr64
-from harness.ptx.numeric.softfloat import (
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_value, f64_bits, f64_value, scalar, shl64, shr64
+from ptxdiff.ptx.numeric.softfloat import (
     bf16_from_f64,
     bf16_value,
     f16_from_f64,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
-from harness.ptx.numeric.softfloat import f16_value, f32_is_nan
-from harness.ptx.text.narrow import BY_CODE
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
+from ptxdiff.ptx.numeric.softfloat import f16_value, f32_is_nan
+from ptxdiff.ptx.text.narrow import BY_CODE
 
 RS = 5
 """Rounding mode: stochastic, by the random bits given."""
@@ -163,7 +163,7 @@ _INFINITY = _column("infinity")
 
 @scalar
 def narrow_field(form: int) -> int:
-    """Bits of one code in a packed register; `form` is the code of a row in `harness.ptx.text.narrow`."""
+    """Bits of one code in a packed register; `form` is the code of a row in `ptxdiff.ptx.text.narrow`."""
     return int(_FIELD[form])
 
 

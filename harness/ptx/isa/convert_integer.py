@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import f16_saturate, f64_pattern, f64_saturate
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import clz64, mask, scalar, shr64, to_float
-from harness.ptx.numeric.definedness import extend
-from harness.ptx.numeric.softfloat import bf16_from_f64, f16_from_f64, f32_from_f64, f32_saturate
+from ptxdiff.ptx.isa.convert_formats import f16_saturate, f64_pattern, f64_saturate
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import clz64, mask, scalar, shr64, to_float
+from ptxdiff.ptx.numeric.definedness import extend
+from ptxdiff.ptx.numeric.softfloat import bf16_from_f64, f16_from_f64, f32_from_f64, f32_saturate
 
 INTEGERS = ".u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64"
 RND = ".rn .rz .rm .rp"

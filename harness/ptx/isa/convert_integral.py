@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import f16_saturate, f64_is_nan, f64_saturate
-from harness.ptx.isa.convert_integer import INTEGERS
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import SIGN64, f32_round, f32_value, f64_bits, f64_value, scalar, to_int
-from harness.ptx.numeric.softfloat import bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush, f32_saturate
+from ptxdiff.ptx.isa.convert_formats import f16_saturate, f64_is_nan, f64_saturate
+from ptxdiff.ptx.isa.convert_integer import INTEGERS
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import SIGN64, f32_round, f32_value, f64_bits, f64_value, scalar, to_int
+from ptxdiff.ptx.numeric.softfloat import bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush, f32_saturate
 
 IRND = ".rni .rzi .rmi .rpi"
 

@@ -12,7 +12,7 @@ published test of kernels found on an sm_107 GPU (e4m3 and e5m2 from float32). A
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import (
+from ptxdiff.ptx.isa.convert_formats import (
     f32_of_f16,
     f32_of_flushed_f16,
     half_relu,
@@ -25,9 +25,9 @@ from harness.ptx.isa.convert_formats import (
     scale_value,
     scaled_f32,
 )
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import mask, scalar
-from harness.ptx.numeric.softfloat import bf16_from_f64, f16_from_f64, f32_flush
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import mask, scalar
+from ptxdiff.ptx.numeric.softfloat import bf16_from_f64, f16_from_f64, f32_flush
 
 FAMILIES = "100f 110f 120f"
 """Targets of the Blackwell families, suffix a or f."""

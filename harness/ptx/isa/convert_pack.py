@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import mask, scalar
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import mask, scalar
 
 
 @scalar

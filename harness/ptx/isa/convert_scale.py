@@ -4,12 +4,12 @@ s2f6 with .rz from ISA 9.4). A register has two values, the first in the upper b
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import f32_of_f16, f32_of_flushed_f16, scaled_f32, shrink, two_to
-from harness.ptx.isa.convert_integral import integral
-from harness.ptx.isa.convert_narrow import FAMILIES, bf16_scaled
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_value, scalar, sign_extend, to_int
-from harness.ptx.numeric.softfloat import f32_flush, f32_is_nan
+from ptxdiff.ptx.isa.convert_formats import f32_of_f16, f32_of_flushed_f16, scaled_f32, shrink, two_to
+from ptxdiff.ptx.isa.convert_integral import integral
+from ptxdiff.ptx.isa.convert_narrow import FAMILIES, bf16_scaled
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_value, scalar, sign_extend, to_int
+from ptxdiff.ptx.numeric.softfloat import f32_flush, f32_is_nan
 
 S2F6 = "100a 103a 107a 110a 120a 121a"
 

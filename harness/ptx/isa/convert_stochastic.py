@@ -8,9 +8,9 @@ the first of the two reads the bits in reverse was reported from measurements on
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import RS, half_from_f32, half_relu, narrow_field, narrow_from_f32
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar
+from ptxdiff.ptx.isa.convert_formats import RS, half_from_f32, half_relu, narrow_field, narrow_from_f32
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar
 
 _TARGETS = "100a 103a 107a"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import HI
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar, sign_extend
+from ptxdiff.ptx.isa.modifiers import HI
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar, sign_extend
 
 _TYPE = ".u32 .s32"
 

@@ -6,9 +6,9 @@ results are zeros of their sign; .sat clamps to [0, 1] and turns NaN into +0.
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import divide, f32_value, f64_bits, scalar, shl64, shr64, square_root
-from harness.ptx.numeric.softfloat import add_odd, f32_finish, f32_flush, f32_from_f64, f32_saturate, f32_zero_sign
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import divide, f32_value, f64_bits, scalar, shl64, shr64, square_root
+from ptxdiff.ptx.numeric.softfloat import add_odd, f32_finish, f32_flush, f32_from_f64, f32_saturate, f32_zero_sign
 
 RND = ".rn .rz .rm .rp"
 

@@ -7,9 +7,9 @@ reciprocal and root are sequences that ptxas inserts; their handling of NaNs fol
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.binary64 import divide64, f64_is_nan, f64_nan, fma64, root64
-from harness.ptx.numeric.bits import SIGN64, divide, f64_bits, f64_value
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.binary64 import divide64, f64_is_nan, f64_nan, fma64, root64
+from ptxdiff.ptx.numeric.bits import SIGN64, divide, f64_bits, f64_value
 
 RND = ".rn .rz .rm .rp"
 _ONE = 0x3FF0000000000000

@@ -16,11 +16,11 @@ instead. The ISA lets ptxas fuse `mul` and `add` without .rn; 13.4 does not.
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import narrow_field, narrow_is_nan, narrow_value, scale_value
-from harness.ptx.isa.modifiers import CODES
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.softfloat import RN, narrow
+from ptxdiff.ptx.isa.convert_formats import narrow_field, narrow_is_nan, narrow_value, scale_value
+from ptxdiff.ptx.isa.modifiers import CODES
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.softfloat import RN, narrow
 
 _RESULTS = ".e5m2x4 .e4m3x4"
 _OPERANDS = ".e5m2x4 .e4m3x4 .e3m2x4 .e2m3x4 .e2m1x4 .e2m1p4x4 .ue8m0x4"

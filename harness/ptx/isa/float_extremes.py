@@ -7,9 +7,9 @@ instructions).
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import F64, canonical_nan, flush, is_nan, magnitude, order, sign_bit
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.floatbits import F64, canonical_nan, flush, is_nan, magnitude, order, sign_bit
 
 _F32 = {"NaN": 80}
 

@@ -11,12 +11,12 @@ Specification only: an H200 does not have these instructions.
 
 from __future__ import annotations
 
-from harness.ptx.isa.float32 import RND, add_f32, fma_f32, sub_f32
-from harness.ptx.isa.half import mul_half
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_round, f32_value, scalar, shl64, shr64
-from harness.ptx.numeric.floatbits import BF16, F16, flush
-from harness.ptx.numeric.softfloat import RZ, add_odd, bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush
+from ptxdiff.ptx.isa.float32 import RND, add_f32, fma_f32, sub_f32
+from ptxdiff.ptx.isa.half import mul_half
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, scalar, shl64, shr64
+from ptxdiff.ptx.numeric.floatbits import BF16, F16, flush
+from ptxdiff.ptx.numeric.softfloat import RZ, add_odd, bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush
 
 _HALVES = ".f16 .bf16"
 _PAIRS = ".f16x2 .bf16x2"

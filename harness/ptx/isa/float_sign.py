@@ -6,9 +6,9 @@ becomes quiet (an H200); by the ISA abs.f64 returns it unchanged, and neg.f64 is
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import instruction, operation
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import (
+from ptxdiff.ptx.isa.registry import instruction, operation
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.floatbits import (
     F64,
     canonical_nan,
     flush,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 
-from harness.ptx.isa import selectors
-from harness.ptx.isa.modifiers import CODES, VECTORS, heeded
-from harness.ptx.numeric.vectorise import Array, ArrayFunction
-from harness.ptx.targets import AnyTarget, Requirement
-from harness.ptx.text.types import TYPES, ScalarType
+from ptxdiff.ptx.isa import selectors
+from ptxdiff.ptx.isa.modifiers import CODES, VECTORS, heeded
+from ptxdiff.ptx.numeric.vectorise import Array, ArrayFunction
+from ptxdiff.ptx.targets import AnyTarget, Requirement
+from ptxdiff.ptx.text.types import TYPES, ScalarType
 
 Undefined = Callable[[list[Array], list[Array]], Array]
 """Computes the result's mask of undefined bits from the sources' values and masks."""

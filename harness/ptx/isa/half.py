@@ -6,11 +6,11 @@ to [0, 1] with NaN as +0; .relu turns negative results, including -0, into +0.
 
 from __future__ import annotations
 
-from harness.ptx.isa.float32 import fma_f32
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_round, f32_value, scalar
-from harness.ptx.numeric.floatbits import BF16, flush, value_of
-from harness.ptx.numeric.softfloat import add_odd, f16_from_f64, f16_value, narrow
+from ptxdiff.ptx.isa.float32 import fma_f32
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, scalar
+from ptxdiff.ptx.numeric.floatbits import BF16, flush, value_of
+from ptxdiff.ptx.numeric.softfloat import add_odd, f16_from_f64, f16_value, narrow
 
 OOB_NAN = 0x7FF7
 """The NaN (of either sign, in both formats) that marks an element outside a tensor.

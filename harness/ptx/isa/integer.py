@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import HI
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import below64, high64, scalar, shr64, udiv64, wrap64
+from ptxdiff.ptx.isa.modifiers import HI
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import below64, high64, scalar, shr64, udiv64, wrap64
 
 _INT = ".u16 .u32 .u64 .s16 .s32 .s64"
 _SIGNED = ".s16 .s32 .s64"

@@ -7,10 +7,10 @@ The parameter `type` is the code of a packed type: the bits of an element, and 3
 
 from __future__ import annotations
 
-from harness.ptx.isa.compare import ordered
-from harness.ptx.isa.integer import saturate
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import mask, scalar, sign_extend
+from ptxdiff.ptx.isa.compare import ordered
+from ptxdiff.ptx.isa.integer import saturate
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import mask, scalar, sign_extend
 
 _HALVES = ".u16x2 .s16x2"
 _BYTES = ".u8x4 .s8x4"

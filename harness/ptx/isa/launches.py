@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _CANCEL = "clusterlaunchcontrol.try_cancel.async{.space}.mbarrier::complete_tx::bytes"
 _QUERY = "clusterlaunchcontrol.query_cancel"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import AND
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import mask, scalar
-from harness.ptx.numeric.definedness import and_, or_
+from ptxdiff.ptx.isa.modifiers import AND
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import mask, scalar
+from ptxdiff.ptx.numeric.definedness import and_, or_
 
 _BITS = ".b16 .b32 .b64"
 

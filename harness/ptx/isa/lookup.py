@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 
-from harness.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
-from harness.ptx.isa.forms import FORMS, Bound, Form, find
-from harness.ptx.isa.modifiers import NEWER
-from harness.ptx.isa.registry import REFUSED
-from harness.ptx.targets import AnyTarget
-from harness.ptx.text.nodes import Instruction, Source
+from ptxdiff.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import FORMS, Bound, Form, find
+from ptxdiff.ptx.isa.modifiers import NEWER
+from ptxdiff.ptx.isa.registry import REFUSED
+from ptxdiff.ptx.targets import AnyTarget
+from ptxdiff.ptx.text.nodes import Instruction, Source
 
 
 def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _SPACE = ".global .shared .shared::cta .shared::cluster .local .param .param::entry .const"
 _ELSEWHERE = [s for s in _SPACE.split() if s != ".global"]

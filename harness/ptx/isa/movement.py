@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _SMALL = ".b16 .b32 .u16 .u32 .s16 .s32 .f32"
 _LARGE = ".b64 .u64 .s64 .f64"

@@ -5,7 +5,7 @@ These patterns only name instructions; other modules declare those that the kern
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import refuse
+from ptxdiff.ptx.isa.registry import refuse
 
 _MEMORY = "a memory access"
 _BARRIER = "a barrier or a memory fence"

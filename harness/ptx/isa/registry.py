@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from harness.ptx.isa.forms import FORMS, Form, ModifierGroup, OperandSpec, Undefined, parameters
-from harness.ptx.isa.modifiers import CODES
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.targets import Requirement, requirement
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.isa.forms import FORMS, Form, ModifierGroup, OperandSpec, Undefined, parameters
+from ptxdiff.ptx.isa.modifiers import CODES
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.targets import Requirement, requirement
+from ptxdiff.ptx.text.types import TYPES
 
 
 def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[ModifierGroup, ...]]:
@@ -76,7 +76,7 @@ def instruction(
     braces: str = "",
     **choices: str,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Declare a form with the decorated function as its scalar definition; see the docstring of `harness.ptx.isa`.
+    """Declare a form with the decorated function as its scalar definition; see the docstring of `ptxdiff.ptx.isa`.
 
     Stacked decorators declare several forms with one definition. Raises ValueError if the definition's parameters do
     not match the operands and modifiers.

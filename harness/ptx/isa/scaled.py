@@ -1,12 +1,12 @@
 """Products of block-scaled matrices by a warp's tensor cores: MXFP8, 6 and 4 and NVFP4 (ISA 9.7.14.3, 9.7.14.5.14).
 
-`harness.ptx.kernel.scaled` runs them; `harness.ptx.kernel.sparsescaled` runs those of a sparse matrix (9.7.14.6.3).
+`ptxdiff.ptx.kernel.scaled` runs them; `ptxdiff.ptx.kernel.sparsescaled` runs those of a sparse matrix (9.7.14.6.3).
 ptxas (13.4) also accepts ue8m0 scales for sixteen elements, which are not in the ISA's table.
 """
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _SPARSE = {".m16n8k32": ".m16n8k64", ".m16n8k64": ".m16n8k128"}
 _F8F6F4 = ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"

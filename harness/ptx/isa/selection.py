@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.definedness import select
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.definedness import select
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _ANY = ".b16 .b32 .b64 .u16 .u32 .u64 .s16 .s32 .s64 .f32 .f64"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import B4E, CLAMP, ECL, ECR, F4E, LEFT, RC8
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import scalar, shl64, shr64
+from ptxdiff.ptx.isa.modifiers import B4E, CLAMP, ECL, ECR, F4E, LEFT, RC8
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import scalar, shl64, shr64
 
 _BITS = ".b16 .b32 .b64"
 

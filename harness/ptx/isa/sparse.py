@@ -1,15 +1,15 @@
 """Products of a sparse matrix and a dense one on a warp's tensor cores (ISA 9.7.14.6).
 
 Half of a's elements are zero and not stored; a metadata operand says which. A form of mma.sp is a row of `ROWS`;
-`harness.ptx.kernel.sparse` runs them all.
+`ptxdiff.ptx.kernel.sparse` runs them all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ptx.isa.registry import operation
-from harness.ptx.targets import Requirement
+from ptxdiff.ptx.isa.registry import operation
+from ptxdiff.ptx.targets import Requirement
 
 _ORDERED = ".sp::ordered_metadata"
 _F8, _F8F6F4 = ".e4m3 .e5m2", ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"

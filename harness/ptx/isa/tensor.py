@@ -1,14 +1,14 @@
 """Products of small matrices on a warp's tensor cores, and moves of their fragments (ISA 9.7.14.5).
 
-A form of mma is a row of `ROWS`; `harness.ptx.kernel.tensor` runs them all, with `harness.ptx.numeric.tensorcore`.
+A form of mma is a row of `ROWS`; `ptxdiff.ptx.kernel.tensor` runs them all, with `ptxdiff.ptx.numeric.tensorcore`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ptx.isa.registry import operation
-from harness.ptx.targets import Requirement
+from ptxdiff.ptx.isa.registry import operation
+from ptxdiff.ptx.targets import Requirement
 
 
 @dataclass(frozen=True)

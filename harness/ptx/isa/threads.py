@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 operation("bar{.cta}.sync", "barrier", section="9.7.13.1")
 operation("barrier{.cta}.sync{.aligned}", "barrier", section="9.7.13.1")

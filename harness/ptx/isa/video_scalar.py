@@ -15,11 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.isa.compare import ordered
-from harness.ptx.isa.integer import saturate
-from harness.ptx.isa.modifiers import ADD, CLAMP, MIN
-from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import below64, mask, scalar, shl64, shr64, sign_extend
+from ptxdiff.ptx.isa.compare import ordered
+from ptxdiff.ptx.isa.integer import saturate
+from ptxdiff.ptx.isa.modifiers import ADD, CLAMP, MIN
+from ptxdiff.ptx.isa.registry import instruction
+from ptxdiff.ptx.numeric.bits import below64, mask, scalar, shl64, shr64, sign_extend
 
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 

@@ -1,16 +1,16 @@
 """Asynchronous products of matrices on the four warps of a warpgroup (ISA 9.7.15).
 
-A form of wgmma is a row of `ROWS`; `harness.ptx.kernel.warpgroup` runs them all, with
-`harness.ptx.numeric.tensorcore`. All have 64 rows. ptxas (12.9, 13.4) accepts every multiple of 8 columns, for integers
+A form of wgmma is a row of `ROWS`; `ptxdiff.ptx.kernel.warpgroup` runs them all, with
+`ptxdiff.ptx.numeric.tensorcore`. All have 64 rows. ptxas (12.9, 13.4) accepts every multiple of 8 columns, for integers
 and single bits fewer. Forms with a sparse matrix a are rows of `SPARSE_ROWS`, with the k of the dense form;
-`harness.ptx.kernel.sparsegroup` runs these.
+`ptxdiff.ptx.kernel.sparsegroup` runs these.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ptx.isa.registry import operation
+from ptxdiff.ptx.isa.registry import operation
 
 _ALL = range(8, 257, 8)
 _FEWER = (8, 16, 24, *range(32, 257, 16))

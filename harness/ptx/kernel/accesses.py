@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.ptx.binding.braces import is_special
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Register, Step, WriteSlot
-from harness.ptx.errors import ExecutionError, OperandError
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.builder import KernelBuilder, PassedPart
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Access
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.braces import is_special
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Register, Step, WriteSlot
+from ptxdiff.ptx.errors import ExecutionError, OperandError
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.kernel.builder import KernelBuilder, PassedPart
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Access
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
+from ptxdiff.ptx.text.types import TYPES
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "param": 0}
 """The base of each space among generic addresses. Variables in constant memory have a generic address only through

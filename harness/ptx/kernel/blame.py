@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.kernel.clusters import frame_of
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.schedule import KernelScheduler
-from harness.ptx.machine.frame import Frame
-from harness.ptx.text.llvmtext import in_asm
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.clusters import frame_of
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.schedule import KernelScheduler
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.text.llvmtext import in_asm
 
 
 class _Origins:

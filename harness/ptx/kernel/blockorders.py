@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol, TypeVar
 
-from harness.ptx.binding.program import Program, Step
+from ptxdiff.ptx.binding.program import Program, Step
 
 ONE_FRAME = 1 << 15
 """Threads of a grid that run as one frame, so that accesses of different blocks can be ordered (`happens_before`)."""

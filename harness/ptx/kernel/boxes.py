@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensormaps
-from harness.ptx.kernel.accesses import address
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.mbarriers import barrier_at, places
-from harness.ptx.kernel.memory import PARAMETER_WINDOW, SHARED_WINDOW, Access
-from harness.ptx.kernel.tensormaps import BYTES, COUNTS, TensorMap
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Address, Immediate, Instruction, Operand
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import tensormaps
+from ptxdiff.ptx.kernel.accesses import address
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.matrices import active_warps
+from ptxdiff.ptx.kernel.mbarriers import barrier_at, places
+from ptxdiff.ptx.kernel.memory import PARAMETER_WINDOW, SHARED_WINDOW, Access
+from ptxdiff.ptx.kernel.tensormaps import BYTES, COUNTS, TensorMap
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Address, Immediate, Instruction, Operand
+from ptxdiff.ptx.text.types import TYPES
 
 
 def _lanes(frame: KernelFrame, active: Array | None) -> Array:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.ptx.binding.builder import Builder
-from harness.ptx.binding.program import ReadSlot, Register, Step
-from harness.ptx.binding.scope import Scope
-from harness.ptx.errors import NotElementwise, OperandError, TooLarge
-from harness.ptx.kernel.kernel import places_of, size_of
-from harness.ptx.kernel.memory import SHARED_BASE, VARIABLES_BASE
-from harness.ptx.limits import LOCAL, STATIC_SHARED, VARIABLES
-from harness.ptx.targets import AnyTarget
-from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement, Vector
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import Builder
+from ptxdiff.ptx.binding.program import ReadSlot, Register, Step
+from ptxdiff.ptx.binding.scope import Scope
+from ptxdiff.ptx.errors import NotElementwise, OperandError, TooLarge
+from ptxdiff.ptx.kernel.kernel import places_of, size_of
+from ptxdiff.ptx.kernel.memory import SHARED_BASE, VARIABLES_BASE
+from ptxdiff.ptx.limits import LOCAL, STATIC_SHARED, VARIABLES
+from ptxdiff.ptx.targets import AnyTarget
+from ptxdiff.ptx.text.nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement, Vector
+from ptxdiff.ptx.text.types import TYPES
 
 END = "\x02end"
 """The label after an inlined body; no PTX text can contain it."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
-from harness.ptx.kernel.races import check_bulk_read
-from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.copies import Reaching
+from ptxdiff.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
+from ptxdiff.ptx.kernel.races import check_bulk_read
+from ptxdiff.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 
 @dataclass

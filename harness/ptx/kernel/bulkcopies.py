@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.accesses import address, update_of
-from harness.ptx.kernel.boxes import ranks_of
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.bulk import Coming
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.mbarriers import barrier_at, places
-from harness.ptx.kernel.memory import Access, Buffer
-from harness.ptx.kernel.races import check_bulk_read
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Immediate, Instruction, Operand
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.accesses import address, update_of
+from ptxdiff.ptx.kernel.boxes import ranks_of
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.bulk import Coming
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.mbarriers import barrier_at, places
+from ptxdiff.ptx.kernel.memory import Access, Buffer
+from ptxdiff.ptx.kernel.races import check_bulk_read
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Immediate, Instruction, Operand
+from ptxdiff.ptx.text.types import TYPES
 
 _PIECE = 16
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds
-from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, TooLarge
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import printing
-from harness.ptx.kernel.builder import KernelBuilder, called, passed_names
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import Access
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Instruction
+from ptxdiff.ptx.binding.builder import binds
+from ptxdiff.ptx.binding.program import ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.errors import ExecutionError, NotElementwise, OperandError, TooLarge
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import printing
+from ptxdiff.ptx.kernel.builder import KernelBuilder, called, passed_names
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import Access
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Instruction
 
 RUNTIME = {"vprintf": (64, 64), "__assertfail": (64, 64, 32, 64, 64)}
 """Functions of the CUDA runtime that kernels with prints and assertions call, and the widths of their parameters."""

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.accesses import address, elements, update_of
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.bulk import Coming
-from harness.ptx.kernel.clusters import ClusterFrame
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.mbarriers import barrier_at, places
-from harness.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, RANK_BITS, SHARED_WINDOW, Access
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Instruction, Name, Operand
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.accesses import address, elements, update_of
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.bulk import Coming
+from ptxdiff.ptx.kernel.clusters import ClusterFrame
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.mbarriers import barrier_at, places
+from ptxdiff.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, RANK_BITS, SHARED_WINDOW, Access
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Instruction, Name, Operand
+from ptxdiff.ptx.text.types import TYPES
 
 _LOW = 0xFFFFFF
 _RANKS = 0xFF << RANK_BITS

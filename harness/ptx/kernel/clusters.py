@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.memory import RANK_BITS, SHARED_BASE, Access, Place
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.memory import RANK_BITS, SHARED_BASE, Access, Place
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 _BELOW = (1 << RANK_BITS) - 1
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter, tally
-from harness.ptx.kernel.phases import Barrier
-from harness.ptx.kernel.races import note_finished_read
-from harness.ptx.kernel.threads import ThreadFrame
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter, tally
+from ptxdiff.ptx.kernel.phases import Barrier
+from ptxdiff.ptx.kernel.races import note_finished_read
+from ptxdiff.ptx.kernel.threads import ThreadFrame
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 class Reaching(ThreadFrame):

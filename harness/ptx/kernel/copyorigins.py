@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.kernel.origins import Focus, Snapshot, Stored, Taken
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.kernel.origins import Focus, Snapshot, Stored, Taken
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 @dataclass

@@ -20,7 +20,7 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.numeric.vectorise import Array
 
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
 """For each swizzle mode (the two highest bits), the bytes of a row; 16: no swizzle."""

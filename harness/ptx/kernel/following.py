@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.blockorders import take_turns
-from harness.ptx.kernel.clusters import in_clusters
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.kernel import Kernel
-from harness.ptx.kernel.memory import Buffer
-from harness.ptx.kernel.notedframe import NotedClusterFrame, NotedFrame, NotedScheduler
-from harness.ptx.kernel.noting import ExecutedSteps, Notes, Watching
-from harness.ptx.kernel.origins import Stored
-from harness.ptx.kernel.run import ORDERED, judging_of
-from harness.ptx.kernel.traced import ThreadTrace, TooLong
-from harness.ptx.limits import KERNEL_SECONDS, Deadline
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.blockorders import take_turns
+from ptxdiff.ptx.kernel.clusters import in_clusters
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.kernel import Kernel
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.ptx.kernel.notedframe import NotedClusterFrame, NotedFrame, NotedScheduler
+from ptxdiff.ptx.kernel.noting import ExecutedSteps, Notes, Watching
+from ptxdiff.ptx.kernel.origins import Stored
+from ptxdiff.ptx.kernel.run import ORDERED, judging_of
+from ptxdiff.ptx.kernel.traced import ThreadTrace, TooLong
+from ptxdiff.ptx.limits import KERNEL_SECONDS, Deadline
 
 
 @dataclass(frozen=True)

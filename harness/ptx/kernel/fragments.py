@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.numeric.vectorise import Array
 
 Place = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 """Maps lane, register and element in the register to tile, row and column."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.bulk import Bulk
-from harness.ptx.kernel.copies import Copies, Reaching
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.memory import (
+from ptxdiff.ptx.binding.program import ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.bulk import Bulk
+from ptxdiff.ptx.kernel.copies import Copies, Reaching
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.memory import (
     LOCAL_WINDOW,
     PARAMETER_WINDOW,
     SHARED_BASE,
@@ -25,12 +25,12 @@ from harness.ptx.kernel.memory import (
     rows,
     scatter,
 )
-from harness.ptx.kernel.memory_model import between
-from harness.ptx.kernel.promises import Promises
-from harness.ptx.kernel.races import is_strong, note_read, note_update, note_write
-from harness.ptx.kernel.tensorwaits import TensorWaits
-from harness.ptx.kernel.tensorwork import TensorWork
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.kernel.memory_model import between
+from ptxdiff.ptx.kernel.promises import Promises
+from ptxdiff.ptx.kernel.races import is_strong, note_read, note_update, note_write
+from ptxdiff.ptx.kernel.tensorwaits import TensorWaits
+from ptxdiff.ptx.kernel.tensorwork import TensorWork
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 
 def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:

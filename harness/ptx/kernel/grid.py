@@ -10,22 +10,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.binding.special import OF_A_GRID
-from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.kernel.blockorders import TOGETHER, waiting_loops
-from harness.ptx.kernel.happens_before import acquiring, orders_parts
-from harness.ptx.kernel.kernel import Kernel, places_of, size_of
-from harness.ptx.kernel.launches import Launches
-from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
-from harness.ptx.kernel.printing import Printer
-from harness.ptx.kernel.tensormaps import HostMap
-from harness.ptx.limits import Deadline
-from harness.ptx.machine.frame import Constants
-from harness.ptx.machine.standins import unknown_registers
-from harness.ptx.numeric.bits import f32_round, f64_bits
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Declaration
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.binding.special import OF_A_GRID
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.blockorders import TOGETHER, waiting_loops
+from ptxdiff.ptx.kernel.happens_before import acquiring, orders_parts
+from ptxdiff.ptx.kernel.kernel import Kernel, places_of, size_of
+from ptxdiff.ptx.kernel.launches import Launches
+from ptxdiff.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
+from ptxdiff.ptx.kernel.printing import Printer
+from ptxdiff.ptx.kernel.tensormaps import HostMap
+from ptxdiff.ptx.limits import Deadline
+from ptxdiff.ptx.machine.frame import Constants
+from ptxdiff.ptx.machine.standins import unknown_registers
+from ptxdiff.ptx.numeric.bits import f32_round, f64_bits
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Declaration
 
 E = TypeVar("E", bound=PtxError)
 

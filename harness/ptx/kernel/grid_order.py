@@ -12,10 +12,10 @@ from itertools import count
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import PtxError
-from harness.ptx.kernel.happens_before import SCOPES, HappensBefore
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.happens_before import SCOPES, HappensBefore
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _RELEASES = frozenset({"release", "acq_rel"})
 _ACQUIRES = frozenset({"acquire", "acq_rel"})

@@ -37,8 +37,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.numeric.vectorise import Array
 
 ALWAYS = (1 << 31) - 1
 """The time that a lane knows of itself: its own accesses are in program order."""

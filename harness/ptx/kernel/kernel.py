@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.ptx.binding.contents import Analysis, describe
-from harness.ptx.binding.program import Program
-from harness.ptx.text.nodes import Declaration, Module
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.contents import Analysis, describe
+from ptxdiff.ptx.binding.program import Program
+from ptxdiff.ptx.text.nodes import Declaration, Module
+from ptxdiff.ptx.text.types import TYPES
 
 
 def size_of(parameter: Declaration) -> int:

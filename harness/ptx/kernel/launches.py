@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _PARTS = 4
 _HIDDEN = np.array([0x9D2C5680, 0x7F4A7C15, 0x5BD1E995, 0x434C4331], np.uint32)

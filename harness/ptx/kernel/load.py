@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 
-from harness.ptx.binding import control, moves
-from harness.ptx.binding.approximate import HOPPER, ROUNDED, rounded
-from harness.ptx.binding.contraction import fused
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
-from harness.ptx.kernel import (
+from ptxdiff.ptx.binding import control, moves
+from ptxdiff.ptx.binding.approximate import HOPPER, ROUNDED, rounded
+from ptxdiff.ptx.binding.contraction import fused
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
+from ptxdiff.ptx.kernel import (
     accesses,
     boxes,
     bulkcopies,
@@ -32,13 +32,13 @@ from harness.ptx.kernel import (
     warpgroup,
     warps,
 )
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.kernel import Kernel, size_of
-from harness.ptx.limits import BLOCK, BLOCK_THREADS, CLUSTER_BLOCKS, PARAMETERS
-from harness.ptx.targets import AnyTarget, ByAnswers, Target
-from harness.ptx.text.header import without_header
-from harness.ptx.text.nodes import Function, Module
-from harness.ptx.text.parser import parse_module
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.kernel import Kernel, size_of
+from ptxdiff.ptx.limits import BLOCK, BLOCK_THREADS, CLUSTER_BLOCKS, PARAMETERS
+from ptxdiff.ptx.targets import AnyTarget, ByAnswers, Target
+from ptxdiff.ptx.text.header import without_header
+from ptxdiff.ptx.text.nodes import Function, Module
+from ptxdiff.ptx.text.parser import parse_module
 
 _LOADED = (
     control, moves, accesses, boxes, bulkcopies, calls, cancelling, clusterops, matrices, mbarriers, scaled, sparse,
@@ -53,7 +53,7 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False, approxim
     """Parse and check a PTX module, and return the kernel `name` (None: the only one).
 
     `fuse`: evaluate multiplications and additions without rounding modifiers as fma, as ptxas may. `approximate`: the
-    bits of approximate instructions, as `harness.emulate` has it. Raises PtxError.
+    bits of approximate instructions, as `ptxdiff.emulate` has it. Raises PtxError.
 
     Modules that differ only in their headers are parsed once. They are checked once for all targets that give the same
     answers to the questions of the check.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from harness.ptx.binding.program import ReadSlot
-from harness.ptx.kernel import sharedaccess
-from harness.ptx.kernel.happens_before import ALWAYS, HappensBefore
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import ReadSlot
+from ptxdiff.ptx.kernel import sharedaccess
+from ptxdiff.ptx.kernel.happens_before import ALWAYS, HappensBefore
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
 BUFFER_SPACING = 1 << 36

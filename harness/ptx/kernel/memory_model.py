@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import MemoryFault, PtxError
-from harness.ptx.kernel import sharedaccess
-from harness.ptx.kernel.grid_order import GridOrder
-from harness.ptx.kernel.memory import Access, Buffer, Place, Shared
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import MemoryFault, PtxError
+from ptxdiff.ptx.kernel import sharedaccess
+from ptxdiff.ptx.kernel.grid_order import GridOrder
+from ptxdiff.ptx.kernel.memory import Access, Buffer, Place, Shared
+from ptxdiff.ptx.numeric.vectorise import Array
 
 if TYPE_CHECKING:
-    from harness.ptx.kernel.threads import ThreadFrame
+    from ptxdiff.ptx.kernel.threads import ThreadFrame
 
 
 class BlocksMeet(PtxError):

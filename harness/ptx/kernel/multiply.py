@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.isa.forms import find
-from harness.ptx.numeric import tensorcore
-from harness.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, Model
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.isa.forms import find
+from ptxdiff.ptx.numeric import tensorcore
+from ptxdiff.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, Model
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 @dataclass(frozen=True)

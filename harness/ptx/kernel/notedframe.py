@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, ReadSlot, Step
-from harness.ptx.kernel.bulk import Bulk, Coming
-from harness.ptx.kernel.clusters import ClusterFrame
-from harness.ptx.kernel.copies import Copies
-from harness.ptx.kernel.copyorigins import CopyTaken
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.memory import Access, Buffer, Place
-from harness.ptx.kernel.noting import Notes, Watching
-from harness.ptx.kernel.schedule import KernelScheduler
-from harness.ptx.kernel.tensormaps import TensorMap, rows_of
-from harness.ptx.kernel.tensorwaits import TensorWaits
-from harness.ptx.kernel.tensorwork import NONE, TensorWork, Work
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Program, ReadSlot, Step
+from ptxdiff.ptx.kernel.bulk import Bulk, Coming
+from ptxdiff.ptx.kernel.clusters import ClusterFrame
+from ptxdiff.ptx.kernel.copies import Copies
+from ptxdiff.ptx.kernel.copyorigins import CopyTaken
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.memory import Access, Buffer, Place
+from ptxdiff.ptx.kernel.noting import Notes, Watching
+from ptxdiff.ptx.kernel.schedule import KernelScheduler
+from ptxdiff.ptx.kernel.tensormaps import TensorMap, rows_of
+from ptxdiff.ptx.kernel.tensorwaits import TensorWaits
+from ptxdiff.ptx.kernel.tensorwork import NONE, TensorWork, Work
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 class NotedFrame(KernelFrame):

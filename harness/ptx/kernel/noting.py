@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.kernel.copyorigins import CopyTaken, OldTaken, OperandTaken, RegistersTaken
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import Access, Buffer, Place
-from harness.ptx.kernel.origins import TENSOR, Origins, Stored, Taken, name_of
-from harness.ptx.kernel.productorigins import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
-from harness.ptx.kernel.tensorloads import cells_of
-from harness.ptx.kernel.traced import SeenOperand, ThreadStep, TooLong
-from harness.ptx.machine.frame import Frame
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.kernel.copyorigins import CopyTaken, OldTaken, OperandTaken, RegistersTaken
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import Access, Buffer, Place
+from ptxdiff.ptx.kernel.origins import TENSOR, Origins, Stored, Taken, name_of
+from ptxdiff.ptx.kernel.productorigins import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
+from ptxdiff.ptx.kernel.tensorloads import cells_of
+from ptxdiff.ptx.kernel.traced import SeenOperand, ThreadStep, TooLong
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.numeric.vectorise import Array
 
 MOST_STEPS = 200_000
 """The most instructions of one thread that are recorded."""

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.ptx.kernel.memory import Buffer
-from harness.ptx.kernel.tensormemory import TensorMemory
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.ptx.kernel.tensormemory import TensorMemory
+from ptxdiff.ptx.numeric.vectorise import Array
 
 SHARED, LOCAL, TENSOR = "shared memory", "local memory", "tensor memory"
 Byte = tuple[str, int]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.ptx.kernel.happens_before import HappensBefore
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _PHASES = 64
 """The most phases of one mbarrier that are kept although no thread has seen them complete."""

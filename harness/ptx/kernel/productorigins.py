@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.kernel import descriptors, fragments, tensorinstructions, tensoroperands
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import SHARED_BASE
-from harness.ptx.kernel.origins import TENSOR, Focus, Origins, Snapshot, Stored, Taken
-from harness.ptx.kernel.tensor import factors, gathered
-from harness.ptx.kernel.tensoraccumulators import accumulator
-from harness.ptx.kernel.tensoroperands import TensorOperand, values
-from harness.ptx.kernel.tensorpairs import members
-from harness.ptx.kernel.tensorproducts import TensorProduct
-from harness.ptx.kernel.warpgroup import GroupProduct, Matrix, arranged
-from harness.ptx.numeric.tensorcore import BITS
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.kernel import descriptors, fragments, tensorinstructions, tensoroperands
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import SHARED_BASE
+from ptxdiff.ptx.kernel.origins import TENSOR, Focus, Origins, Snapshot, Stored, Taken
+from ptxdiff.ptx.kernel.tensor import factors, gathered
+from ptxdiff.ptx.kernel.tensoraccumulators import accumulator
+from ptxdiff.ptx.kernel.tensoroperands import TensorOperand, values
+from ptxdiff.ptx.kernel.tensorpairs import members
+from ptxdiff.ptx.kernel.tensorproducts import TensorProduct
+from ptxdiff.ptx.kernel.warpgroup import GroupProduct, Matrix, arranged
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.ptx.numeric.vectorise import Array
 
 WARP = 32
 ElementsOf = dict[str, list[tuple[int, int, int]]]

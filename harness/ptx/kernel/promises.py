@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, Access, Place, tally
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.copies import Reaching
+from ptxdiff.ptx.kernel.memory import CHUNK, Access, Place, tally
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 @dataclass

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import MemoryFault
-from harness.ptx.kernel.happens_before import ALWAYS
-from harness.ptx.kernel.memory import Access, Buffer, Place, Shadow
-from harness.ptx.kernel.threads import ThreadFrame
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import MemoryFault
+from ptxdiff.ptx.kernel.happens_before import ALWAYS
+from ptxdiff.ptx.kernel.memory import Access, Buffer, Place, Shadow
+from ptxdiff.ptx.kernel.threads import ThreadFrame
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _THREAD = 26
 _MIXED = np.int64(1 << 25)

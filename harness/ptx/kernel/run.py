@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.apart import refuse_to_judge
-from harness.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
-from harness.ptx.kernel.blame import at_the_asm
-from harness.ptx.kernel.blockorders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
-from harness.ptx.kernel.clusters import frame_of
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.grid_order import TooManyStates
-from harness.ptx.kernel.kernel import Kernel
-from harness.ptx.kernel.load import load_kernel
-from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
-from harness.ptx.kernel.memory_model import BlocksMeet
-from harness.ptx.kernel.schedule import KernelScheduler
-from harness.ptx.kernel.tensormaps import HostMap
-from harness.ptx.limits import (
+from ptxdiff.ptx.apart import refuse_to_judge
+from ptxdiff.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
+from ptxdiff.ptx.kernel.blame import at_the_asm
+from ptxdiff.ptx.kernel.blockorders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
+from ptxdiff.ptx.kernel.clusters import frame_of
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.grid_order import TooManyStates
+from ptxdiff.ptx.kernel.kernel import Kernel
+from ptxdiff.ptx.kernel.load import load_kernel
+from ptxdiff.ptx.kernel.memory import Buffer, BufferPointer, pointers
+from ptxdiff.ptx.kernel.memory_model import BlocksMeet
+from ptxdiff.ptx.kernel.schedule import KernelScheduler
+from ptxdiff.ptx.kernel.tensormaps import HostMap
+from ptxdiff.ptx.limits import (
     BLOCK,
     BLOCK_THREADS,
     CLUSTER_BLOCKS,
@@ -38,8 +38,8 @@ from harness.ptx.limits import (
     lanes_together,
     shared_memory,
 )
-from harness.ptx.machine.parallel import cores, for_each
-from harness.ptx.targets import Target
+from ptxdiff.ptx.machine.parallel import cores, for_each
+from ptxdiff.ptx.targets import Target
 
 __all__ = [
     "Buffer", "BufferPointer", "Executed", "HostMap", "Kernel", "load_kernel", "pointers", "run_kernel", "scratch",

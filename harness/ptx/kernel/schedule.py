@@ -13,14 +13,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.kernel import mbarriers
-from harness.ptx.kernel.blockorders import PATIENCE, PIECES, RESIDENT, observes
-from harness.ptx.kernel.clusters import ClusterFrame
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.machine.lockstep import Scheduler, guarded
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.kernel import mbarriers
+from ptxdiff.ptx.kernel.blockorders import PATIENCE, PIECES, RESIDENT, observes
+from ptxdiff.ptx.kernel.clusters import ClusterFrame
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.machine.lockstep import Scheduler, guarded
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
 """Kinds of step at which a thread waits for others and goes on when they are done."""

@@ -2,7 +2,7 @@
 
 Of each unit of bytes a row of the table `units` keeps the last plain write, the plain reads since, and the strong
 writes since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not
-both are strong, and the one recorded is not ordered before the other (`harness.ptx.kernel.happens_before`).
+both are strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
 
 Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
 such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
@@ -15,8 +15,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.vectorise import Array, on_arrays
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.vectorise import Array, on_arrays
 
 WRITER, WRITTEN, READ, UPDATED, FIELDS = 0, 1, 2, 5, 8
 """Columns of a unit: the last plain write (its member + 1, time); reads and strong writes (warp + 1, mask, time each).

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import fragments, scaled, sparse
-from harness.ptx.kernel.accesses import elements
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.sparse import Storage
-from harness.ptx.kernel.tensor import factors, scattered
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric import scaledproducts
-from harness.ptx.numeric.scaledproducts import ScaledModel
-from harness.ptx.numeric.tensorcore import BITS
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Immediate, Instruction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import fragments, scaled, sparse
+from ptxdiff.ptx.kernel.accesses import elements
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.matrices import active_warps
+from ptxdiff.ptx.kernel.sparse import Storage
+from ptxdiff.ptx.kernel.tensor import factors, scattered
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric import scaledproducts
+from ptxdiff.ptx.numeric.scaledproducts import ScaledModel
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Immediate, Instruction
+from ptxdiff.ptx.text.types import TYPES
 
 
 @dataclass(frozen=True)

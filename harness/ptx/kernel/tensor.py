@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import NotElementwise, OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import fragments
-from harness.ptx.kernel.accesses import elements
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.multiply import Arithmetic, arithmetic
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric import tensorcore
-from harness.ptx.numeric.tensorcore import BITS
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.targets import AnyTarget
-from harness.ptx.text.nodes import Instruction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.errors import NotElementwise, OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import fragments
+from ptxdiff.ptx.kernel.accesses import elements
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.matrices import active_warps
+from ptxdiff.ptx.kernel.multiply import Arithmetic, arithmetic
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric import tensorcore
+from ptxdiff.ptx.numeric.tensorcore import BITS
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.targets import AnyTarget
+from ptxdiff.ptx.text.nodes import Instruction
+from ptxdiff.ptx.text.types import TYPES
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.kernel import tensoroperands
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.tensormemory import COLUMNS, LANES
-from harness.ptx.kernel.tensoroperands import Codes
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.kernel import tensoroperands
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.tensormemory import COLUMNS, LANES
+from ptxdiff.ptx.kernel.tensoroperands import Codes
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.tensoroperands import TensorOperand
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.tensoroperands import TensorOperand
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 def collected(frame: KernelFrame, step: Step, lane: int, block: int, of: TensorOperand, codes: Array, ws: bool) -> None:

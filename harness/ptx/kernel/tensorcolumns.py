@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensorpairs
-from harness.ptx.kernel.accesses import address
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.memory import Access
-from harness.ptx.kernel.tensormemory import COLUMNS
-from harness.ptx.kernel.tensorpairs import of_a_pair
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import tensorpairs
+from ptxdiff.ptx.kernel.accesses import address
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.matrices import active_warps
+from ptxdiff.ptx.kernel.memory import Access
+from ptxdiff.ptx.kernel.tensormemory import COLUMNS
+from ptxdiff.ptx.kernel.tensorpairs import of_a_pair
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Instruction
+from ptxdiff.ptx.text.types import TYPES
 
 COUNTS = (32, 64, 128, 256, 512)
 

@@ -11,20 +11,20 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensoroperands
-from harness.ptx.kernel.accesses import address
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.tensoroperands import TensorOperand, values
-from harness.ptx.kernel.tensorpairs import members, of_a_pair
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import tensoroperands
+from ptxdiff.ptx.kernel.accesses import address
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.tensoroperands import TensorOperand, values
+from ptxdiff.ptx.kernel.tensorpairs import members, of_a_pair
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Instruction
+from ptxdiff.ptx.text.types import TYPES
 
 _COPIES = {None: (0,), "warpx2::02_13": (0, 64), "warpx2::01_23": (0, 32), "warpx4": (0, 32, 64, 96)}
 """For each modifier, the distance of the lanes to which it copies a row."""

@@ -1,6 +1,6 @@
 """The layouts of matrices in shared memory that tcgen05's descriptors state (ISA 9.7.16.4.1).
 
-The layouts are those of wgmma (`harness.ptx.kernel.descriptors`), here for elements of any size: the smallest part is a
+The layouts are those of wgmma (`ptxdiff.ptx.kernel.descriptors`), here for elements of any size: the smallest part is a
 chunk of 16 bytes, eight chunks make a core matrix, and a swizzle has rows of 32, 64 or 128 bytes. Two things differ:
 the places of the fields, and a swizzle of 128 bytes in parts of 32, which MN-major tf32 uses. There a group has four
 rows.
@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _FIELD = (1 << 14) - 1
 _USED = _FIELD | _FIELD << 16 | _FIELD << 32 | 7 << 46 | 7 << 49 | 1 << 52 | 7 << 61

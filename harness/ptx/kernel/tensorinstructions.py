@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from harness.ptx.targets import Requirement, requirement
+from ptxdiff.ptx.targets import Requirement, requirement
 
 
 @dataclass(frozen=True)

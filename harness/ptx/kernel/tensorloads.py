@@ -11,20 +11,20 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import MemoryFault, OperandError
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.accesses import address, elements
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.tensorcolumns import same
-from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Immediate, Instruction, Operand
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import MemoryFault, OperandError
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.kernel.accesses import address, elements
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.matrices import active_warps
+from ptxdiff.ptx.kernel.tensorcolumns import same
+from ptxdiff.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Immediate, Instruction, Operand
+from ptxdiff.ptx.text.types import TYPES
 
 PER_COUNT = {"32x32b": 1, "16x64b": 1, "16x32bx2": 1, "16x128b": 2, "16x256b": 4}
 """Registers of a shape for `.x1`; `.xN` repeats it N times in further columns."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.kernel.memory import Buffer
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.ptx.numeric.vectorise import Array
 
 BYTES = 128
 _LAYOUT = struct.Struct("<Q5I4x4Q15I")

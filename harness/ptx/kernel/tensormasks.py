@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.builder import expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction, Operand, Vector
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Instruction, Operand, Vector
+from ptxdiff.ptx.text.types import TYPES
 
 _GENERATED = 1 << 39
 _SHIFT = 63 << 56

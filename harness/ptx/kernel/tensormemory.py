@@ -2,7 +2,7 @@
 cell.
 
 A cell's number combines block, lane and column; an access is an array of these numbers. Races are found by time, as in
-shared memory (`harness.ptx.kernel.memory.Shared`). Accesses are by warps, whose threads load and store together, and by
+shared memory (`ptxdiff.ptx.kernel.memory.Shared`). Accesses are by warps, whose threads load and store together, and by
 the tensor cores on behalf of a thread.
 
 Columns are allocated from the highest down, aligned to their count (ISA 9.7.16.1.2 leaves the choice open). So a kernel
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.numeric.vectorise import Array
 
 LANES, COLUMNS = 128, 512
 CELLS = LANES * COLUMNS
@@ -45,7 +45,7 @@ class TensorMemory:
     `undefined`: undefined bits. `busy`, `being_read`: operations under way that write, or read, a cell.
     `storing`: the warp (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited
     for their load of a cell. `role`, `accumulator`: what the last operation did with a cell, and the number of the
-    accumulator that a product wrote (`harness.ptx.kernel.tensorpipelines`). `latest`: how many columns a block has
+    accumulator that a product wrote (`ptxdiff.ptx.kernel.tensorpipelines`). `latest`: how many columns a block has
     allocated last. `promised`: columns that the other block of a pair has allocated, before a warp of this
     block has asked for them.
     """

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel import tensordescriptors
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import SHARED_BASE
-from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel import tensordescriptors
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import SHARED_BASE
+from ptxdiff.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "s8": 8, "u8": 8}
 Codes = tuple[Array, Array | None]

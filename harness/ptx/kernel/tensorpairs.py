@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.text.nodes import Instruction
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError, OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.text.nodes import Instruction
 
 
 def of_a_pair(builder: KernelBuilder, node: Instruction, bound: Bound) -> bool:

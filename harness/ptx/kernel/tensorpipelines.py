@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.numeric.vectorise import Array
 
 if TYPE_CHECKING:
-    from harness.ptx.kernel.tensormemory import TensorMemory
+    from ptxdiff.ptx.kernel.tensormemory import TensorMemory
 
 D, COPY, SMALL_COPY, SHIFT, INPUT, SHIFTED = range(1, 7)
 """Roles: a product writes d; a copy writes, or one of 4 rows; a shift writes; a product, or a shift, reads."""

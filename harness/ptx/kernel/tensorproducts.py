@@ -1,7 +1,7 @@
 """Products by the tensor cores of one block, or of a pair, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
 
-The product is computed when it is issued; `harness.ptx.kernel.tensorwork` checks accesses to its operands before the
-wait for its commit. `harness.ptx.kernel.tensorcollectors` checks hints (.collector::*), which change no value.
+The product is computed when it is issued; `ptxdiff.ptx.kernel.tensorwork` checks accesses to its operands before the
+wait for its commit. `ptxdiff.ptx.kernel.tensorcollectors` checks hints (.collector::*), which change no value.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensorinstructions, tensormasks, tensoroperands, tensorsparse
-from harness.ptx.kernel.accesses import address
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.multiply import Arithmetic
-from harness.ptx.kernel.tensor import spread
-from harness.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
-from harness.ptx.kernel.tensorcollectors import collected
-from harness.ptx.kernel.tensorinstructions import LONGER, InstructionDescriptor, Longer
-from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
-from harness.ptx.kernel.tensorpairs import members, of_a_pair
-from harness.ptx.kernel.tensorsparse import Shape
-from harness.ptx.kernel.tensorwork import NONE, Work
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric import scaledproducts
-from harness.ptx.numeric.scaledproducts import BLACKWELL
-from harness.ptx.numeric.tensorcore import MODELS, Model
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.targets import requirement
-from harness.ptx.text.nodes import Address, Immediate, Instruction
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import tensorinstructions, tensormasks, tensoroperands, tensorsparse
+from ptxdiff.ptx.kernel.accesses import address
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.multiply import Arithmetic
+from ptxdiff.ptx.kernel.tensor import spread
+from ptxdiff.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
+from ptxdiff.ptx.kernel.tensorcollectors import collected
+from ptxdiff.ptx.kernel.tensorinstructions import LONGER, InstructionDescriptor, Longer
+from ptxdiff.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
+from ptxdiff.ptx.kernel.tensorpairs import members, of_a_pair
+from ptxdiff.ptx.kernel.tensorsparse import Shape
+from ptxdiff.ptx.kernel.tensorwork import NONE, Work
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric import scaledproducts
+from ptxdiff.ptx.numeric.scaledproducts import BLACKWELL
+from ptxdiff.ptx.numeric.tensorcore import MODELS, Model
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.targets import requirement
+from ptxdiff.ptx.text.nodes import Address, Immediate, Instruction
+from ptxdiff.ptx.text.types import TYPES
 
 GENERATION = "Blackwell"
 _FLOATS = {

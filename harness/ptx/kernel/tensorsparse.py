@@ -17,15 +17,15 @@ from functools import cache
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError
-from harness.ptx.kernel import sparse, tensoroperands
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.multiply import Arithmetic
-from harness.ptx.kernel.tensormemory import CELLS, COLUMNS
-from harness.ptx.numeric import scaledproducts
-from harness.ptx.numeric.scaledproducts import ScaledModel
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError
+from ptxdiff.ptx.kernel import sparse, tensoroperands
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.multiply import Arithmetic
+from ptxdiff.ptx.kernel.tensormemory import CELLS, COLUMNS
+from ptxdiff.ptx.numeric import scaledproducts
+from ptxdiff.ptx.numeric.scaledproducts import ScaledModel
+from ptxdiff.ptx.numeric.vectorise import Array
 
 _CHUNK = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
 """Columns of a chunk, by kind; 4 for kinds not listed."""

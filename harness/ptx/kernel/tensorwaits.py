@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.tensorwork import TensorWork
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.kernel.copies import Reaching
+from ptxdiff.ptx.kernel.tensorwork import TensorWork
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 @dataclass

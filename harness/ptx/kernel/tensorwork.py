@@ -3,7 +3,7 @@
 An operation is computed when it is issued, which is one of the orders that hardware may choose. Until its commit has
 arrived at an mbarrier, any access to the cells that it writes is an error, and so is a write to the cells or bytes of
 shared memory that it reads. Of one thread's operations some pairs run in order
-(`harness.ptx.kernel.tensorpipelines`), and others need a wait between them too. A commit arrives only when no
+(`ptxdiff.ptx.kernel.tensorpipelines`), and others need a wait between them too. A commit arrives only when no
 thread can go on or a thread tests an mbarrier, so a missing wait always meets an operation under way.
 
 `tcgen05.fence` is required only in programs that contain one: Triton 3.9 writes none, and relies on how ptxas treats
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, Place, tally
-from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
-from harness.ptx.kernel.tensorpipelines import Accumulators, roles_of, unordered
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.kernel.copies import Reaching
+from ptxdiff.ptx.kernel.memory import CHUNK, Place, tally
+from ptxdiff.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
+from ptxdiff.ptx.kernel.tensorpipelines import Accumulators, roles_of, unordered
+from ptxdiff.ptx.numeric.vectorise import Array
 
 NONE = np.zeros(0, np.int64)
 

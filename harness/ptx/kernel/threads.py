@@ -6,15 +6,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.binding.special import OF_A_GRID
-from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
-from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.kernel.grid_order import GridOrder, narrow_scopes
-from harness.ptx.kernel.happens_before import HappensBefore
-from harness.ptx.machine.frame import Frame
-from harness.ptx.machine.standins import lane_mask
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.binding.special import OF_A_GRID
+from ptxdiff.ptx.errors import ExecutionError, PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.grid import KernelGrid
+from ptxdiff.ptx.kernel.grid_order import GridOrder, narrow_scopes
+from ptxdiff.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.machine.standins import lane_mask
+from ptxdiff.ptx.numeric.vectorise import Array
 
 E = TypeVar("E", bound=PtxError)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.ptx.binding.program import Step
-from harness.ptx.errors import ExecutionError, PtxError
-from harness.ptx.kernel.origins import Focus, Stored, Taken, Takes
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.errors import ExecutionError, PtxError
+from ptxdiff.ptx.kernel.origins import Focus, Stored, Taken, Takes
 
 
 class TooLong(ExecutionError):

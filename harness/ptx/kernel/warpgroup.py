@@ -1,6 +1,6 @@
 """Products of a warpgroup's matrices (wgmma): operands in registers and by descriptor.
 
-The product is computed when it is issued. `harness.ptx.kernel.promises` checks that until the wait for it no thread
+The product is computed when it is issued. `ptxdiff.ptx.kernel.promises` checks that until the wait for it no thread
 accesses its registers or writes to its matrices.
 """
 
@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
-from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import descriptors, fragments, races, sparse
-from harness.ptx.kernel.accesses import elements
-from harness.ptx.kernel.builder import KernelBuilder
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import SHARED_BASE
-from harness.ptx.kernel.multiply import Arithmetic
-from harness.ptx.kernel.promises import Promise
-from harness.ptx.kernel.sparse import Storage
-from harness.ptx.kernel.tensor import gathered, scattered, spread
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, MODELS
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.text.nodes import Immediate, Instruction, Operand, Vector
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.ptx.isa.forms import Bound
+from ptxdiff.ptx.kernel import descriptors, fragments, races, sparse
+from ptxdiff.ptx.kernel.accesses import elements
+from ptxdiff.ptx.kernel.builder import KernelBuilder
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.kernel.memory import SHARED_BASE
+from ptxdiff.ptx.kernel.multiply import Arithmetic
+from ptxdiff.ptx.kernel.promises import Promise
+from ptxdiff.ptx.kernel.sparse import Storage
+from ptxdiff.ptx.kernel.tensor import gathered, scattered, spread
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, MODELS
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.text.nodes import Immediate, Instruction, Operand, Vector
+from ptxdiff.ptx.text.types import TYPES
 
 _MODELS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "wgmma f8", "e5m2": "wgmma f8"}
 

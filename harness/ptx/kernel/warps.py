@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.builder import Builder, binds, expect
-from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import ExecutionError, OperandError
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Immediate, Instruction, Pair, Sink
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.builder import Builder, binds, expect
+from ptxdiff.ptx.binding.program import ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.errors import ExecutionError, OperandError
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.kernel.frame import KernelFrame
+from ptxdiff.ptx.machine.operations import runs
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.nodes import Immediate, Instruction, Pair, Sink
+from ptxdiff.ptx.text.types import TYPES
 
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 

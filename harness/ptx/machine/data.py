@@ -10,11 +10,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from harness.ptx.binding.constraints import AsmOperand
-from harness.ptx.errors import BindingError, TooLarge, UndefinedBits
-from harness.ptx.limits import ARGUMENTS, ELEMENTS
-from harness.ptx.machine.frame import Frame
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.constraints import AsmOperand
+from ptxdiff.ptx.errors import BindingError, TooLarge, UndefinedBits
+from ptxdiff.ptx.limits import ARGUMENTS, ELEMENTS
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 DType = Any
 """A numpy or ml_dtypes dtype, or the name of one."""

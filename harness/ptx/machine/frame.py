@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import UNDEFINED, Program, ReadSlot, Step, WriteSlot
-from harness.ptx.binding.special import spelled
-from harness.ptx.limits import Deadline
-from harness.ptx.machine.standins import special
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import UNDEFINED, Program, ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.binding.special import spelled
+from ptxdiff.ptx.limits import Deadline
+from ptxdiff.ptx.machine.standins import special
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 Constants = dict[tuple[int, int, int], Array]
 """Arrays filled with one pattern, by lanes, width and pattern; the frames of one run share them."""

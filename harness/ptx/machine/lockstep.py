@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, ReadSlot, Step
-from harness.ptx.errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpected
-from harness.ptx.limits import CHECKED_EVERY
-from harness.ptx.machine.frame import Frame
-from harness.ptx.machine.operations import RUNNERS
-from harness.ptx.numeric.definedness import combined, moved, propagate
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import Program, ReadSlot, Step
+from ptxdiff.ptx.errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpected
+from ptxdiff.ptx.limits import CHECKED_EVERY
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.machine.operations import RUNNERS
+from ptxdiff.ptx.numeric.definedness import combined, moved, propagate
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 STEP_LIMIT = 20_000_000
 """Steps after which a program is stopped. Unlike a limit in seconds, this gives the same outcome on every machine."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
-from harness.ptx.machine.frame import Frame
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.ptx.binding.program import Step
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
 
 Runner = Callable[[Any, Step, "Array | None"], None]
 """Executes a step on a frame, in the active lanes (None: all). Runners for kernels take a `KernelFrame`."""

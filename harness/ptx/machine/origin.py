@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.machine.frame import Frame
-from harness.ptx.machine.lockstep import run
-from harness.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.binding.program import Program, Step
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.machine.frame import Frame
+from ptxdiff.ptx.machine.lockstep import run
+from ptxdiff.ptx.text.lexer import OPERAND
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Program
-from harness.ptx.binding.special import SPECIAL_REGISTERS, spelled
-from harness.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
-from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.types import TYPES
+from ptxdiff.ptx.binding.program import Program
+from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS, spelled
+from ptxdiff.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.text.types import TYPES
 
 
 def special(name: str, component: str, lanes: int) -> Array:

@@ -7,7 +7,7 @@ signed (see `bits`); modes are RN, RZ, RM, RP of `softfloat`.
 
 from __future__ import annotations
 
-from harness.ptx.numeric.bits import (
+from ptxdiff.ptx.numeric.bits import (
     SIGN64,
     below64,
     clz64,

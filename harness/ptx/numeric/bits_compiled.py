@@ -8,7 +8,7 @@ from typing import Any
 from numba import types
 from numba.core.extending import intrinsic
 
-from harness.ptx.numeric.translation.helpers import BUILDERS, DOUBLE, INT64
+from ptxdiff.ptx.numeric.translation.helpers import BUILDERS, DOUBLE, INT64
 
 _TYPES = {INT64: types.int64, DOUBLE: types.float64}
 

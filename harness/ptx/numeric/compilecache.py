@@ -1,6 +1,6 @@
 """Cache compiled definitions on disk, so that the next process need not compile them again.
 
-numba compiles and pickles them; `harness.diskcache` stores the files. Compiled code is out of date when any module has
+numba compiles and pickles them; `ptxdiff.diskcache` stores the files. Compiled code is out of date when any module has
 changed from which the definition imports helpers, because they are compiled together.
 """
 
@@ -17,10 +17,10 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
-from harness.diskcache import DiskCache, cache_folder
+from ptxdiff.diskcache import DiskCache, cache_folder
 
-_PACKAGE = "harness.ptx"
-_ALWAYS = ("harness.ptx.numeric.bits", "harness.ptx.numeric.bits_compiled", "harness.ptx.numeric.vectorise")
+_PACKAGE = "ptxdiff.ptx"
+_ALWAYS = ("ptxdiff.ptx.numeric.bits", "ptxdiff.ptx.numeric.bits_compiled", "ptxdiff.ptx.numeric.vectorise")
 
 _kept = DiskCache("compiled")
 
@@ -38,7 +38,7 @@ def _imports(module: str) -> tuple[str, ...]:
             source = resolve_name("." * node.level + (node.module or ""), package)
             named += [source, *(f"{source}.{alias.name}" for alias in node.names)]
     ours = (n for n in named if n == _PACKAGE or n.startswith(f"{_PACKAGE}."))
-    return tuple(n for n in ours if n != "harness.ptx.isa.registry" and _text(n))
+    return tuple(n for n in ours if n != "ptxdiff.ptx.isa.registry" and _text(n))
 
 
 def _is_package(module: str) -> bool:

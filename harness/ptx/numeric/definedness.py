@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.numeric.vectorise import Array
+from ptxdiff.ptx.numeric.vectorise import Array
 
 
 def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, number: int = 0) -> Array:

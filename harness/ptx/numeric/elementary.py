@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.numeric.binary64 import fma64
-from harness.ptx.numeric.bits import (
+from ptxdiff.ptx.numeric.binary64 import fma64
+from ptxdiff.ptx.numeric.bits import (
     SIGN64,
     divide,
     f32_round,

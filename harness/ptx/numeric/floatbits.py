@@ -5,9 +5,9 @@ Type codes are constants in compiled definitions, so the compiler keeps only one
 
 from __future__ import annotations
 
-from harness.ptx.numeric.binary64 import F64_NAN
-from harness.ptx.numeric.bits import SIGN64, f32_value, f64_value, scalar
-from harness.ptx.numeric.softfloat import bf16_value, f16_value
+from ptxdiff.ptx.numeric.binary64 import F64_NAN
+from ptxdiff.ptx.numeric.bits import SIGN64, f32_value, f64_value, scalar
+from ptxdiff.ptx.numeric.softfloat import bf16_value, f16_value
 
 F32, F16, BF16, F64 = 2, 3, 4, 5
 """Codes of the types; integers have lower codes (`isa.modifiers`)."""

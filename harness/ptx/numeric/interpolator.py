@@ -3,12 +3,12 @@
 How such a unit works is published: a significand's upper bits choose a segment, and its lower bits are the argument of
 a polynomial of degree two, whose square omits the partial-product columns of low weight (S. F. Oberman and M. Y. Siu,
 "A High-Performance Area-Efficient Multifunction Interpolator", 17th IEEE Symposium on Computer Arithmetic, 2005).
-Widths are parameters here; the coefficients of one generation of GPUs are in `harness.ptx.numeric.hopper`.
+Widths are parameters here; the coefficients of one generation of GPUs are in `ptxdiff.ptx.numeric.hopper`.
 """
 
 from __future__ import annotations
 
-from harness.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.bits import scalar
 
 
 @scalar

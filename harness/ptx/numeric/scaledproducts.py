@@ -1,6 +1,6 @@
 """The arithmetic of tensor cores on block-scaled matrices: MXFP8 (and 6, 4 bits), MXFP4 and NVFP4.
 
-Both kinds work as in `harness.ptx.numeric.tensorcore`: terms and accumulator are aligned to their largest exponent,
+Both kinds work as in `ptxdiff.ptx.numeric.tensorcore`: terms and accumulator are aligned to their largest exponent,
 truncated to F fraction bits, summed exactly, and rounded once towards zero to float32. They differ in the terms.
 
 | kind | F | term | the term's exponent | |---|---|---|---|
@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import compilecache
-from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.tensorcore import (
+from ptxdiff.ptx.limits import compiled_for
+from ptxdiff.ptx.numeric import compilecache
+from ptxdiff.ptx.numeric.bits import scalar
+from ptxdiff.ptx.numeric.tensorcore import (
     _FINITE,
     _NAN,
     _ZERO,
@@ -36,7 +36,7 @@ from harness.ptx.numeric.tensorcore import (
     _encode,
     _special,
 )
-from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
+from ptxdiff.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ rounding is correct.
 
 from __future__ import annotations
 
-from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar, shl64
+from ptxdiff.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar, shl64
 
 RN, RZ, RM, RP, RNA = 0, 1, 2, 3, 4
 """Rounding modes: nearest even, towards zero, minus infinity, plus infinity, nearest with ties away."""

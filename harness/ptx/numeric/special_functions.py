@@ -1,7 +1,7 @@
 """The MUFU instructions of Hopper's special function unit on float32 patterns, bit for bit.
 
 Each function reduces its argument as the hardware does, interpolates with its segment's coefficients from
-`harness.ptx.numeric.hopper`, and truncates the result to its format. Subnormal arguments count as zeros of their sign
+`ptxdiff.ptx.numeric.hopper`, and truncates the result to its format. Subnormal arguments count as zeros of their sign
 and subnormal results become zeros (except for `tanh`); NaN results are 0x7fffffff. Only powers of 4 (rsqrt), 1 (lg2)
 and integers (ex2) are special cases.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.ptx.numeric import hopper
-from harness.ptx.numeric.bits import f64_bits, scalar, to_float
-from harness.ptx.numeric.interpolator import interpolated
+from ptxdiff.ptx.numeric import hopper
+from ptxdiff.ptx.numeric.bits import f64_bits, scalar, to_float
+from ptxdiff.ptx.numeric.interpolator import interpolated
 
 _STEPS = (1 << 17) - 1
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import compilecache
-from harness.ptx.numeric.bits import clz64, scalar
-from harness.ptx.numeric.vectorise import Array, register_helpers, wrapping
+from ptxdiff.ptx.limits import compiled_for
+from ptxdiff.ptx.numeric import compilecache
+from ptxdiff.ptx.numeric.bits import clz64, scalar
+from ptxdiff.ptx.numeric.vectorise import Array, register_helpers, wrapping
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.ptx.limits import compiled_for
-from harness.ptx.numeric import bits, compilecache
+from ptxdiff.ptx.limits import compiled_for
+from ptxdiff.ptx.numeric import bits, compilecache
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -181,7 +181,7 @@ def register_helpers() -> Any:
     import numba
     from numba.core.extending import overload, register_jitable
 
-    from harness.ptx.numeric.bits_compiled import INTRINSICS
+    from ptxdiff.ptx.numeric.bits_compiled import INTRINSICS
 
     for function, name in bits.COMPILED.items():
         if function not in _registered:
@@ -213,8 +213,8 @@ _UNKNOWN = object()
 
 def _made(function: Callable[..., int], text: Callable[[Any], str]) -> Any:
     """The machine code of LLVM code that `text` makes with `loops`, or `_UNKNOWN`, with a warning."""
-    from harness.ptx.numeric.translation import loops, machinecode
-    from harness.ptx.numeric.translation.source import Untranslatable
+    from ptxdiff.ptx.numeric.translation import loops, machinecode
+    from ptxdiff.ptx.numeric.translation.source import Untranslatable
 
     started = time.monotonic()
     try:

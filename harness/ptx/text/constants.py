@@ -11,10 +11,10 @@ import operator
 import struct
 from collections.abc import Callable
 
-from harness.ptx.errors import ParseError
-from harness.ptx.limits import NESTING
-from harness.ptx.text.lexer import OPERAND, WARP_SIZE, Token
-from harness.ptx.text.nodes import Immediate, Source
+from ptxdiff.ptx.errors import ParseError
+from ptxdiff.ptx.limits import NESTING
+from ptxdiff.ptx.text.lexer import OPERAND, WARP_SIZE, Token
+from ptxdiff.ptx.text.nodes import Immediate, Source
 
 
 class Unsigned(int):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from harness.ptx.errors import BindingError
-from harness.ptx.text.nodes import Source
+from ptxdiff.ptx.errors import BindingError
+from ptxdiff.ptx.text.nodes import Source
 
 Convention = Literal["triton", "llvm", "cuda"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from harness.ptx.errors import ParseError, TooLarge
-from harness.ptx.limits import NAME, TOKENS
-from harness.ptx.text.nodes import Source
+from ptxdiff.ptx.errors import ParseError, TooLarge
+from ptxdiff.ptx.limits import NAME, TOKENS
+from ptxdiff.ptx.text.nodes import Source
 
 Token = tuple[str, str, int]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.ptx.errors import BindingError, ParseError
-from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Source
+from ptxdiff.ptx.errors import BindingError, ParseError
+from ptxdiff.ptx.text.lexer import OPERAND
+from ptxdiff.ptx.text.nodes import Source
 
 _BEGIN, _END = "// begin inline asm\n", "// end inline asm"
 _LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)

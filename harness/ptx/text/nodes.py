@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from harness.ptx.errors import PtxError
+from ptxdiff.ptx.errors import PtxError
 
 _E = TypeVar("_E", bound=PtxError)
 _N = TypeVar("_N")

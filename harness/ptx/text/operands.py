@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.ptx.errors import ParseError, TooLarge
-from harness.ptx.limits import OPERANDS
-from harness.ptx.text.constants import ConstantExpressions
-from harness.ptx.text.lexer import Token
-from harness.ptx.text.nodes import Address, Name, Operand, Pair, Sink, Source, Vector
+from ptxdiff.ptx.errors import ParseError, TooLarge
+from ptxdiff.ptx.limits import OPERANDS
+from ptxdiff.ptx.text.constants import ConstantExpressions
+from ptxdiff.ptx.text.lexer import Token
+from ptxdiff.ptx.text.nodes import Address, Name, Operand, Pair, Sink, Source, Vector
 
 
 class Operands(ConstantExpressions):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.ptx.errors import ParseError, TooLarge
-from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
-from harness.ptx.text.lexer import OPERAND, Token, tokenize
-from harness.ptx.text.llvmtext import at_unended_asm, expanded, without_places
-from harness.ptx.text.nodes import (
+from ptxdiff.ptx.errors import ParseError, TooLarge
+from ptxdiff.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
+from ptxdiff.ptx.text.lexer import OPERAND, Token, tokenize
+from ptxdiff.ptx.text.llvmtext import at_unended_asm, expanded, without_places
+from ptxdiff.ptx.text.nodes import (
     BranchTargets,
     CodeBlock,
     Declaration,
@@ -27,8 +27,8 @@ from harness.ptx.text.nodes import (
     Source,
     Statement,
 )
-from harness.ptx.text.operands import Operands
-from harness.ptx.text.types import VARIABLE_TYPES
+from ptxdiff.ptx.text.operands import Operands
+from ptxdiff.ptx.text.types import VARIABLE_TYPES
 
 _SPACES = {".reg", ".shared", ".global", ".local", ".const", ".param"}
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ptx.text.narrow import NARROW
+from ptxdiff.ptx.text.narrow import NARROW
 
 
 @dataclass(frozen=True, slots=True)

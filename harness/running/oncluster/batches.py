@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from harness.cluster.nodes import CPU, Needs, gpu
-from harness.running.collection import VariantItem
-from harness.timing.items import TimingItem
+from ptxdiff.cluster.nodes import CPU, Needs, gpu
+from ptxdiff.running.collection import VariantItem
+from ptxdiff.timing.items import TimingItem
 
 LARGEST = 64
 """The most items of a batch: this many are run again if the node dies."""

@@ -15,22 +15,22 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.connect import LOCAL, ClusterError, check_address, connected
-from harness.cluster.facts import FILES_VARIABLE
-from harness.cluster.nodes import Node, Nodes
-from harness.cluster.shipping import Shipment, shipment
-from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
-from harness.running.assemblers import BUNDLED
-from harness.running.collection import EMULATED_INSTEAD, OFFERED, VariantItem, is_done, run_id
-from harness.running.oncluster import progress
-from harness.running.oncluster.batches import ItemBatch, Queue, queues
-from harness.running.oncluster.messages import ItemReport, NodeRun
-from harness.running.oncluster.nodesession import sent_options
-from harness.running.oncluster.received import checked
-from harness.running.settling import run_here, stop_if_asked
-from harness.timing.items import TimingItem, is_timed
+from ptxdiff.cluster.connect import LOCAL, ClusterError, check_address, connected
+from ptxdiff.cluster.facts import FILES_VARIABLE
+from ptxdiff.cluster.nodes import Node, Nodes
+from ptxdiff.cluster.shipping import Shipment, shipment
+from ptxdiff.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from ptxdiff.running.assemblers import BUNDLED
+from ptxdiff.running.collection import EMULATED_INSTEAD, OFFERED, VariantItem, is_done, run_id
+from ptxdiff.running.oncluster import progress
+from ptxdiff.running.oncluster.batches import ItemBatch, Queue, queues
+from ptxdiff.running.oncluster.messages import ItemReport, NodeRun
+from ptxdiff.running.oncluster.nodesession import sent_options
+from ptxdiff.running.oncluster.received import checked
+from ptxdiff.running.settling import run_here, stop_if_asked
+from ptxdiff.timing.items import TimingItem, is_timed
 
-WORK = "harness.running.oncluster.nodesession:run"
+WORK = "ptxdiff.running.oncluster.nodesession:run"
 
 AHEAD = 2
 """Batches submitted per slot: the second waits at its node while the first runs."""

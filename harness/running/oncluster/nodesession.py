@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.shipping import project
-from harness.processes import child
-from harness.processes.gpus import gpus
-from harness.running.collection import OFFERED, RUN_ID
-from harness.running.oncluster.messages import ItemReport, NodeRun
+from ptxdiff.cluster.shipping import project
+from ptxdiff.processes import child
+from ptxdiff.processes.gpus import gpus
+from ptxdiff.running.collection import OFFERED, RUN_ID
+from ptxdiff.running.oncluster.messages import ItemReport, NodeRun
 
 _WORDS = 500
-OURS = "harness.plugin"
+OURS = "ptxdiff.plugin"
 
 
 def run(order: NodeRun, file: str, nodeids: tuple[str, ...]) -> Iterator[ItemReport]:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.tasks import Misreported
-from harness.model.identity.definition import INCOMPARABLE, what_changed
-from harness.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
-from harness.running.assemblers import label_of
-from harness.running.collection import VariantItem
-from harness.running.item import fingerprint_of
-from harness.running.oncluster.messages import ItemReport
-from harness.triton.builds import label
+from ptxdiff.cluster.tasks import Misreported
+from ptxdiff.model.identity.definition import INCOMPARABLE, what_changed
+from ptxdiff.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
+from ptxdiff.running.assemblers import label_of
+from ptxdiff.running.collection import VariantItem
+from ptxdiff.running.item import fingerprint_of
+from ptxdiff.running.oncluster.messages import ItemReport
+from ptxdiff.triton.builds import label
 
 
 def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:

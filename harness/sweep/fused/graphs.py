@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from harness.sweep.fused.narrow import Value
-from harness.sweep.fused.operations import OPERATIONS, SLOTS
-from harness.sweep.fused.writer import TRACED, KernelText, NotFused, Slots
+from ptxdiff.sweep.fused.narrow import Value
+from ptxdiff.sweep.fused.operations import OPERATIONS, SLOTS
+from ptxdiff.sweep.fused.writer import TRACED, KernelText, NotFused, Slots
 
 _OF_TENSORS = ("dtype", "layout", "device", "pin_memory", "memory_format")
 

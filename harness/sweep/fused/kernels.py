@@ -1,6 +1,6 @@
 """Triton kernels for a sweep: tallies of rows, the mask of flagged inputs, and the inputs.
 
-Each kernel's text is generated for one oracle from its graph (`harness.sweep.fused.graphs`) and compiled by Triton,
+Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fused.graphs`) and compiled by Triton,
 whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.inputs.generated import Counted
-from harness.sweep.distances import PLACES
-from harness.sweep.fused.graphs import Body
-from harness.sweep.fused.narrow import RANGES, Value, within
-from harness.sweep.fused.writer import TRACED, NotFused, Slots
-from harness.sweep.oracle import NEAR, Oracle
-from harness.sweep.result import ROW
-from references.formats import Format
+from ptxdiff.inputs.generated import Counted
+from ptxdiff.references.formats import Format
+from ptxdiff.sweep.distances import PLACES
+from ptxdiff.sweep.fused.graphs import Body
+from ptxdiff.sweep.fused.narrow import RANGES, Value, within
+from ptxdiff.sweep.fused.writer import TRACED, NotFused, Slots
+from ptxdiff.sweep.oracle import NEAR, Oracle
+from ptxdiff.sweep.result import ROW
 
 BLOCK = 2048
 """Inputs of a row that a program computes at a time. A row has at most 63 times as many, see `_BIN`."""
@@ -88,7 +88,7 @@ def _compiled_text(text: str) -> Any:
     """The kernel of a source text, which Triton reads through `linecache`."""
     name = f"<sweep {hash(text):x}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "harness.sweep.fused.kernels"}
+    namespace: dict[str, Any] = {"__name__": "ptxdiff.sweep.fused.kernels"}
     exec(compile(text, name, "exec"), namespace)
     return namespace["kernel"]
 
@@ -276,7 +276,7 @@ class _Distances:
         return [finite, f"tl.min(low{k}, 0)", f"tl.max(high{k}, 0)", *(count(d) for d in NEAR)]
 
 
-# ---- Functions for `harness.sweep.device` ------------------------------------------------------------------------
+# ---- Functions for `ptxdiff.sweep.device` ------------------------------------------------------------------------
 
 
 def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Callable[..., Tensor]:
@@ -293,7 +293,7 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
 
 
 def histogram_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`harness.sweep.fused.tools.Tools.histogram` as a kernel. Raises NotFused."""
+    """`ptxdiff.sweep.fused.tools.Tools.histogram` as a kernel. Raises NotFused."""
     kernel, floats = histogram_kernel(oracle, number_bits(oracle)), len(oracle.floats)
 
     def histogram(first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:

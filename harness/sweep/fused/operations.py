@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.sweep.fused.narrow import RANGES, Value, bitwise, constant, corners, hull, literal, register, within
-from harness.sweep.fused.writer import TRACED, KernelText, NotFused, Slots, Stack
+from ptxdiff.sweep.fused.narrow import RANGES, Value, bitwise, constant, corners, hull, literal, register, within
+from ptxdiff.sweep.fused.writer import TRACED, KernelText, NotFused, Slots, Stack
 
 
 def _integers(*values: Value) -> bool:

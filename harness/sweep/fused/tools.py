@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from harness.inputs.generated import Counted, Generator
-from harness.jobs import Job
-from harness.model.identity import digest_with_code
-from harness.model.identity.definition import definition
-from harness.sweep.fused import kernels
-from harness.sweep.fused.writer import NotFused
-from harness.sweep.oracle import Oracle, numbers
+from ptxdiff.inputs.generated import Counted, Generator
+from ptxdiff.jobs import Job
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.definition import definition
+from ptxdiff.sweep.fused import kernels
+from ptxdiff.sweep.fused.writer import NotFused
+from ptxdiff.sweep.oracle import Oracle, numbers
 
 
 @dataclass(frozen=True)

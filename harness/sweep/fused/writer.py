@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from harness.sweep.fused.narrow import RANGES, Bounds, Value, constant, literal, register, within
-from harness.sweep.result import ROW
+from ptxdiff.sweep.fused.narrow import RANGES, Bounds, Value, constant, literal, register, within
+from ptxdiff.sweep.result import ROW
 
 ROW_BITS = ROW.bit_length() - 1
 

@@ -12,8 +12,8 @@ import device_stand_in
 
 def begin():
     """Get ready for jobs and for timing."""
-    from harness.backends import gpu
-    from harness.timing import session
+    from ptxdiff.backends import gpu
+    from ptxdiff.timing import session
 
     device_stand_in.begin()
     gpu.start = start
@@ -47,8 +47,8 @@ def start(job, launch, pointers):
 
 def time_case(path, attribute, target, *words):
     """A timing session that takes half a second and reports times of a microsecond."""
-    from harness.records import Key, Timing
-    from harness.timing import Session
+    from ptxdiff.records import Key, Timing
+    from ptxdiff.timing import Session
 
     began = time.time()
     time.sleep(0.5)

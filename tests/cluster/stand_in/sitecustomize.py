@@ -49,7 +49,7 @@ def _child(module):
     module.Device.__init__ = begin_on_host
 
 
-PATCHES = {"harness.processes.gpus": _gpus, "harness.processes.child": _child}
+PATCHES = {"ptxdiff.processes.gpus": _gpus, "ptxdiff.processes.child": _child}
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, plain
-from references import arithmetic
-from references.formats import F32, encode
+from ptxdiff import Case, plain
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32, encode
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.lint.files import lint_paths
+from ptxdiff.lint.files import lint_paths
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 pytestmark = pytest.mark.slow
 ELEMENTS = 1 << 24

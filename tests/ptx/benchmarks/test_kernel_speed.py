@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these benchmarks")
 
-from harness import emulated
+from ptxdiff import emulated
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import triton_kernels as k

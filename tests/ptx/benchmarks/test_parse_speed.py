@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.ptx.text.parser import parse_module
+from ptxdiff.ptx.text.parser import parse_module
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 import triton.language as tl
 
-from harness import emulated
+from ptxdiff import emulated
 from tests import descriptor_kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

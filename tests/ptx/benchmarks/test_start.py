@@ -1,4 +1,4 @@
-"""Times that a new process needs: the import of `harness.ptx`, and the first call of an instruction."""
+"""Times that a new process needs: the import of `ptxdiff.ptx`, and the first call of an instruction."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 CALL = """
 import time
 import numpy as np
-import harness.ptx
-from harness.ptx import emulate
+import ptxdiff.ptx
+from ptxdiff.ptx import emulate
 began = time.perf_counter()
 emulate("{asm}", "=r,r", [np.ones({lanes}, np.float32)], "float32")
 print(time.perf_counter() - began)
@@ -31,9 +31,9 @@ def seconds(program: str, cache: Path) -> float:
 
 
 def test_import(tmp_path: Path, benchmark: Any) -> None:
-    """`from harness.ptx import emulate` and all that it loads; the goal is 1.5 s."""
+    """`from ptxdiff.ptx import emulate` and all that it loads; the goal is 1.5 s."""
     program = (
-        "import time; began = time.perf_counter(); from harness.ptx import emulate; print(time.perf_counter() - began)"
+        "import time; began = time.perf_counter(); from ptxdiff.ptx import emulate; print(time.perf_counter() - began)"
     )
     benchmark.extra_info["goal"] = "1.5 s"
     benchmark.extra_info["seconds"] = benchmark.pedantic(seconds, (program, tmp_path), rounds=5, warmup_rounds=1)

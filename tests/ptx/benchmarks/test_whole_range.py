@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 SWEEP = """
 import json, resource, sys, time
 import numpy as np
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 spelling, bits, step = sys.argv[1], int(sys.argv[2]), 1 << 24
 first = np.arange(step, dtype=np.uint32)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx import isa
-from harness.ptx.isa.forms import Bound, find
-from harness.ptx.numeric.vectorise import UNSIGNED
+from ptxdiff.ptx import isa
+from ptxdiff.ptx.isa.forms import Bound, find
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED
 
 isa.load()
 

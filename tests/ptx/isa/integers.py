@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 from forms import form
 
-from harness.ptx.numeric.vectorise import UNSIGNED
+from ptxdiff.ptx.numeric.vectorise import UNSIGNED
 
 Plain = Callable[..., int]
 

@@ -12,7 +12,7 @@ from exact import rounded
 from forms import run
 from ieee import F32, F64, FORMATS, Format, operands
 
-from harness.ptx.numeric.elementary import EX2_HARD, SINE_HARD
+from ptxdiff.ptx.numeric.elementary import EX2_HARD, SINE_HARD
 
 NAN, INF = 0x7FFFFFFF, 0x7F800000
 MINUS = 0x80000000
@@ -101,8 +101,8 @@ def test_series_round_like_the_hosts_functions() -> None:
 
 
 def test_hard_sines() -> None:
-    from harness.ptx.numeric.bits import f32_round
-    from harness.ptx.numeric.elementary import sine_of_turns
+    from ptxdiff.ptx.numeric.bits import f32_round
+    from ptxdiff.ptx.numeric.elementary import sine_of_turns
 
     for u, pattern in SINE_HARD:
         assert f32_round(sine_of_turns(u)) == pattern == nearest(true("sin", mpmath.mpf(u)), F32)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from integers import Plain, check, inputs, signed, width
 
-from harness.ptx import emulate
-from harness.ptx.errors import OperandError
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import OperandError
 
 ONES32 = 0xFFFFFFFF
 

@@ -11,7 +11,7 @@ import pytest
 from exact import rounded, value
 from forms import run
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 NARROWING = [("f64", "f32"), ("f64", "f16"), ("f64", "bf16"), ("f32", "f16"), ("f32", "bf16"), ("bf16", "f16")]

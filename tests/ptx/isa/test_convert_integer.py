@@ -11,7 +11,7 @@ import pytest
 from exact import rounded, value
 from forms import form, run
 
-from harness.ptx.isa.forms import FORMS
+from ptxdiff.ptx.isa.forms import FORMS
 from tests.sampling import mixed
 
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}

@@ -21,7 +21,7 @@ from gfloat.formats import (
     format_info_ocp_e5m2,
 )
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 INFO = {
     "e4m3": format_info_ocp_e4m3,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from forms import run
 
-from harness.ptx import emulate
-from harness.ptx.analysis.describe import analyse
-from harness.ptx.errors import OperandError, UndefinedBits, UnknownInstruction, UnsupportedOnTarget
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.analysis.describe import analyse
+from ptxdiff.ptx.errors import OperandError, UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 
 ONE, TWO = 0x38, 0x40
 """Codes of 1 and 2 in e4m3."""

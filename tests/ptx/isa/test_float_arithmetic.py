@@ -9,7 +9,7 @@ import pytest
 from forms import run
 from ieee import BF16, F16, F32, F64, FORMATS, Format, arithmetic, operands
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 MODES = ("rn", "rz", "rm", "rp")
 COUNTS = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "mad": 3, "div": 2, "rcp": 1, "sqrt": 1}

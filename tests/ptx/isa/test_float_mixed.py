@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from forms import run
 
-from harness.ptx import emulate
-from harness.ptx.analysis.describe import analyse
-from harness.ptx.errors import UndefinedBits, UnknownInstruction, UnsupportedOnTarget
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.analysis.describe import analyse
+from ptxdiff.ptx.errors import UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 
 ONE = 0x3F800000
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from integers import Plain, check, inputs, signed, width
 
-from harness.ptx import emulate
-from harness.ptx.errors import UnknownInstruction, UnsupportedOnTarget
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import UnknownInstruction, UnsupportedOnTarget
 
 TYPES = ("u16", "u32", "u64", "s16", "s32", "s64")
 SIGNED = ("s16", "s32", "s64")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.ptx import emulate
-from harness.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
 
 WORDS = np.array([0x03020100, 0x80FF7F01], np.uint32)
 LONGS = np.array([0x0706050403020100, 0xFEDCBA9876543210], np.uint64)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from exact import rounded, value
 
-from harness.ptx import emulate
+from ptxdiff.ptx import emulate
 
 FORMATS = {"f32": (8, 23, np.uint32, "float32", "r"), "f16": (5, 10, np.uint16, "float16", "h")}
 OPERATIONS: dict[str, tuple[int, Callable[..., Fraction]]] = {

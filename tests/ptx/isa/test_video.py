@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from integers import check, inputs, signed
 
-from harness.ptx import emulate
-from harness.ptx.errors import OperandError, ParseError
-from harness.ptx.isa.selectors import SELECTORS
+from ptxdiff.ptx import emulate
+from ptxdiff.ptx.errors import OperandError, ParseError
+from ptxdiff.ptx.isa.selectors import SELECTORS
 
 WORD = 0xFFFFFFFF
 TYPES = ("u32", "s32")

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from harness.ptx.numeric import bits
-from harness.ptx.numeric.translation.helpers import BUILDERS, DOUBLE, INT64
-from harness.ptx.numeric.translation.source import Untranslatable, code_of
+from ptxdiff.ptx.numeric import bits
+from ptxdiff.ptx.numeric.translation.helpers import BUILDERS, DOUBLE, INT64
+from ptxdiff.ptx.numeric.translation.source import Untranslatable, code_of
 
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _INTEGER = {

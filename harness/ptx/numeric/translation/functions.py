@@ -10,9 +10,9 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from harness.ptx.numeric.translation.expressions import ExpressionTranslation, Unit, int_constant
-from harness.ptx.numeric.translation.helpers import DOUBLE, INT64
-from harness.ptx.numeric.translation.source import Untranslatable, code_of, tree
+from ptxdiff.ptx.numeric.translation.expressions import ExpressionTranslation, Unit, int_constant
+from ptxdiff.ptx.numeric.translation.helpers import DOUBLE, INT64
+from ptxdiff.ptx.numeric.translation.source import Untranslatable, code_of, tree
 
 _RESULTS = {"int": INT64, "bool": INT64, "float": DOUBLE}
 

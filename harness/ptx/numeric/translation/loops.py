@@ -7,10 +7,10 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from harness.ptx.numeric.translation.expressions import int_constant
-from harness.ptx.numeric.translation.functions import texts, unit
-from harness.ptx.numeric.translation.helpers import INT64
-from harness.ptx.numeric.translation.machinecode import HEAD, SYMBOL
+from ptxdiff.ptx.numeric.translation.expressions import int_constant
+from ptxdiff.ptx.numeric.translation.functions import texts, unit
+from ptxdiff.ptx.numeric.translation.helpers import INT64
+from ptxdiff.ptx.numeric.translation.machinecode import HEAD, SYMBOL
 
 _ANY = ir.PointerType()
 _BYTE = ir.IntType(8)

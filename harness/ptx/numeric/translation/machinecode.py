@@ -16,7 +16,7 @@ import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 
-from harness.diskcache import DiskCache
+from ptxdiff.diskcache import DiskCache
 
 _kept = DiskCache("compiled")
 _lock = threading.RLock()
