@@ -16,7 +16,7 @@ class WithExamples(build_py):
         """Copy the packages, then the examples; an editable installation finds them in `cases/`."""
         super().run()
         for example in [] if self.editable_mode else EXAMPLES:
-            target = Path(self.build_lib, "harness", "cli", "examples", Path(example).relative_to("cases"))
+            target = Path(self.build_lib, "ptxdiff", "cli", "examples", Path(example).relative_to("cases"))
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(example, str(target))
 

@@ -1,7 +1,7 @@
 """ptxdiff: a differential correctness test harness for inline PTX in Triton kernels.
 
-A case file needs `from ptxdiff import Case, asm, plain, ulp` and formats and references from `references`. Each name
-here is loaded when it is first used: importing this package loads neither torch, triton nor numba.
+A case file needs `from ptxdiff import Case, asm, plain, ulp`, and formats and references from `ptxdiff.references`.
+Each name here is loaded when it is first used: importing this package loads neither torch, triton nor numba.
 """
 
 from __future__ import annotations
@@ -81,11 +81,17 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+if __name__ != "ptxdiff":
+    raise ImportError(f"import ptxdiff instead of {__name__}: folders of the repository are no packages of their own")
+
+
 def __getattr__(name: str) -> Any:
     if name == "ptx":
         return importlib.import_module("ptxdiff.ptx")
     if name not in _MODULE_OF:
-        if error := importlib.import_module("ptxdiff.ours").missing("harness", name):
-            raise error
-        raise AttributeError(f"module 'harness' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(f"module 'ptxdiff' has no attribute {name!r}; it offers {', '.join(__all__)}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

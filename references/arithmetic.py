@@ -1,9 +1,9 @@
 """IEEE 754 arithmetic on float16, bfloat16 and float32: one exact operation, rounded once, in every rounding
 mode.
 
-All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
-is the format of operands and result. Subnormals are kept, unless `ftz=True` selects `.ftz`: subnormal operands become
-zeros of their sign, and so do tiny results, where tininess is decided as on hardware (`ptxdiff.references.rounding`). With
+All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt` is the
+format of operands and result. Subnormals are kept, unless `ftz=True` selects `.ftz`: subnormal operands become zeros of
+their sign, and so do tiny results, where tininess is decided as on hardware (`ptxdiff.references.rounding`). With
 `ftz="results"` the caller flushes the operands. NaN results are the canonical NaN of the format.
 
 Intermediates are float64. Operands have at most p = 24 significant bits, so a product (2p <= 48 bits) is exact. A sum

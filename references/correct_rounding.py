@@ -2,9 +2,9 @@
 
 float64 functions have errors of a few ulps (CPU vector libraries 1, CUDA's at most 2), and float32 has 29 fewer bits.
 So rounding can be wrong only if the float64 result lies within those few ulps of the midpoint of two float32 values.
-All inputs for which it lies within 32 ulps are known (`ptxdiff.references.hard_cases`, found by trying every input), and their
-results come from the table. So float32 results are correctly rounded, including ties, on any machine whose float64
-functions have errors below 32 ulps. For float16 and bfloat16 a test tries all 2^16 inputs.
+All inputs for which it lies within 32 ulps are known (`ptxdiff.references.hard_cases`, found by trying every input),
+and their results come from the table. So float32 results are correctly rounded, including ties, on any machine whose
+float64 functions have errors below 32 ulps. For float16 and bfloat16 a test tries all 2^16 inputs.
 """
 
 from __future__ import annotations

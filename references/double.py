@@ -1,8 +1,8 @@
 """IEEE 754 arithmetic on float64 in every rounding mode, in 64-bit integers throughout.
 
 Torch has no wider float, so significands are multiplied, divided and compared as 64-bit and 128-bit integers and
-rounded once by `ptxdiff.references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one per
-element, broadcast like torch operators. Subnormals are kept (float64 has no `.ftz` in PTX). NaN results are the NaN
+rounded once by `ptxdiff.references.rounding.round_exact`. Functions take and return int64 codes (the bit patterns), one
+per element, broadcast like torch operators. Subnormals are kept (float64 has no `.ftz` in PTX). NaN results are the NaN
 that invalid operations generate; hardware keeps the payload of a NaN operand, so cases compare float64 NaNs as any NaN.
 
 Sources: IEEE 754-2019 5.4.1 and 6.1 to 6.3; PTX ISA 9, add, sub, mul, fma, div, rcp, sqrt for .f64.

@@ -1,10 +1,10 @@
 """Which thread holds which metadata of a sparse matrix, derived from the register layout of the matrix.
 
-`ptxdiff.references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata has the
-order of the stored elements. Four threads of a group hold a's registers. The indices are ordered by register, then by
-thread, then by element from the low bits up; each has two bits, low bits first (four bits for tf32, two for each pair
-of 4-bit integers). Each 32 bits are a word, and the words are in neighbouring threads of the group, from the one that
-the sparsity selector names on.
+`ptxdiff.references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata
+has the order of the stored elements. Four threads of a group hold a's registers. The indices are ordered by register,
+then by thread, then by element from the low bits up; each has two bits, low bits first (four bits for tf32, two for
+each pair of 4-bit integers). Each 32 bits are a word, and the words are in neighbouring threads of the group, from the
+one that the sparsity selector names on.
 
 Sources: PTX ISA 9, 9.7.14.6.2, the formulas `row = ...`, `firstcol = ...` of a's fragments, and 9.7.15.6.2, the table
 of warps and rows; for the order of the indices, comments ("Representation of E") in a public CUDA emulation of

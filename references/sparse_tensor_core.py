@@ -4,8 +4,8 @@ Half of a's elements are kept: two of every four neighbours in a row; for TF32 o
 of the four pairs in every eight. Kept elements are stored consecutively, and four bits of metadata for each chunk say
 which they are: two 2-bit numbers, the low bits for the first; for TF32 0b0100 (first) and 0b1110 (second).
 
-A block of a tensor core (see `ptxdiff.references.tensor_core`) has L kept elements. This is an assumption: the published models
-describe only dense products.
+A block of a tensor core (see `ptxdiff.references.tensor_core`) has L kept elements. This is an assumption: the
+published models describe only dense products.
 
 Sources: PTX ISA 9, "Sparse matrix storage" and "Matrix fragments for multiply-accumulate operation with sparse matrix
 A" (figures of the metadata); CUTLASS, `reorder_meta`, for which word of a group of four threads holds which rows.

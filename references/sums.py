@@ -2,9 +2,9 @@
 matrices by fused multiply-adds, which does not keep it.
 
 Codes of one float format in and out (float32 unless `fmt` says otherwise); every step is an operation of
-`ptxdiff.references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero or
-wrong. If a sum overflows, or an operand is NaN or infinite, the error is the NaN or infinity that the steps give. The
-error of a product is exact unless it falls below the smallest subnormal.
+`ptxdiff.references.arithmetic`, rounded to nearest even and never contracted: with contraction the errors would be zero
+or wrong. If a sum overflows, or an operand is NaN or infinite, the error is the NaN or infinity that the steps give.
+The error of a product is exact unless it falls below the smallest subnormal.
 
 Sources: D. Knuth, The Art of Computer Programming 2, 4.2.2 (two-sum); W. Kahan, "Further remarks on reducing
 truncation errors", 1965; T. Ogita, S. Rump, S. Oishi, "Accurate sum and dot product", 2005 (dot2).

@@ -69,8 +69,8 @@ LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
 def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource | None = None) -> Path:
     """Write the report on the newest of `runs`, with the history of all of them, and return the path.
 
-    runs: a sequence in any order, or any iterable from the oldest to the newest (`ptxdiff.reports.history.folder` reads a
-    folder one run at a time). conformance: a ledger file, or its content. Raises ValueError if there is no run, and
+    runs: a sequence in any order, or any iterable from the oldest to the newest (`ptxdiff.reports.history.folder` reads
+    a folder one run at a time). conformance: a ledger file, or its content. Raises ValueError if there is no run, and
     LedgerError for a faulty ledger.
     """
     return write_history(*history(runs), output, conformance=conformance)

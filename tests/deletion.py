@@ -70,7 +70,7 @@ def imported(test: Path) -> dict[Path, set[str]]:
 
     modules: dict[str, ModuleType] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "ptxdiff":
             for alias in node.names:
                 value = _member(node.module, alias.name)
                 if isinstance(value, ModuleType):

@@ -23,7 +23,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("harness", "references", "reports")
-COPIED = (*PACKAGES, "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
+COPIED = (*PACKAGES, "ptxdiff", "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
 EFFECTS = ""
 """In place of a body: calls whose result is not used are deleted."""
 EACH = 15.0  # seconds for one test; a test that takes longer without the functions counts as failed
@@ -171,7 +171,7 @@ def _run_here(tree: Path, test: Path, reporter: _Reporter, *, first: bool) -> No
     for stream in range(3):
         os.dup2(quiet, stream)
     os.environ["PYTHONPATH"] = str(tree)
-    for name in [n for n in sys.modules if n.partition(".")[0] in (*PACKAGES, "tests", "cases")]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("ptxdiff", "tests", "cases")]:
         del sys.modules[name]
     sys.path[:] = [str(tree)] + [p for p in sys.path if Path(p or ".").resolve() not in (ROOT, tree)]
     hypothesis.settings.register_profile("deletion", deadline=None, database=None, phases=list(hypothesis.Phase)[:3])
@@ -212,10 +212,10 @@ class Tree:
         self.folder = folder
         self._changes = 0
         for name in COPIED:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, folder / name)
+            if (ROOT / name).is_dir() and not (ROOT / name).is_symlink():
+                shutil.copytree(ROOT / name, folder / name, symlinks=True)
             else:
-                shutil.copy2(ROOT / name, folder)
+                shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
     @contextmanager
     def without(self, modules: Subjects, body: str) -> Iterator[None]:

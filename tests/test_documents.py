@@ -12,7 +12,7 @@ DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 FOLDERS = ("harness", "references", "reports", "cases", "tests")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"\w+(?:/[\w.]+)*/?")
-_DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
+_DOTTED = re.compile(r"(?:ptxdiff|cases|tests)(?:\.\w+)+")
 
 
 def wrong_names(text):

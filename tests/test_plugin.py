@@ -293,6 +293,6 @@ def test_asm_that_mixes_neighbours_is_detected(run_cases):
 
 def test_harness_is_quick_to_import_and_light():
     """`import ptxdiff` alone loads neither torch, triton nor numba."""
-    script = f"import sys, harness; print([m for m in {OURS!r} if m in sys.modules])"
+    script = f"import sys, ptxdiff; print([m for m in {OURS!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

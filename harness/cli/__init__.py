@@ -1,4 +1,4 @@
-"""The command line `ptxdiff`, with one module for each verb. `python -m ptxdiff.cli` does the same."""
+"""The command line `ptxdiff`, with one module for each verb. `python -m ptxdiff` does the same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
     parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from ptxdiff import __version__
-    from ptxdiff.ours import Hidden
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -58,9 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.main(args))
     except UsageError as e:
-        say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
-        return 2
-    except Hidden as e:
         say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

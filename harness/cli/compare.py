@@ -118,9 +118,6 @@ def _files(args: argparse.Namespace) -> int:
         raise UsageError(str(e)) from None
     say(message(found))
     if args.report:
-        from ptxdiff.ours import first
-
-        first("reports")
         from ptxdiff.comparing.page import facts
         from ptxdiff.reports.comparison import write
 

@@ -262,9 +262,6 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
 def _page(folder: Path) -> None:
     """Write the HTML page on all findings in the folder."""
     from ptxdiff.fuzz.page import facts
-    from ptxdiff.ours import first
-
-    first("reports")
     from ptxdiff.reports.findings import write as write_page
 
     say(f"report: {write_page(facts(folder), folder / 'findings.html').resolve()}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ptxdiff.cli import UsageError
-from ptxdiff.ours import ROOT
+from ptxdiff.locations import REFERENCES
 
 if TYPE_CHECKING:
     from ptxdiff.references.formats import Format
@@ -18,7 +18,6 @@ _PARTS = ("codes", "correct_rounding", "description", "formats", "hard_cases", "
 
 def formats() -> Iterator[str]:
     """One line for each format: its constant's name, bits, storage dtype of one unit, and fields."""
-    import ptxdiff.model  # noqa: F401 - makes `references` our package and not a user's
     from ptxdiff.references import formats as module
     from ptxdiff.references.formats import Format
 
@@ -47,7 +46,7 @@ def references(words: Sequence[str] = ()) -> Iterator[str]:
 
     The modules are parsed, not imported, so that torch is not loaded. Raises UsageError for an unknown module.
     """
-    modules = {p.stem: p for p in sorted((ROOT / "references").glob("[!_]*.py")) if p.stem not in _PARTS}
+    modules = {p.stem: p for p in sorted(REFERENCES.glob("[!_]*.py")) if p.stem not in _PARTS}
     for word in words:
         if word not in modules:
             raise UsageError(f"references has no module {word!r}; it has {', '.join(modules)}")

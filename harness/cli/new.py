@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ptxdiff.cli import UsageError
-from ptxdiff.ours import ROOT
+from ptxdiff.locations import ROOT
 
 _TEMPLATE = '''"""{title}"""
 

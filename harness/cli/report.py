@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxdiff.cli import UsageError, render, say
-from ptxdiff.ours import first
 
 if TYPE_CHECKING:
     from ptxdiff.records import RunRecords
@@ -78,7 +77,6 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     records: several files are merged into one run, and with merge=True also all files of folders. ledger: omitted from
     the page if the file does not exist. Raises RecordError for records that cannot be read.
     """
-    first("reports")
     from ptxdiff.diskcache import DiskCache, cache_folder
     from ptxdiff.reports import html, summary
     from ptxdiff.reports.history import folder, history
@@ -98,7 +96,6 @@ def own_ledger() -> Path:
 
 
 def _other(name: str, run: RunRecords, output: str) -> None:
-    first("reports")
     from ptxdiff.reports import github, junit, sarif, tabular
 
     if name.startswith("github"):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptxdiff.cli import NAMES, UsageError, named, say
-from ptxdiff.ours import ROOT, others
+from ptxdiff.locations import ROOT
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -100,13 +100,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The environment in which pytest finds our plugin. Raises UsageError if another `harness` comes first."""
+    """The environment in which pytest finds ptxdiff, installed or not."""
     given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    if theirs := others("harness", [os.getcwd(), *given, str(ROOT)]):
-        raise UsageError(
-            f"pytest would load the package {theirs} instead of ptxdiff's at {ROOT / 'harness'}; rename that package, "
-            "or run in a folder where it is not first in Python's path"
-        )
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
 
 

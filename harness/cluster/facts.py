@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxdiff.diskcache import DiskCache
+from ptxdiff.locations import PACKAGE
 from ptxdiff.model.identity.experiment import harness
 from ptxdiff.model.identity.folders import files_below
-from ptxdiff.ours import ROOT
 from ptxdiff.processes.gpus import Gpu, gpus
 from ptxdiff.triton import builds
 from ptxdiff.triton.installation import NoTriton, installation, triton_folder
@@ -111,7 +111,7 @@ def _file(path: str) -> str:
 
 
 def _ledger() -> str:
-    path = ROOT / "harness" / "conformance" / "ledger.jsonl"
+    path = PACKAGE / "conformance" / "ledger.jsonl"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.cluster import facts
+from ptxdiff.locations import ROOT
 from ptxdiff.model.identity.folders import files_below
-from ptxdiff.ours import ROOT
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
 """Files that no case needs, in the syntax of `.gitignore`."""
 
-OUR_OWN = ("/harness/", "/references/", "/reports/", "/tests/", "/ptxdiff.py")
+OUR_OWN = ("/ptxdiff", "/harness/", "/references/", "/reports/", "/tests/")
 """Files of ptxdiff's own checkout that are not sent, if the project is that checkout."""
 
 

@@ -1,4 +1,4 @@
-"""The results in a campaign's folder as plain values, for `ptxdiff.reports.findings`, which makes an HTML page of them."""
+"""The results in a campaign's folder as plain values, of which `ptxdiff.reports.findings` makes an HTML page."""
 
 from __future__ import annotations
 

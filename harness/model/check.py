@@ -40,7 +40,7 @@ def _check_arguments(case: CaseDeclaration) -> None:
         for name, argument in arguments.items():
             if not isinstance(argument, Format | Shaped | Scalar):
                 raise CaseError(
-                    f"{side}: {name!r} is {argument!r}, no format; import one from ptxdiff.references.formats, such as F32"
+                    f"{side}: {name!r} is {argument!r}, no format; use one of ptxdiff.references.formats, such as F32"
                 )
     scalars = [name for name, argument in case.outputs.items() if isinstance(argument, Scalar)]
     if scalars:

@@ -39,7 +39,7 @@ def reference_name(reference: object) -> str:
     reference = getattr(reference, "func", reference)
     module = getattr(reference, "__module__", "") or ""
     name = getattr(reference, "__qualname__", repr(reference))
-    return f"{module}.{name}" if module.startswith("references") else name
+    return f"{module}.{name}" if module.startswith("ptxdiff.references") else name
 
 
 def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:

@@ -23,7 +23,7 @@ NOT_ENTERED = (".*", "_*", "*.egg", "build", "CVS", "dist", "node_modules", "ven
 # The files from which pytest collects tests by default (setting `python_files`).
 TEST_FILES = ("test_*.py", "*_test.py")
 
-_HARNESS = "harness"
+_PTXDIFF = "ptxdiff"
 
 
 def hidden(path: Path, folder: Path) -> bool:
@@ -86,7 +86,7 @@ def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
     waiting, seen = [path], {path}
     while waiting:
         for name in _imports(waiting.pop()):
-            if name.partition(".")[0] == _HARNESS:
+            if name.partition(".")[0] == _PTXDIFF:
                 return True
             found = [p for p in _modules(name, roots) if p not in seen]
             seen.update(found)
@@ -104,8 +104,8 @@ def _imports(path: Path) -> Iterator[str]:
     except OSError:
         return
     except (SyntaxError, ValueError):  # pytest, or the loader, reports the error
-        if re.search(rb"(?m)^\s*(from|import)\s+harness\b", text):
-            yield _HARNESS
+        if re.search(rb"(?m)^\s*(from|import)\s+ptxdiff\b", text):
+            yield _PTXDIFF
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

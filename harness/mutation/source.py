@@ -1,7 +1,8 @@
 """Mechanical mistakes in references: change one node of a function's Python syntax tree, and replace its code.
 
 Every function of `references` and of the case's file that the reference calls, directly or indirectly, may be mutated.
-Functions of `ptxdiff.references.formats` and `ptxdiff.references.codes` are excluded, because the judge itself uses them.
+Functions of `ptxdiff.references.formats` and `ptxdiff.references.codes` are excluded, because the judge itself uses
+them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
     while waiting:
         function = waiting.pop(0)
         name = function.__module__ or ""
-        if id(function) in found or name in _EXCLUDED or not (name == own_module or name.split(".")[0] == "references"):
+        followed = name == own_module or name.startswith("ptxdiff.references.")
+        if id(function) in found or name in _EXCLUDED or not followed:
             continue
         found[id(function)] = function
         for value in _named(function):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxdiff.ours import ROOT
+from ptxdiff.locations import ROOT
 from ptxdiff.triton.installation import NoTriton, installation_in
 
 MANAGED = {"tlx": (".venv-tlx", "make tlx")}

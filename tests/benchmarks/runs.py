@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxdiff.ours import ROOT
+from ptxdiff.locations import ROOT
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a"]  # those of `make report` without a GPU
 

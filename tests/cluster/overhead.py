@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.ours import ROOT
+from ptxdiff.locations import ROOT
 from ptxdiff.records import Result, Writer, from_json, unpacked
 from ptxdiff.sweep.shards import Journal, ShardResult, Task
 

@@ -157,7 +157,7 @@ def test_the_command_prints_the_manifest_and_the_script(capsys):
 
 
 def test_the_script_is_installed_with_the_package():
-    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["harness"]
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["ptxdiff"]
     assert str(SLURM.relative_to(ROOT / "harness")) in packed
 
 

@@ -234,7 +234,7 @@ def test_the_shipment_has_the_project_packages_and_settings(tmp_path, monkeypatc
         (elsewhere / f"{name}.py").write_text("")
     monkeypatch.syspath_prepend(root / "src")
     monkeypatch.syspath_prepend(elsewhere)
-    loaded = ["theirs.part", "single", "usercustomize", "inside", "json", "numpy", "harness", "nothing"]
+    loaded = ["theirs.part", "single", "usercustomize", "inside", "json", "numpy", "ptxdiff", "nothing"]
     made = shipping.shipment(root, loaded)
     assert set(made.modules) == {str(elsewhere / "theirs"), str(elsewhere / "single.py")}
     assert made.path == ("src",)

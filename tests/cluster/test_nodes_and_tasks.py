@@ -151,9 +151,8 @@ def test_a_driver_with_another_ptxdiff_than_the_nodes_gets_nothing_from_them(ray
 
 @pytest.mark.slow  # a third node starts; the quick tests compare a node's own facts with other facts of the driver
 def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, passing_nodes, tmp_path):
-    for package in ("harness", "references"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "harness" / "judging" / "judge.py").open("a") as file:
+    shutil.copytree(ROOT / "harness", tmp_path / "ptxdiff", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "ptxdiff" / "judging" / "judge.py").open("a") as file:
         file.write("\n# Another version.\n")
     other = passing_nodes.add_node(**node(tmp_path))
     try:

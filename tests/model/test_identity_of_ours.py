@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from ptxdiff.locations import PACKAGE, REFERENCES, ROOT
 from ptxdiff.model.identity import code, experiment
-from ptxdiff.ours import ROOT
 
 
 def copied(folder: Path) -> Path:
     """A copy of the harness and the references in a new folder."""
-    for name in ("harness", "references"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jsonl"))
+    for package in (PACKAGE, REFERENCES):
+        left_out = shutil.ignore_patterns("__pycache__", "*.jsonl", "references", "reports")
+        shutil.copytree(package, folder / package.name, ignore=left_out)
     return folder
 
 
 def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
-    monkeypatch.setattr(experiment, "ROOT", root)
+    monkeypatch.setattr(experiment, "PACKAGE", root / PACKAGE.name)
+    monkeypatch.setattr(experiment, "REFERENCES", root / REFERENCES.name)
     return experiment.emulator.__wrapped__("hopper"), experiment.harness.__wrapped__()
 
 

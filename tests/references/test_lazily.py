@@ -1,4 +1,4 @@
-"""torch is imported when a reference computes, and not earlier; otherwise `ptxdiff.references.lazily` behaves like torch."""
+"""torch is imported when a reference computes; otherwise `ptxdiff.references.lazily` behaves like torch."""
 
 import subprocess
 import sys

@@ -18,7 +18,7 @@ CPLUSPLUS = frozenset((".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp",
 SUFFIXES = PYTHON | CPLUSPLUS
 
 _HINT = {
-    **dict.fromkeys(PYTHON, re.compile(rb"inline_asm|\b(?:from|import)\s+harness\b")),
+    **dict.fromkeys(PYTHON, re.compile(rb"inline_asm|\b(?:from|import)\s+ptxdiff\b")),
     **dict.fromkeys(CPLUSPLUS, re.compile(rb"\b(?:asm|__asm__|__asm)\b")),
 }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ptxdiff.model.derive import AsmForm
 
 _NAMES = frozenset(("asm", "Case", "exact"))
-_HOME = "harness"
+_HOME = "ptxdiff"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Cases:
             return _EXACT
         if name == "Case":
             self._case(at, keywords)
-        return Ref(f"harness.{name}()")
+        return Ref(f"ptxdiff.{name}()")
 
     def _case(self, at: int, keywords: dict[str, Value]) -> None:
         variants = keywords.get("variants")

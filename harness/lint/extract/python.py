@@ -107,7 +107,7 @@ def extract_python(file: File) -> Extracted:
         missing = set(sites) - {*collector.snippets, *collector.failures, *collector.other}
         if missing:
             Unreached(interpreter, tree).report(sites[at] for at in sorted(missing))
-    if "harness" in file.text:
+    if "ptxdiff" in file.text:
         from ptxdiff.lint.extract.cases import Cases
 
         cases = Cases(file, tree)

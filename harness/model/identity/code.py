@@ -27,14 +27,15 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from ptxdiff.locations import PACKAGE
 from ptxdiff.model.identity.encoding import array, encode, only_here, tagged
 from ptxdiff.model.identity.source import byte_code, file_text, imports_in, names_in, source
-from ptxdiff.ours import ROOT
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
-_HARNESS = str(ROOT / "harness")
-_BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
+_HARNESS = str(PACKAGE)
+_REFERENCES = "ptxdiff.references"
+_BY_VERSION = ("ptxdiff", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
 # Names with which code accesses other names indirectly: in any module, and in its own. The whole module then counts.
 _DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
@@ -104,7 +105,7 @@ class _Walk:
 
     def _own(self, cls: type) -> bool:
         """Whether a class is the user's. Classes of `references` hold plain values and belong to the harness."""
-        return cls.__module__.partition(".")[0] != "references" and self._outside(cls) is None
+        return not _of_references(cls.__module__) and self._outside(cls) is None
 
     def _code(self, value: Any) -> bytes | None:
         if isinstance(value, types.ModuleType):
@@ -229,7 +230,7 @@ class _Walk:
         try:
             name = importlib.util.resolve_name(name, package)
             top = name.partition(".")[0]
-            if top in (*_BY_VERSION, "references") or top in sys.stdlib_module_names:
+            if top in _BY_VERSION or top in sys.stdlib_module_names:
                 return None
             module = importlib.import_module(name)
         except Exception:  # a name in a module, or a module that cannot be imported here: the call will report it
@@ -274,7 +275,7 @@ class _Walk:
         """The encoding of a module that the walk does not enter; None for one that it enters."""
         top = module.__name__.partition(".")[0]
         file = getattr(module, "__file__", None)
-        if top == "references" or (file is None and top == "__main__"):
+        if _of_references(module.__name__) or (file is None and top == "__main__"):
             return None
         name = module.__name__.encode()
         if file is None or top in _BY_VERSION:
@@ -302,9 +303,14 @@ def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str)
 
 
+def _of_references(module: str) -> bool:
+    """Whether a module belongs to `ptxdiff.references`, whose code decides results like the user's."""
+    return module == _REFERENCES or module.startswith(f"{_REFERENCES}.")
+
+
 def is_users(module: types.ModuleType) -> bool:
     """Whether a module is neither ours, nor Python's, nor of an installed package."""
-    return module.__name__.partition(".")[0] != "references" and _Walk(exact=False)._outside_module(module) is None
+    return not _of_references(module.__name__) and _Walk(exact=False)._outside_module(module) is None
 
 
 def _modules_of(value: Any) -> list[types.ModuleType | None]:
@@ -345,7 +351,7 @@ def _name(value: Any) -> str:
 @functools.cache
 def _version(package: str) -> bytes:
     try:
-        return importlib.metadata.version("ptxdiff" if package == "harness" else package).encode()
+        return importlib.metadata.version(package).encode()
     except importlib.metadata.PackageNotFoundError:
         return b""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptxdiff.locations import PACKAGE, REFERENCES
 from ptxdiff.model.identity.encoding import digest
 from ptxdiff.model.identity.folders import files_below
-from ptxdiff.ours import ROOT
 
 DIGITS = 32
 
@@ -46,18 +46,22 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 @functools.cache
 def emulator(approximate: str) -> str:
     """The emulator as a machine: its choice of `approximate`, and a digest of all of `ptxdiff.ptx`."""
-    return f"emulator {approximate} {_text_digest(ROOT / 'harness' / 'ptx')}"
+    return f"emulator {approximate} {_text_digest(PACKAGE / 'ptx')}"
 
 
 @functools.cache
 def harness() -> str:
     """A digest of the text of every module that decides a verdict: the harness and the references."""
-    return digest([_text_digest(ROOT / name) for name in ("harness", "references")])[:DIGITS]
+    return digest([_text_digest(PACKAGE, _NOT_THE_HARNESS), _text_digest(REFERENCES)])[:DIGITS]
 
 
-def _text_digest(folder: Path) -> str:
+_NOT_THE_HARNESS = ("references", "reports", "examples")
+"""Folders that an installed package holds and a checkout's `harness` does not."""
+
+
+def _text_digest(folder: Path, without: Collection[str] = ()) -> str:
     """A digest of all modules in a folder. Raises FileNotFoundError for a folder without modules."""
-    files = files_below(folder, ".py")
+    files = files_below(folder, ".py", without)
     if not files:
         raise FileNotFoundError(f"{folder} holds no Python file; identities of results are made from its text")
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""`python -m ptxdiff.cli`."""
+"""`python -m ptxdiff` is the command `ptxdiff`."""
 
 import sys
 

@@ -1,0 +1,179 @@
+"""A wheel in an environment of its own, beside a project whose packages have the names of our folders."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CASE = '''"""A case."""
+from ptxdiff import Case, asm, exact
+from ptxdiff.references.formats import U32
+
+
+def reference(x):
+    return x
+
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=reference, source="none",
+    variants={"mov": asm("mov.b32 $0, $1;")},
+)
+'''
+
+THEIRS = ("harness", "references", "reports", "tests")
+"""Packages of the project, with the names of our folders."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Our wheel, built from a copy of the sources, because setuptools writes into the source tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    tracked = [
+        "harness",
+        "references",
+        "reports",
+        "cases",
+        "ptxdiff",
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE",
+    ]
+    copied = [str(ROOT / name) for name in tracked]
+    subprocess.run(["cp", "-r", "--no-dereference", *copied, str(source)], check=True, timeout=100)
+    build = "from setuptools import build_meta; print(build_meta.build_wheel(__import__('sys').argv[1]))"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=source, check=True, capture_output=True, timeout=200)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory):
+    """An interpreter with the wheel and what this environment has beside ptxdiff."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    beside = folder / "beside"
+    beside.mkdir()
+    for installed in Path(sysconfig.get_path("purelib")).iterdir():
+        if "ptxdiff" not in installed.name and installed.suffix != ".pth":
+            (beside / installed.name).symlink_to(installed)
+    (packages / "beside.pth").write_text(f"{beside}\n")
+    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+    return folder / "bin" / "python"
+
+
+def pip(python, *words):
+    command = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with packages called `harness`, `references`, `reports`, `cases` and `tests`, and a script."""
+    for name in THEIRS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"OWNER = 'the user has a package {name}'\n")
+        (tmp_path / name / "mine.py").write_text("MINE = 1\n")
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "__init__.py").write_text("")
+    (tmp_path / "cases" / "mov.py").write_text(CASE)
+    imports = "".join(f"import {name}\nfrom {name}.mine import MINE\n" for name in THEIRS)
+    (tmp_path / "tests" / "test_mine.py").write_text(
+        f"{imports}\n\ndef test_each_package_is_the_users():\n"
+        f"    for package in ({', '.join(THEIRS)}):\n        assert package.OWNER.endswith(package.__name__)\n"
+    )
+    (tmp_path / "script.py").write_text(
+        f"{imports}import numpy as np\nfrom ptxdiff import emulate\n"
+        "[y] = emulate('add.u32 $0, $1, $2;', '=r,r,r', [np.uint32([1]), np.uint32([2])], 'uint32') ,\n"
+        "print(harness.OWNER, np.asarray(y).ravel()[0])\n"
+    )
+    return tmp_path
+
+
+def run(python, folder, *words):
+    """Run a command of the environment in a folder, as its user would."""
+    environment = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "PYTEST_ADDOPTS")}
+    return subprocess.run(
+        [str(python), *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_a_wheel_holds_one_package_and_the_examples(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {n.partition("/")[0].partition("-")[0] for n in names} == {"ptxdiff"}
+    files = (p.relative_to(ROOT / "cases") for kind in ("*.py", "*.ptx") for p in (ROOT / "cases").rglob(kind))
+    assert {f"ptxdiff/cli/examples/{p}" for p in files} <= names
+    for folder in ("harness", "references", "reports"):
+        inside = "ptxdiff" if folder == "harness" else f"ptxdiff/{folder}"
+        modules = {f"{inside}/{p.relative_to(ROOT / folder)}" for p in (ROOT / folder).rglob("*.py")}
+        assert modules <= names
+    assert {"ptxdiff/py.typed", "ptxdiff/conformance/ledger.jsonl"} <= names
+    assert any(n.startswith("ptxdiff/reports/templates/") for n in names)
+    assert any(n.startswith("ptxdiff/lint/pages/") for n in names)
+
+
+def test_a_project_with_packages_of_the_same_names_keeps_its_tests_and_ours_run(python, project):
+    done = run(python, project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "cases",
+               "--ptx-backend=emulator",
+               "--ptx-target=sm_90a")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_the_command_runs_the_projects_cases(python, project):
+    program = python.with_name("ptxdiff")
+    done = subprocess.run(
+        [program, "run", "cases", "--backend", "emulator", "--target", "sm_90a"], cwd=project, capture_output=True,
+        text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_a_script_in_the_projects_root_gets_both(python, project):
+    done = run(python, project, "script.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the user has a package harness 3\n"
+
+
+def test_examples_come_with_the_wheel(python, tmp_path):
+    for name, example in (("mine", "rcp"), ("quantise", "nvfp4_quantize")):
+        done = run(python, tmp_path, "-m", "ptxdiff", "new", name, "--from", example)
+        assert done.returncode == 0, done.stderr
+    listed = run(python, tmp_path, "-m", "ptxdiff", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert "quantise" in listed.stdout
+    assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
+
+
+def test_uninstalling_leaves_nothing(wheel, python, tmp_path):
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
+    own = folder / "bin" / "python"
+    before = {p for p in folder.rglob("*") if "__pycache__" not in p.parts}
+    pip(own, "install", "--no-deps", "--no-index", "--no-compile", str(wheel))
+    assert run(own, tmp_path, "-c", "import ptxdiff; print(ptxdiff.__version__)").returncode == 0
+    pip(own, "uninstall", "--yes", "ptxdiff")
+    assert {p for p in folder.rglob("*") if "__pycache__" not in p.parts} == before
+    assert "No module named 'ptxdiff'" in run(own, tmp_path, "-c", "import ptxdiff").stderr
+
+
+def test_a_folder_of_the_repository_is_no_package_of_its_own(tmp_path):
+    done = run(sys.executable, ROOT, "-c", "import harness")
+    assert "import ptxdiff instead of harness" in done.stderr
+
+
+def test_the_package_lists_its_names():
+    import ptxdiff
+
+    assert {"Case", "asm", "emulate", "run_ptx", "ulp"} <= set(dir(ptxdiff))
+    assert all(getattr(ptxdiff, name) is not None for name in ptxdiff.__all__)
