@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxdiff.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
+from ptxdiff.extras import require
 from ptxdiff.model.targets import normal
 from ptxdiff.model.tuning import passed_over
 from ptxdiff.ptx.binding.approximate import APPROXIMATE, HOPPER
@@ -78,6 +79,7 @@ class Emulated:
         return launch
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        require("triton", purpose="emulated(kernel)")
         if _tuned(self.kernel):
             return self._tuned_launch(grid, args, kwargs)
         from ptxdiff.ptx.kernel.run import load_kernel, run_kernel, scratch

@@ -164,27 +164,38 @@ def pytest_configure(config: pytest.Config) -> None:
         share_cores(int(workers))
     if _FILES in getattr(config, "workerinput", {}):
         config.args = list(config.workerinput[_FILES])  # type: ignore[attr-defined]
-    from ptxdiff import diskcache
+    if config.option.ptx_fresh or "ptxdiff.diskcache" in sys.modules:  # else nothing is ignored anyway
+        from ptxdiff import diskcache
 
-    diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
+        diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if config.option.ptx_cluster and not hasattr(config, "workerinput"):
         from ptxdiff.running.oncluster.driver import join
 
         join(config)
-    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes them
-        from ptxdiff.records import RecordError
-        from ptxdiff.running.recorder import Recorder
-
-        try:
-            recorder = Recorder(config)
-        except RecordError as e:
-            raise pytest.UsageError(f"--ptx-records: {e}") from None
-        config.pluginmanager.register(recorder, "ptxdiff-recorder")
+    if config.option.ptx_records or getattr(config.option, "tx", None) or config.option.ptx_cluster:
+        _add_recorder(config)  # else with the first case file
     if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway, for its interpreter
         with contextlib.suppress(ImportError):
             from ptxdiff.triton.interpreter import install
 
             install()
+
+
+_RECORDER = "ptxdiff-recorder"
+
+
+def _add_recorder(config: pytest.Config) -> None:
+    """Register the plugin that collects results; only in the controller of pytest-xdist, which writes the records."""
+    if hasattr(config, "workerinput") or config.pluginmanager.has_plugin(_RECORDER):
+        return
+    from ptxdiff.records import RecordError
+    from ptxdiff.running.recorder import Recorder
+
+    try:
+        recorder = Recorder(config)
+    except RecordError as e:
+        raise pytest.UsageError(f"--ptx-records: {e}") from None
+    config.pluginmanager.register(recorder, _RECORDER)
 
 
 def _check_options(config: pytest.Config) -> None:
@@ -375,12 +386,25 @@ def _binds_cases(path: Path) -> bool:
 
 
 def _case_file(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    _begin_with_cases(path, parent.config)
     from ptxdiff.running.collection import CaseFile
 
     return CaseFile.from_parent(parent, path=path)
 
 
+def _begin_with_cases(path: Path, config: pytest.Config) -> None:
+    """What the first case file of a run needs. Raises UsageError if torch or triton is not installed."""
+    from ptxdiff.extras import MissingPackage, require
+
+    try:
+        require("torch", "triton", purpose="running cases")
+    except MissingPackage as e:
+        raise pytest.UsageError(f"{path.name}: {e}") from None
+    _add_recorder(config)
+
+
 def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    _begin_with_cases(path, parent.config)
     from ptxdiff.running.collection import CaseModule
 
     made: pytest.Collector = CaseModule.from_parent(parent, path=path)

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ptxdiff.extras import require
 from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.judging.judge import Judgement, judge
 from ptxdiff.model.arguments import format_of
@@ -31,6 +31,10 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.codes import values_of
 from ptxdiff.model.policies import policies
 from ptxdiff.references.formats import Format, encode, ordinal, pack
+
+require("hypothesis", purpose="ptxdiff.strategies")
+
+from hypothesis import strategies as st  # noqa: E402 - behind the check that says how to install it
 
 Units = dict[str, NDArray[np.generic]]
 

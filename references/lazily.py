@@ -19,8 +19,13 @@ else:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):  # tools such as inspect read these of every module: do not import torch for them
                 raise AttributeError(name)
-            import torch
-
+            try:
+                import torch
+            except ModuleNotFoundError as error:
+                if error.name != "torch":
+                    raise
+                message = "references compute with torch: pip install 'ptxdiff[triton]'"
+                raise ModuleNotFoundError(message, name="torch") from None
             return getattr(torch, name)
 
     torch = _Torch("torch")

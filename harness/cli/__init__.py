@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from ptxdiff.extras import MissingPackage, advice, missing_package, require
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -31,7 +33,11 @@ VERBS = {
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and list those that a run would miss",
     "new": "write a new case file as a starting point",
+    "cache": "show or delete what lies in the cache folder",
 }
+
+NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton"))
+"""Packages of extras without which a verb does nothing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     args.rest = rest
     try:
+        require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
         return int(args.main(args))
+    except ModuleNotFoundError as e:
+        package = missing_package(e)
+        if not package:
+            raise
+        say(str(e) if isinstance(e, MissingPackage) else advice([package], f"ptxdiff {args.verb}"), file=sys.stderr)
+        return 2
     except UsageError as e:
         say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.extras import require
 from ptxdiff.locations import ROOT
 
 
@@ -76,6 +77,10 @@ def main(args: argparse.Namespace) -> int:
                 normal(target)
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
+    if args.report:
+        require("jinja2", "altair", "vl_convert", purpose="--report")
+    if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
+        require("xdist", purpose="pytest's option -n")
     words = [*paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]

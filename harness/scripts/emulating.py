@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from ptxdiff.arguments import LaunchError
+from ptxdiff.extras import require
 from ptxdiff.launcher import Emulated, emulated
 from ptxdiff.model.targets import normal
 from ptxdiff.ptx.binding.approximate import HOPPER
@@ -48,6 +49,7 @@ def emulating(
     It must not be used by several threads at once, nor nested. Raises LaunchError and PtxError as launches do, and
     ImportError without torch or triton.
     """
+    require("torch", "triton", purpose="emulating()")
     import torch
     import triton
     from triton.runtime.autotuner import Autotuner

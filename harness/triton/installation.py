@@ -21,7 +21,7 @@ def triton_folder() -> Path:
     """The folder of the installed Triton, found without importing it. Raises NoTriton."""
     found = importlib.util.find_spec("triton")
     if found is None or not found.origin:
-        raise NoTriton("triton is not installed: pip install triton")
+        raise NoTriton("triton is not installed: pip install 'ptxdiff[triton]'")
     return Path(found.origin).parent
 
 

@@ -1,5 +1,6 @@
 """A wheel in an environment of its own, beside a project whose packages have the names of our folders."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +27,20 @@ case = Case(
     variants={"mov": asm("mov.b32 $0, $1;")},
 )
 '''
+
+COPY = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry copy(.param .u64 source, .param .u64 destination) {
+  .reg .u32 %r<5>; .reg .u64 %rd<6>;
+  ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [destination];
+  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+  mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %rd3, %r1, 4;
+  add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
+  ld.global.u32 %r4, [%rd1]; st.global.u32 [%rd2], %r4; ret;
+}
+"""
 
 THEIRS = ("harness", "references", "reports", "tests")
 """Packages of the project, with the names of our folders."""
@@ -68,6 +84,31 @@ def python(wheel, tmp_path_factory):
             (beside / installed.name).symlink_to(installed)
     (packages / "beside.pth").write_text(f"{beside}\n")
     pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def bare(wheel, tmp_path_factory):
+    """An interpreter with the wheel and what the base install requires, and nothing else."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    beside = folder / "beside"
+    beside.mkdir()
+    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+    [installed] = packages.glob("ptxdiff-*.dist-info")
+    todo, known = list(importlib.metadata.Distribution.at(installed).requires or ()), set()
+    while todo:
+        requirement = Requirement(todo.pop())
+        name = requirement.name.lower().replace("_", "-")
+        if name in known or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        known.add(name)
+        distribution = importlib.metadata.distribution(name)
+        todo += distribution.requires or ()
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            (beside / top).symlink_to(distribution.locate_file(top))
+    (packages / "beside.pth").write_text(f"{beside}\n")
     return folder / "bin" / "python"
 
 
@@ -165,6 +206,42 @@ def test_uninstalling_leaves_nothing(wheel, python, tmp_path):
     pip(own, "uninstall", "--yes", "ptxdiff")
     assert {p for p in folder.rglob("*") if "__pycache__" not in p.parts} == before
     assert "No module named 'ptxdiff'" in run(own, tmp_path, "-c", "import ptxdiff").stderr
+
+
+def test_the_base_install_runs_lint_emulate_and_kernels_in_ptx(bare, project):
+    script = run(bare, project, "script.py")
+    assert script.stdout == "the user has a package harness 3\n", script.stderr
+    assert run(bare, project, "-m", "ptxdiff", "lint", "cases").returncode == 0
+    emulated = run(
+        bare, project, "-m", "ptxdiff", "emulate", "ex2.approx.f32 $0, $1;", "-i", "float32=3", "-o", "float32"
+    )
+    assert "8" in emulated.stdout
+    (project / "copy.ptx").write_text(COPY)
+    (project / "launch.py").write_text(
+        "import sys\nfrom pathlib import Path\nimport numpy as np\nfrom ptxdiff import run_ptx\n"
+        "x, y = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)\n"
+        "run_ptx(Path('copy.ptx'), 2, 32, x, y)\nassert (x == y).all()\n"
+        "assert not {'torch', 'triton', 'hypothesis', 'altair'} & set(sys.modules)\n"
+    )
+    launched = run(bare, project, "launch.py")
+    assert launched.returncode == 0, launched.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("-m", "ptxdiff", "run", "cases"), "triton"),
+        (("-m", "ptxdiff", "show", "mov"), "triton"),
+        (("-m", "pytest", "-q", "cases"), "triton"),
+        (("-c", "import ptxdiff.strategies"), "strategies"),
+        (("-c", "from ptxdiff import emulated; emulated(print)[(1,)]()"), "triton"),
+        (("-c", "import numpy; from ptxdiff.references import arithmetic as a; a.torch.zeros(1)"), "triton"),
+    ],
+)
+def test_a_missing_extra_is_an_error_with_the_command_that_installs_it(bare, project, words, extra):
+    done = run(bare, project, *words)
+    assert done.returncode != 0
+    assert f"pip install 'ptxdiff[{extra}]'" in done.stdout + done.stderr
 
 
 def test_a_folder_of_the_repository_is_no_package_of_its_own(tmp_path):
