@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 REPORT ?= build/report.html
 RECORDS ?= build/records
+DOCS    ?= build/docs
 JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
 BIN := $(VENV)/bin
@@ -24,12 +25,13 @@ TARGETS ?= sm_80 sm_90a sm_100a
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help report baseline test check lint types imports unit slow test-triton-3.6 tlx clean
+.PHONY: help report baseline test check lint types imports unit slow docs test-triton-3.6 tlx clean
 
 help:
 	@echo "make report   run every case, on three targets where there is no GPU (TARGETS= for all); write $(REPORT)"
 	@echo "make baseline run every case on every target, and accept what it gives as baseline/ (look at git diff)"
 	@echo "make test     all checks and tests"
+	@echo "make docs     build the documentation in $(DOCS)"
 	@echo "make slow     the slow tests, as the nightly run does"
 	@echo "make tlx      set up the Triton build with TLX beside the other one (250 MB)"
 	@echo "make clean    remove what these made"
@@ -69,6 +71,11 @@ unit: $(STAMP)
 # What is too long for every change: whole tables of which `unit` takes samples, and long random campaigns. Hours.
 slow: $(STAMP)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow tests
+
+# Warnings are errors: a link that leads nowhere is one.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs $(DOCS)
+	@echo $(DOCS)/index.html
 
 # torch 2.11's CUDA builds pin triton 3.6, so that is the oldest one supported; its own environment, kept beside.
 test-triton-3.6:

@@ -1,0 +1,66 @@
+"""The site is built from the code without a warning; its generated pages hold what the code has."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from ptxdiff.cli import VERBS
+from ptxdiff.lint.rules import rules
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+        str(ROOT / "docs"),
+        str(tmp_path),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for page in ("index.html", "tutorial/first-bug.html", "reference/instructions.html", "explanation/limits.html"):
+        assert (tmp_path / page).is_file()
+
+
+def test_the_command_line_has_every_verb():
+    page = generate.command_line()
+    assert [verb for verb in VERBS if f"## ptxdiff {verb}\n" not in page] == []
+
+
+def test_the_linters_page_has_every_rule():
+    page = generate.lint_rules()
+    assert [name for name in rules() if f"({name})=" not in page] == []
+
+
+def test_the_catalogue_has_every_case_file():
+    page = generate.catalogue()
+    assert [p.stem for p in (ROOT / "cases").glob("[!_]*.py") if f"`{p.stem}`" not in page] == []
+
+
+def test_every_page_by_hand_is_in_the_table_of_contents():
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = [str(p.relative_to(ROOT / "docs").with_suffix("")) for p in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if page != "index" and f"\n{page}\n" not in index] == []
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    import re
+
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
+@pytest.mark.parametrize("text", ["a | b", "two\nlines"])
+def test_a_cell_of_a_table_is_one_line_without_bars(text):
+    assert "\n" not in generate.table(("x",), [(text,)]).splitlines()[-1]
+    assert generate.table(("x",), [(text,)]).splitlines()[-1].replace("\\|", "").count("|") == 2
