@@ -196,6 +196,7 @@ def _add_recorder(config: pytest.Config) -> None:
     except RecordError as e:
         raise pytest.UsageError(f"--ptx-records: {e}") from None
     config.pluginmanager.register(recorder, _RECORDER)
+    config.pluginmanager.register(recorder.blocks, "ptxdiff-failure-blocks")
 
 
 def _check_options(config: pytest.Config) -> None:

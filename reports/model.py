@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
+from ptxdiff.records.causes import cause_of, plain
 
 
 @dataclass(frozen=True)
@@ -337,9 +338,11 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
 
 def _signature(r: Result) -> tuple[object, ...]:
     # Without the bits: the same mistake has another first offender in each input set.
+    if r.diagnosis and r.findings:
+        return cause_of(r)
     if r.classes:
         return (r.diagnosis, *sorted(r.classes))
-    return (r.words.replace(r.key.target, "TARGET"),)
+    return (plain(r.words),)
 
 
 def offender_of(r: Result) -> Offender | None:

@@ -18,12 +18,14 @@ EVIDENCE_WORDS = {
 }
 
 
-def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
-    """One line: what failed, how many elements, and which kinds of difference."""
+def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis: str = "") -> str:
+    """One line: the cause and the repair where they are known, how many elements differ, and in which ways."""
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
     if judgement.different:
-        return f"{where}: {judgement.different} of {judgement.total} codes differ ({kinds})"
+        repair = findings[0].rpartition("; ")[2] if diagnosis and findings and "; " in findings[0] else ""
+        cause = f"{diagnosis}: {repair}; " if repair else f"{diagnosis}; " if diagnosis else ""
+        return f"{where}: {cause}{judgement.different} of {judgement.total} codes differ ({kinds})"
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
 
 
@@ -43,7 +45,7 @@ def message(
     """
     key = result.key
     lines = [
-        headline(key, judgement, result.findings),
+        headline(key, judgement, result.findings, result.diagnosis),
         f"  run       pack {key.pack}, shape {key.shape}, alignment {key.alignment}, num_warps {key.num_warps}, "
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
         f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",

@@ -19,6 +19,7 @@ from ptxdiff.model.targets import KNOWN, normal
 from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.gpus import gpus
 from ptxdiff.records import Sent, sent
+from ptxdiff.records.causes import shown_first
 from ptxdiff.records.shown import OwnWords, line
 from ptxdiff.running import carryover, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
@@ -376,9 +377,7 @@ class VariantItem(OwnWords, pytest.Item):
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
-            # Prefer a result whose classes say more: exhaustive inputs in order cannot show a swap of elements.
-            best = next((r for r in shown if "positional" in r.classes), shown[0])
-            raise ItemFailure(best.message + more)
+            raise ItemFailure(shown_first(shown).message + more)
         if verdict == "unsupported":
             pytest.skip(line(f"unsupported: {words}"))
         if verdict == "not run":

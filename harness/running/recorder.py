@@ -44,6 +44,7 @@ from ptxdiff.records.lock import lock_of
 from ptxdiff.records.shown import terminal
 from ptxdiff.running.carryover import carried_nowhere
 from ptxdiff.running.environment import environment, other_environment
+from ptxdiff.running.failure_blocks import FailureBlocks
 
 if TYPE_CHECKING:
     from ptxdiff.jobs import Backend
@@ -72,6 +73,7 @@ class Recorder:
         self.splits: list[Split] = []
         self.remarks: dict[str, None] = {}  # of a replay, and what passes leave open, each once
         self.fault = ""
+        self.blocks = FailureBlocks()
         self.progress = Progress()
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
         self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
@@ -124,6 +126,7 @@ class Recorder:
         came = unpacked(found) if isinstance(found, str) else found
         if report.failed:
             came = _with_failure(report, came, self.known)
+            self.blocks.add(report, (r for r, _ in came if isinstance(r, Result)))
         if came and self.path is not None:
             self._write(came)
         records = [r for r, _ in came]
@@ -312,6 +315,8 @@ class Recorder:
         words = [f"{self.verdicts[v]} {v}{evidence.get(v, '')}" for v in verdicts]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
+        if self.blocks.words and self.config.get_verbosity() < 2:
+            terminalreporter.write_line(self.blocks.words)
         if count := self.reused.total():
             runs = ", ".join(sorted(run for run in self.reused if run))
             terminalreporter.write_line(f"{count} results reused from {runs}; --ptx-fresh runs everything")

@@ -469,7 +469,7 @@ class _ItemRun(PtxasTrial):
             by_asm = judgement.passed and self._asm_findings.issuperset(outcome.findings)
             result, story = (result, []) if by_asm else self._on_trial(result, job, outcome)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
-            head = headline(result.key, judgement, outcome.findings)
+            head = headline(result.key, judgement, outcome.findings, result.diagnosis)
             result = replace(
                 result,
                 words=f"{head}; {result.words}" if story else head,
