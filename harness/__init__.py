@@ -7,6 +7,7 @@ Each name here is loaded when it is first used: importing this package loads nei
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ __version__ = "0.1.0"
 
 if __name__ != "ptxdiff":
     raise ImportError(f"import ptxdiff instead of {__name__}: folders of the repository are no packages of their own")
+
+# In a checkout `ptxdiff` may be found through a link. Modules then have their real files nevertheless, always the same:
+# PTX and tracebacks contain their paths.
+__path__[:] = map(os.path.realpath, __path__)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,5 +8,9 @@
     ptxdiff.reports.sarif.write(run, path)          SARIF 2.1.0
     ptxdiff.reports.tabular.write_csv(run, path)    one row a result; write_parquet likewise
 
-This module imports nothing, so that each of them costs only what it needs.
+This module imports none of them, so that each costs only what it needs.
 """
+
+import os
+
+__path__[:] = map(os.path.realpath, __path__)  # in a checkout a link leads here; modules have their real files

@@ -107,9 +107,7 @@ def write_parquet(run: RunRecords, output: Path) -> Path:
         import pyarrow
         import pyarrow.parquet
     except ImportError as e:
-        raise RuntimeError(
-            f"{output}: Parquet needs pyarrow: pip install 'ptxdiff[parquet]', or write .csv"
-        ) from e
+        raise RuntimeError(f"{output}: Parquet needs pyarrow: pip install 'ptxdiff[parquet]', or write .csv") from e
     output.parent.mkdir(parents=True, exist_ok=True)
     table = pyarrow.table({name: list(column) for name, column in _columns(run).items()})
     pyarrow.parquet.write_table(table, output)

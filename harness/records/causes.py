@@ -51,7 +51,7 @@ def _inputs(offender: Offender) -> tuple[object, ...]:
 
 
 @dataclass
-class Block:
+class FailureBlock:
     """Failures of one variant with one cause. first: the one that is shown. others: the same on other targets."""
 
     first: Result
@@ -71,15 +71,15 @@ class Block:
         return f"the same on {count} more target{'s' * (count > 1)}: {places}"
 
 
-def blocks(failures: Iterable[Result]) -> list[Block]:
+def blocks(failures: Iterable[Result]) -> list[FailureBlock]:
     """Failures, one of each item, gathered by variant and cause, in the order of the first of each."""
-    found: dict[tuple[object, ...], list[Block]] = {}
-    order: list[Block] = []
+    found: dict[tuple[object, ...], list[FailureBlock]] = {}
+    order: list[FailureBlock] = []
     for result in failures:
         alike = found.setdefault((result.key.case, result.key.variant, *cause_of(result)), [])
         home = next((b for b in alike if not any(contradict(m, result) for m in (b.first, *b.others))), None)
         if home is None:
-            home = Block(result)
+            home = FailureBlock(result)
             alike.append(home)
             order.append(home)
         else:

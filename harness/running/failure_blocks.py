@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ptxdiff.records import Result
-from ptxdiff.records.causes import Block, blocks, shown_first
+from ptxdiff.records.causes import FailureBlock, blocks, shown_first
 
 
 class FailureBlocks:
@@ -55,7 +55,7 @@ class FailureBlocks:
         finally:
             terminalreporter.stats["failed"] = failed
 
-    def _with_others(self, block: Block) -> pytest.TestReport:
+    def _with_others(self, block: FailureBlock) -> pytest.TestReport:
         """The report of a block's first failure, with the places of the others in its text and its summary line."""
         report = self._reports[id(block.first)]
         if not block.others:
