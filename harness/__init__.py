@@ -94,7 +94,10 @@ def __getattr__(name: str) -> Any:
     if name == "ptx":
         return importlib.import_module("ptxdiff.ptx")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'ptxdiff' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        from ptxdiff.suggestions import did_you_mean
+
+        meant = did_you_mean(name, __all__)
+        raise AttributeError(f"module 'ptxdiff' has no attribute {name!r}{meant}; it offers {', '.join(__all__)}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 

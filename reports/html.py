@@ -293,13 +293,13 @@ def _failure_since(group: FailureGroup, past: History) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return resources.files("reports").joinpath("assets", name).read_text(encoding="utf-8")
+    return resources.files("ptxdiff.reports").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def _environment() -> Environment:
     env = Environment(
-        loader=PackageLoader("reports", "templates"),
+        loader=PackageLoader("ptxdiff.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ptxdiff.extras import MissingPackage, advice, missing_package, require
+from ptxdiff.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        parser.error(f"no command is called {words[0]!r}{did_you_mean(words[0], VERBS)}; ptxdiff --help lists all")
     args = parser.parse_args(words)
     args.rest = rest
     try:

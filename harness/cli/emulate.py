@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ptxdiff.cli import UsageError
 from ptxdiff.ptx.limits import SNIPPET_SECONDS
 from ptxdiff.ptx.text.conventions import CONVENTIONS
+from ptxdiff.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from ptxdiff.model.derive import AsmForm
@@ -161,9 +162,11 @@ def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
 def _format(name: str) -> Any:
     from ptxdiff.references.formats import FORMATS
 
-    if name not in FORMATS:
-        raise UsageError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
-    return FORMATS[name]
+    short = {fmt.name.replace("float", "f").replace("uint", "u").replace("int", "i"): fmt for fmt in FORMATS.values()}
+    known = {**{name.lower(): fmt for name, fmt in short.items()}, **FORMATS}  # f32 is float32
+    if name.lower() in known:
+        return known[name.lower()]
+    raise UsageError(f"no format is called {name!r}{did_you_mean(name, known)}; known: {', '.join(FORMATS)}")
 
 
 def _input(word: str) -> tuple[Any, Any]:

@@ -52,7 +52,7 @@ def references(words: Sequence[str] = ()) -> Iterator[str]:
             raise UsageError(f"references has no module {word!r}; it has {', '.join(modules)}")
     for name in words or modules:
         tree = ast.parse(modules[name].read_text(encoding="utf-8"))
-        yield f"references.{name}  {_sentence(tree)}"
+        yield f"ptxdiff.references.{name}  {_sentence(tree)}"
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 yield f"    {node.name}({_parameters(node.args)})"

@@ -20,6 +20,7 @@ from ptxdiff.model import files
 from ptxdiff.model.load import LoadedCase, claim, in_folder, load, noted
 from ptxdiff.model.targets import normal
 from ptxdiff.model.variants import CaseError
+from ptxdiff.suggestions import did_you_mean
 
 _PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|assembler)\]", re.S)
 
@@ -127,7 +128,9 @@ def _only(found: Named, variant: str, target: str, backend: str) -> Named:
 def _no_variant(place: str, variant: str, cases: Sequence[Named]) -> str:
     hint = "".join(f"; {n.loaded.name} is a case: name it so" for n in cases if n.loaded.attribute == variant)
     have, those = ("has", "it has") if len(cases) == 1 else ("have", "they have")
-    return f"{place} {have} no variant {variant!r}; {those} {', '.join(v for n in cases for v in n.variants)}{hint}"
+    names = dict.fromkeys(v for n in cases for v in n.variants)
+    meant = "" if hint else did_you_mean(variant, names)
+    return f"{place} {have} no variant {variant!r}{meant}; {those} {', '.join(names)}{hint}"
 
 
 def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
@@ -144,8 +147,10 @@ def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
         raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")
     found = _cases_called(place)
     if not found:
-        names = ", ".join(f.stem for f in _here()) or "none: there is no folder ./cases"
-        raise CaseError(f"no case is called {place!r}; cases here: {names}; no such file or folder: {place}")
+        here = [f.stem for f in _here()]
+        names = ", ".join(here) or "none: there is no folder ./cases"
+        meant = did_you_mean(place, here)
+        raise CaseError(f"no case is called {place!r}{meant}; cases here: {names}; no such file or folder: {place}")
     return found
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ptxdiff.suggestions import did_you_mean
+
 # In order of compute capability; sm_101 is CUDA 12's name of CUDA 13's sm_110. From 9.0 on Triton compiles for the
 # architecture-specific target (suffix `a`).
 KNOWN = (
@@ -41,13 +43,31 @@ def capability(target: str) -> int:
     return int(found[1])
 
 
+# developer.nvidia.com/cuda-gpus: the compute capability of each product; a generation's name stands for its data centre
+# GPU.
+_PRODUCTS = {
+    "sm_75": "turing t4 rtx2080", "sm_80": "ampere a100 a30", "sm_86": "a10 a40 a6000 rtx3090", "sm_87": "orin",
+    "sm_89": "ada l4 l40 l40s rtx4090", "sm_90a": "hopper h100 h200 h800 h20 gh200", "sm_100a": "blackwell b200 gb200",
+    "sm_103a": "b300 gb300", "sm_110a": "thor", "sm_120a": "rtx5090 rtx5080", "sm_121a": "gb10 spark",
+}  # fmt: skip
+PRODUCTS = {name: target for target, names in _PRODUCTS.items() for name in names.split()}
+"""Targets by the names of GPUs and of generations."""
+
+
 def normal(name: str) -> str:
-    """The table's spelling of a target: `sm_90`, `90`, `sm_90a` and `sm90` all give `sm_90a`."""
-    digits = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", name.strip().lower())
+    """The table's spelling of a target: `sm_90`, `90`, `sm90`, `hopper` and `H100` all give `sm_90a`.
+
+    Raises ValueError, with the nearest names, for anything else.
+    """
+    word = re.sub(r"[\s_-]+", "", name.strip().lower())
+    if word in PRODUCTS:
+        return PRODUCTS[word]
+    digits = re.fullmatch(r"(?:sm)?(\d+)[af]?", word)
     for target in KNOWN:
         if digits and capability(target) == int(digits[1]):
             return target
-    raise ValueError(f"{name!r} is no target that ptxdiff knows; known: {', '.join(KNOWN)}")
+    meant = did_you_mean(word, [*KNOWN, *PRODUCTS])
+    raise ValueError(f"{name!r} is no target that ptxdiff knows; known: {', '.join(KNOWN)}{meant}")
 
 
 @dataclass(frozen=True)

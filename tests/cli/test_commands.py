@@ -79,7 +79,10 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["new", "flip"], "cases/flip.py exists already"),
         (["new", "_flip"], "'_flip': files of this name are not loaded as case files"),
         (["emulate", "mov.b32 $0, $1;"], "give each output's format: -o float32"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"], "no format is called 'float33'; known:"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"],
+            "no format is called 'float33'; did you mean float32",
+        ),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32", "-o", "float32"], "write FORMAT=VALUE,VALUE"),
         (
             ["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"],
@@ -209,7 +212,7 @@ def test_a_new_case_runs_and_names_what_is_missing(run_cases, capsys):
 def test_run_writes_records_and_a_report(here):
     """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
-    command = [sys.executable, "-m", "ptxdiff.cli", "run", "--backend", "emulator", "--target", "sm_90"]
+    command = [sys.executable, "-m", "ptxdiff", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
     done = readyprocess.run(command, cwd=here)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -436,3 +439,28 @@ def test_run_passes_the_option_on_approximate_bits_to_pytest(here, in_this_proce
     words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--output=run.jsonl"]
     assert main([*words, "--approximate=rounded"]) == 0
     assert read(here / "run.jsonl").run.environment["approximate"] == "rounded"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["show", "flip", "rigth"], "did you mean right?"),
+        (["show", "flop"], "did you mean flip?"),
+        (["show", "flip", "--target", "hoper"], "did you mean hopper"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "flaot32=1", "-o", "float32"], "did you mean float32"),
+    ],
+)
+def test_a_misspelt_name_gets_the_nearest_ones(words, meant, here, capsys):
+    assert main(words) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_a_misspelt_command_gets_the_nearest_ones(capsys):
+    with pytest.raises(SystemExit):
+        main(["rnu"])
+    assert "no command is called 'rnu'; did you mean run?" in capsys.readouterr().err
+
+
+def test_short_names_of_formats_are_known(capsys):
+    assert main(["emulate", "add.f32 $0, $1, $1;", "-i", "f32=1.5", "-o", "f32"]) == 0
+    assert "3.0" in capsys.readouterr().out

@@ -74,4 +74,4 @@ def test_the_name_of_a_case_as_a_variant_says_how_to_name_it(tmp_path, monkeypat
     )
     assert main(["show", "two", "up"]) == 2
     said = capsys.readouterr().err
-    assert "two.up, two.down have no variant 'up'; they have mov, mov; two.up is a case: name it so" in said
+    assert "two.up, two.down have no variant 'up'; they have mov; two.up is a case: name it so" in said

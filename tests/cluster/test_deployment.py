@@ -137,7 +137,7 @@ def test_a_planted_mistake_in_the_manifest_is_detected(right, wrong, words):
     [
         (["--gpus", "sm_90a=8"], "expected TARGET=NODESxGPUS"),
         (["--gpus", "sm_90a=0x8"], "expected TARGET=NODESxGPUS"),
-        (["--gpus", "h100=1x8"], "no target that ptxdiff knows"),
+        (["--gpus", "z100=1x8"], "no target that ptxdiff knows"),
         (["--gpus", "sm_90=1x8", "--gpus", "sm_90a=2x4"], "sm_90a is given twice"),
         (["--cpu-nodes", "0"], "runs nothing"),
         (["--name", "My_Cluster"], "lower-case letters"),
@@ -247,7 +247,7 @@ def unknown_options(command):
     words = command.split()
     verb = words[: 2 if words[0] == "cluster" else 1]
     helped = subprocess.run(
-        [sys.executable, "-m", "ptxdiff.cli", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "ptxdiff", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     known = set(re.findall(r"--[a-z][-a-z]*", helped))
     return [w for w in words if w.startswith("--") and w.partition("=")[0] not in known]

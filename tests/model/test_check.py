@@ -59,7 +59,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"variants": [1]}, "variants are given by name"),
     ({"variants": {"v": "rcp"}}, "variant 'v' is a str; write asm"),
     ({"variants": {"a/b": VARIANTS["v"]}}, "leave out brackets, slashes"),
-    ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; import one from ptxdiff.references.formats"),
+    ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; use one of ptxdiff.references.formats"),
     ({"inputs": [F32]}, "write names with their formats"),
     ({"inputs": {"x-1": F32}}, "is no argument name"),
     ({"inputs": {"y": F32}}, r"'y' is an input and an output, .* give it dimensions, F32\['N'\], and sizes="),

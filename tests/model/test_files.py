@@ -161,7 +161,7 @@ def test_run_accepts_a_folder_of_another_name_as_list_does(pytester, capsys):
     (pytester.path / "kernels" / "test_flop.py").write_text(RIGHT)
     assert main(["list", "kernels"]) == 0
     listed = re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M)
-    command = [sys.executable, "-m", "ptxdiff.cli", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
+    command = [sys.executable, "-m", "ptxdiff", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
     done = readyprocess.run([*command, "--", "--collect-only"])
     assert listed == ["flip", "test_flop"]
     for item in ("flip.py::right", "flip.py::wrong", "test_flop.py::right"):

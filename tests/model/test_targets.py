@@ -10,10 +10,23 @@ def test_common_spellings_of_a_target(spelling):
     assert normal(spelling) == "sm_90a"
 
 
-@pytest.mark.parametrize("word", ["", "sm_", "sm_91", "hopper", "sm_90b"])
+@pytest.mark.parametrize("word", ["", "sm_", "sm_91", "hoper", "sm_90b"])
 def test_the_error_for_an_unknown_target_lists_the_targets(word):
     with pytest.raises(ValueError, match=r"known: sm_75, .*sm_121a"):
         normal(word)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("hopper", "sm_90a"), ("H100", "sm_90a"), ("b200", "sm_100a"), ("RTX 4090", "sm_89"), ("rtx_5090", "sm_120a")],
+)
+def test_products_and_generations_are_targets(name, target):
+    assert normal(name) == target
+
+
+def test_a_misspelt_target_gets_the_nearest_names():
+    with pytest.raises(ValueError, match="did you mean hopper"):
+        normal("hoper")
 
 
 def test_the_text_of_a_set_names_its_targets():

@@ -27,8 +27,11 @@ _NAMES = {
     "fp32": "float32",
     "fp64": "float64",
     "int1": "bool",
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"{short}{bits}": f"{long}{bits}" for short, long in (("u", "uint"), ("s", "int")) for bits in (16, 32, 64)},
 }
-"""Our dtype name for each of Triton's: the attribute (`tl.float8e4nv`) and the printed name (`fp8e4nv`)."""
+"""Our dtype name for each of Triton's, the attribute (`tl.float8e4nv`) and the printed name (`fp8e4nv`), and of PTX.
+`u8` is missing: for numpy it has 8 bytes."""
 _NO_SUCH = {"fp8e4b15", "float8e4b15"}
 
 
