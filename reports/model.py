@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
-from ptxdiff.records.causes import cause_of, plain
+from ptxdiff.records.causes import cause_of, cause_words, plain
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,11 @@ class FailureGroup:
     def offender(self) -> Offender | None:
         """The input to look at: the first that fails (`worst` may lie within its bound); None if no bits differ."""
         return offender_of(self.simplest)
+
+    @property
+    def cause(self) -> str:
+        """The diagnosis and the repair, in words; "" if they are not known."""
+        return cause_words(self.simplest.diagnosis, self.simplest.findings)
 
     @property
     def mapped(self) -> bool:

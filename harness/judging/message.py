@@ -8,6 +8,7 @@ from ptxdiff.judging.judge import Judgement
 from ptxdiff.model.describe import ftz_words
 from ptxdiff.model.policies import Policies
 from ptxdiff.records import Key, Offender, Result
+from ptxdiff.records.causes import cause_words
 
 EVIDENCE_WORDS = {
     "hardware": "bits computed by the device",
@@ -23,9 +24,9 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis:
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
     if judgement.different:
-        repair = findings[0].rpartition("; ")[2] if diagnosis and findings and "; " in findings[0] else ""
-        cause = f"{diagnosis}: {repair}; " if repair else f"{diagnosis}; " if diagnosis else ""
-        return f"{where}: {cause}{judgement.different} of {judgement.total} codes differ ({kinds})"
+        cause = cause_words(diagnosis, findings)
+        counts = f"{judgement.different} of {judgement.total} codes differ ({kinds})"
+        return f"{where}: {cause}; {counts}" if cause else f"{where}: {counts}"
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
 
 

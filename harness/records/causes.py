@@ -27,6 +27,15 @@ def plain(words: str) -> str:
     return words
 
 
+def cause_words(diagnosis: str, findings: Sequence[str]) -> str:
+    """The cause and the repair: "missing early clobber: make the constraint of $0 '=&f'"; "" without a diagnosis.
+
+    A finding that has a repair ends with it, behind a semicolon.
+    """
+    repair = findings[0].rpartition("; ")[2] if diagnosis and findings and "; " in findings[0] else ""
+    return f"{diagnosis}: {repair}" if repair else diagnosis
+
+
 def cause_of(result: Result) -> tuple[str, ...]:
     """What all results of one mistake in a variant have in common: equal for results that may have one cause.
 
