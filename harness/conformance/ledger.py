@@ -381,7 +381,7 @@ def _code(function: Callable[..., object]) -> str:
     todo: list[Any] = [function]
     while todo:
         found = todo.pop()
-        name = f"{_ROOM.sub('harness.ptx.', found.__module__)}.{found.__qualname__}"
+        name = f"{_ROOM.sub('ptxdiff.ptx.', found.__module__)}.{found.__qualname__}"
         if name in seen:
             continue
         seen[name] = _plain(found)
@@ -408,4 +408,4 @@ def _plain(function: Any) -> str:
     node.decorator_list = []
     if ast.get_docstring(node) is not None:
         node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(node).replace("from ptxdiff.ptx.", "from harness.ptx.")  # as the ledger's digests have it
+    return ast.unparse(node).replace("from ptxdiff.ptx.", "from ptxdiff.ptx.")  # as the ledger's digests have it

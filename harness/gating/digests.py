@@ -229,7 +229,7 @@ def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
         for target, cell in cells.items():
             shared[json.dumps(cell)].append(target)
         targets = {" ".join(names): json.loads(cell) for cell, names in shared.items()}
-        line = {"case": case, "variant": variant, "backend": backend}
+        line: dict[str, Any] = {"case": case, "variant": variant, "backend": backend}
         line |= {"assembler": by} if by else {}
         definition = dict(definitions[case, variant, backend, by])
         line |= {"definition": definition.pop("definition", "")}

@@ -25,7 +25,7 @@ from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.definition import INCOMPARABLE, changed_parts, definition, what_changed
 from ptxdiff.model.identity.dependencies import (
-    Session,
+    PytestSession,
     changed_files,
     dependencies,
     opened,
@@ -174,7 +174,7 @@ def of_session(config: pytest.Config) -> None:
     files = {str(m.__file__) for m in modules if m is not None and getattr(m, "__file__", None) and is_users(m)}
     installed = {f"{d.project_name} {d.version}" for _, d in manager.list_plugin_distinfo()}
     plugins = sorted(f for f in files if os.path.basename(f) != "conftest.py")
-    set_session(Session(str(config.rootpath), tuple(plugins), tuple(sorted(installed)), _settings_of(config)))
+    set_session(PytestSession(str(config.rootpath), tuple(plugins), tuple(sorted(installed)), _settings_of(config)))
     _altered.clear()
     _last_run = None
 

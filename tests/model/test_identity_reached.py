@@ -34,6 +34,10 @@ class Fault(Exception):
     pass
 
 
+class Chance(random.Random):
+    pass
+
+
 class Tensor(torch.Tensor):
     pass
 
@@ -76,6 +80,7 @@ ENCODED = {
     "bytes in memory": lambda by: io.BytesIO(bytes([by])),
     "a decimal": decimal.Decimal,
     "a generator of random numbers": random.Random,
+    "a user's generator of random numbers": Chance,
     "an iterator": lambda by: iter([by]),
     "the base of a view": lambda by: np.array([by, 0])[1:],
     "the bytes behind an array": lambda by: np.frombuffer(bytes([by, 0]), dtype=np.uint8)[1:],

@@ -23,7 +23,7 @@ import inspect
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -46,10 +46,6 @@ _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FI
 
 _COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 """The endings of the names of compiled modules."""
-
-_MUTABLE_HEAP = 1 << 9
-_MADE_IN_PYTHON = _MUTABLE_HEAP | 1 << 8
-"""Flags of types: those that a class statement makes are on the heap and can be changed (PEP 630, bpo-43908)."""
 
 _COPYING = frozenset({"__reduce__", "__reduce_ex__", "__getstate__"})
 """Methods with which a class says what a copy of it holds; it may leave something out."""
@@ -154,17 +150,15 @@ class _Walk:
 
     def _compiled_part(self, value: Any) -> bytes:
         """What a value of a user's class holds as a value of a compiled class, such as an array or a deque."""
-        base = type(value)
-        while base.__flags__ & _MADE_IN_PYTHON == _MUTABLE_HEAP and base.__base__ is not None:
-            base = base.__base__
-        if base is object or base is type:
+        base: type = next(c for c in _bases(type(value)) if not self._own(c))
+        if _has_attributes_alone(base):
             return b""
         if issubclass(base, BaseException):
             return self.encode(value.args)
         found = array(value, self.other)
         if found is None:
             redefined = [c for c in type(value).__mro__ if self._own(c) and vars(c).keys() & _COPYING]
-            found = None if redefined else self._reduced(value, base.__reduce_ex__)
+            found = None if redefined else self._reduced(lambda: base.__reduce_ex__(value, 2), value)
         return only_here(value) if found is None else found
 
     def _foreign(self, value: Any) -> bytes | None:
@@ -181,19 +175,16 @@ class _Walk:
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
         reduce = copyreg.dispatch_table.get(type(value))
-        found = self._reduced(value, (lambda v, _: reduce(v)) if reduce else type(value).__reduce_ex__)
         attributes = getattr(value, "__dict__", None)
-        if found is not None:
-            return tagged("made with", found, self.encode(dict(attributes))) if attributes else found
-        pure = all(c is object or c.__flags__ & _MADE_IN_PYTHON == _MUTABLE_HEAP for c in type(value).__mro__)
-        if pure and attributes is not None:  # all that it holds are attributes, whatever it says about copies
+        if reduce is None and attributes is not None and _has_attributes_alone(type(value)):
             return tagged("instance", self.encode(type(value)), self.encode(dict(attributes)))
-        return None
+        found = self._reduced((lambda: reduce(value)) if reduce else (lambda: value.__reduce_ex__(2)), value)
+        return tagged("made with", found, self.encode(dict(attributes))) if found and attributes else found
 
-    def _reduced(self, value: Any, reduce: Callable[[Any, int], Any]) -> bytes | None:
+    def _reduced(self, reduce: Callable[[], Any], value: Any) -> bytes | None:
         """What a copy of a value is made of, by the protocol of pickle; None if it cannot be copied."""
         try:
-            parts = reduce(value, 2)
+            parts = reduce()
         except Exception:  # a class may raise anything when copied
             return None
         if isinstance(parts, str):
@@ -290,6 +281,24 @@ class _Walk:
 def _resolved(file: str) -> str:
     """Where a module's file is. Its folders were found when it was imported: asking again was a sixth of a walk."""
     return str(Path(file).resolve())
+
+
+class _Bare:
+    """A class whose values hold attributes alone."""
+
+
+@functools.cache
+def _has_attributes_alone(cls: type) -> bool:
+    """Whether values of a class hold attributes alone: what a compiled class or slots add makes them larger."""
+    return cls.__basicsize__ <= _Bare.__basicsize__ and not cls.__itemsize__
+
+
+def _bases(cls: type) -> Iterator[type]:
+    """A class and those whose memory it extends, up to `object`."""
+    above: type | None = cls
+    while above is not None:
+        yield above
+        above = above.__base__
 
 
 _OF_EVERY_CLASS = frozenset(

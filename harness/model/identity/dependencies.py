@@ -37,7 +37,7 @@ DIGITS = 16
 
 
 @dataclass(frozen=True)
-class Session:
+class PytestSession:
     """What a session of pytest adds to every case.
 
     root: its root folder. plugins: the files of the user's plugins. installed: names and versions of installed plugins.
@@ -50,7 +50,8 @@ class Session:
     setting: Callable[[str], str | None] = lambda name: None
 
 
-_session = Session()
+_session = PytestSession()
+_digests_of: dict[tuple[Path, bool], dict[str, str]] = {}
 _texts_of: dict[Path, _Texts] = {}
 _imports_of: dict[str, dict[str, str]] = {}
 
@@ -70,10 +71,11 @@ class _Texts:
         return [text for texts in self.parts.values() for text in texts.values()]
 
 
-def set_session(session: Session) -> None:
+def set_session(session: PytestSession) -> None:
     """From now on cases belong to this session. Texts are looked up again: its files may be other ones."""
     global _session
     _session = session
+    _digests_of.clear()
     _texts_of.clear()
     _imports_of.clear()
 
@@ -83,7 +85,9 @@ def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
 
     exact: comments and layout count too.
     """
-    path = Path(os.path.abspath(path))
+    if (path, exact) in _digests_of:
+        return dict(_digests_of[path, exact])
+    given, path = path, Path(os.path.abspath(path))
     texts = _texts(path)
     found = {}
     for part, by_path in texts.parts.items():
@@ -93,7 +97,8 @@ def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
         found[part] = _short(sorted(named.items()))
     found["plugins"] = _short((found["plugins"], _session.installed))
     found["settings"] = _short((_named_settings(texts), _named_data(texts)))
-    return found
+    _digests_of[given, exact] = found
+    return dict(found)
 
 
 def opened(path: Path) -> Opened:

@@ -27,9 +27,8 @@ from importlib.util import source_from_cache
 from types import FrameType
 from typing import Any
 
-from ptxdiff.locations import PACKAGE, REFERENCES, ROOT
-
 from ptxdiff.diskcache import cache_folder
+from ptxdiff.locations import PACKAGE, REFERENCES, ROOT
 
 ABSENT = "absent"
 """In the place of a digest: the file did not exist when it was opened."""
