@@ -8,6 +8,8 @@ run or when `test_wait` runs, so a read without a wait meets a copy under way, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
@@ -236,7 +238,7 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     return found
 
 
-def _awaited(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | None]:
+def awaited_phases(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | None]:
     """The complete phases for which lanes waited; None if a lane knows it already, or for the one before the first.
 
     A thread may have tested as soon as the phase that it named was complete, whichever phase is complete now. A parity
@@ -248,11 +250,15 @@ def _awaited(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | N
     order = frame.order
     found: list[Completed | None] = []
     unknown: dict[tuple[int, ...], list[tuple[Completed, int]]] = {}
-    for offset, phase, lane in zip(offsets, asked, lanes.tolist(), strict=True):
-        key = (offset, lane >> 5, int(order.row[lane]), int(order.block_time[lane]), int(order.warp_time[lane]))
+    # Lanes with equal keys know the same, but for their own arrivals.
+    warp_times = np.where(order.warp_time[lanes] > order.block_time[lanes], order.warp_time[lanes], 0)
+    warps = np.where(warp_times > 0, lanes >> 5, lanes // frame.grid.threads)
+    held = (order.row[lanes], order.block_time[lanes], warp_times, warps, lanes, order.member[lanes])
+    for offset, phase, *of_lane, lane, member in zip(offsets, asked, *(x.tolist() for x in held), strict=True):
+        key = (offset, *of_lane)
         if key not in unknown:
             unknown[key] = frame.barriers[offset].unknown(order.times(np.array([lane])))
-        left = [one for one, only in unknown[key] if only != lane % order.team]
+        left = [one for one, only in unknown[key] if only != member]
         if parity:
             found.append(left[0] if left and left[0].phase & 1 == phase & 1 else None)
         else:
@@ -260,27 +266,26 @@ def _awaited(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | N
     return found
 
 
-def known(frame: KernelFrame, step: Step, lanes: Array) -> Array:
-    """Of lanes that ask a barrier for a complete phase, which know it: it happened before, or there was none before."""
-    return np.array([one is None for one in _awaited(frame, step, lanes)], np.bool_)
+def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array, phases: Sequence[Completed | None]) -> None:
+    """Write the predicates of lanes that tested a phase, and order lanes whose phase is complete after it.
 
-
-def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
-    """Write the predicates of lanes that tested a phase, and order lanes whose phase is complete after it."""
+    phases: for each lane, the complete phase that it may learn of (see `awaited_phases`).
+    """
     whole = np.zeros(frame.lanes, np.bool_)
     whole[lanes] = True
     frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
     some = lanes[answers]
     if not len(some):
         return
-    phases: dict[int, tuple[Completed, list[int]]] = {}
+    learned: dict[int, tuple[Completed, list[int]]] = {}
     offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
-    for lane, offset, one in zip(some.tolist(), offsets, _awaited(frame, step, some), strict=True):
+    seen = [phases[at] for at in np.flatnonzero(answers).tolist()]
+    for lane, offset, one in zip(some.tolist(), offsets, seen, strict=True):
         if one is not None:
-            phases.setdefault(id(one), (one, []))[1].append(lane)
+            learned.setdefault(id(one), (one, []))[1].append(lane)
             barrier = frame.barriers[offset]
             barrier.observed = max(barrier.observed, one.phase)
-    for one, waiting in phases.values():
+    for one, waiting in learned.values():
         if "relaxed" in step.node.modifiers:
             frame.order.learn_relaxed(waiting, one.released)
         else:
@@ -297,12 +302,11 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
         answers = complete(frame, step, lanes)
     # A thread that does not know the end of the phase might have tested before it: it gets a no first.
     before = frame.tested.setdefault(step.node.offset, np.zeros(frame.lanes, np.bool_))
-    early = np.zeros(len(lanes), np.bool_)
-    if answers.any():
-        early[answers] = ~known(frame, step, lanes[answers]) & ~before[lanes[answers]]
+    phases = awaited_phases(frame, step, lanes)
+    early = answers & [one is not None for one in phases] & ~before[lanes]
     before[lanes] = early
     answers = answers & ~early
-    give(frame, step, lanes, answers)
+    give(frame, step, lanes, answers, phases)
 
 
 def awaited(frame: KernelFrame, step: Step, lane: int) -> str:

@@ -138,12 +138,15 @@ class KernelScheduler(Scheduler):
         hardware a try ends after an unknown time, so a program that uses one try as a wait goes on too early.
         """
         before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
-        known = complete & mbarriers.known(self.kernel_frame, step, lanes)
+        phases = mbarriers.awaited_phases(self.kernel_frame, step, lanes)
+        known = complete & [one is None for one in phases]
         answered_no = ~known & ~before[lanes]
         yes = complete & ~answered_no
         before[lanes] = answered_no | (before[lanes] & ~yes)
         if (answered_no | yes).any():
-            mbarriers.give(self.kernel_frame, step, lanes[answered_no | yes], yes[answered_no | yes])
+            told = answered_no | yes
+            some = [phases[at] for at in np.flatnonzero(told).tolist()]
+            mbarriers.give(self.kernel_frame, step, lanes[told], yes[told], some)
         return np.asarray(answered_no | yes)
 
     def _woken(self) -> bool:

@@ -64,6 +64,40 @@ def _clash(
     return False
 
 
+@scalar
+def _record(
+    column: int, at: int, member: int, own: int, since: int, warp_since: int, row: int, rows: Any, threads: int,
+    exact: int, now: int, units: Any, sets: Any, free: Any,
+) -> None:  # fmt: skip
+    """Add an access to the set of a unit that begins at a column."""
+    warp, bit = member >> 5, 1 << (member & 31)
+    held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
+    if held == warp + 1 and time == now:
+        units[at, column + 1] = mask | bit
+    elif held == -2:
+        units[at, column + 2] = now
+    elif held == -1:
+        mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
+        if mask_there == 0 or time_there == now:
+            sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
+        elif _later(warp * 32, mask_there, time_there, member, own, since, warp_since, row, rows, threads):
+            sets[mask, warp, 0] = mask_there | bit
+        else:
+            sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
+    elif held == 0 or not _later(held * 32 - 32, mask, time, member, own, since, warp_since, row, rows, threads):
+        units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
+    elif held == warp + 1:
+        units[at, column + 1] = mask | bit
+    elif not exact:
+        units[at, column], units[at, column + 2] = -2, now
+    else:
+        slot = free[free[0]]
+        free[0] -= 1
+        sets[slot, held - 1, 0], sets[slot, held - 1, 1] = mask, time
+        sets[slot, warp, 0], sets[slot, warp, 1] = bit, now
+        units[at, column], units[at, column + 1] = -1, slot
+
+
 def _note(
     kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
     warp_times: Array, row_of: Array, rows: Array, threads: Any, exact: Any, now: Any, units: Array, sets: Array,
@@ -76,80 +110,49 @@ def _note(
     block. free: its first element is the number of free slots of `sets`, the others are these. bad (all False before):
     which accesses race with one recorded before.
     """
-    if kind != 4:
-        for i in range(len(offsets)):
-            lane, first = lanes[i], offsets[i] // unit
-            thread, after, warp_after, known = members[lane], block_times[lane], warp_times[lane], row_of[lane]
-            member = thread if agent < 0 else agent
-            block = thread - thread % threads  # the first member of its block
-            for at in range(first, first + count):
-                if kind != 1 and kind != 3:  # a strong access does not race with a strong write
-                    bad[i] |= _clash(
-                        units[at, 5], units[at, 6], units[at, 7], member, thread, after, warp_after, known, rows,
-                        threads, sets,
-                    )  # fmt: skip
-                if kind != 0 and kind != 1:  # no read races with a read
-                    bad[i] |= _clash(
-                        units[at, 2], units[at, 3], units[at, 4], member, thread, after, warp_after, known, rows,
-                        threads, sets,
-                    )  # fmt: skip
-                writer, when = units[at, 0] - 1, units[at, 1]
-                if writer < 0 or writer in (member, thread):
-                    continue
-                if block <= writer < block + threads and (
-                    when < after or (writer >> 5 == thread >> 5 and when < warp_after)
-                ):
-                    continue
-                bad[i] |= when >= rows[known, writer]
-    if kind == 1:
-        return
     for i in range(len(offsets)):
         lane, first = lanes[i], offsets[i] // unit
-        thread, after, warp_after, known = members[lane], block_times[lane], warp_times[lane], row_of[lane]
-        member = thread if agent < 0 else agent
-        warp, bit = member >> 5, 1 << (member & 31)
+        own, since, warp_since, row = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+        member = own if agent < 0 else agent
+        block = own - own % threads  # the first member of its block
         for at in range(first, first + count):
-            if kind == 2:
-                for column in (2, 5):
-                    if bad[i]:
-                        break  # the bytes are those already there, so it is no race; what was before still counts
-                    if units[at, column] == -1:
-                        slot = units[at, column + 1]
-                        for one in range(sets.shape[1]):
-                            sets[slot, one, 0] = 0
-                        free[0] += 1
-                        free[free[0]] = slot
-                    units[at, column] = 0
-                units[at, 0], units[at, 1] = member + 1, now
-                continue
-            column = 5 if kind == 3 else 2
-            held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
-            if held == -2:
-                units[at, column + 2] = now
-            elif held == -1:
-                mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
-                if mask_there == 0 or time_there == now:
-                    sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
-                elif _later(warp * 32, mask_there, time_there, member, thread, after, warp_after, known, rows, threads):
-                    sets[mask, warp, 0] = mask_there | bit
-                else:
-                    sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
-            elif held == 0:
-                units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
-            elif held == warp + 1 and time == now:
-                units[at, column + 1] = mask | bit
-            elif not _later(held * 32 - 32, mask, time, member, thread, after, warp_after, known, rows, threads):
-                units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
-            elif held == warp + 1:
-                units[at, column + 1] = mask | bit
-            elif not exact:
-                units[at, column], units[at, column + 2] = -2, now
-            else:
-                slot = free[free[0]]
-                free[0] -= 1
-                sets[slot, held - 1, 0], sets[slot, held - 1, 1] = mask, time
-                sets[slot, warp, 0], sets[slot, warp, 1] = bit, now
-                units[at, column], units[at, column + 1] = -1, slot
+            if kind != 4:
+                writer, when = units[at, 0] - 1, units[at, 1]
+                if writer >= 0 and writer != member and writer != own:  # noqa: SIM102 (numba compiles it as it is)
+                    if not (
+                        block <= writer < block + threads
+                        and (when < since or (writer >> 5 == own >> 5 and when < warp_since))
+                    ):
+                        bad[i] |= when >= rows[row, writer]
+            if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
+                bad[i] |= _clash(
+                    units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
+                )
+            if kind == 2 or kind == 3:  # no read races with a read
+                bad[i] |= _clash(
+                    units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
+                )
+            if kind == 0 or kind == 4:
+                _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+            elif kind == 3:
+                _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    if kind != 2:
+        return
+    for i in range(len(offsets)):
+        member = members[lanes[i]] if agent < 0 else agent
+        first = offsets[i] // unit
+        for at in range(first, first + count):
+            units[at, 0], units[at, 1] = member + 1, now
+            if bad[i]:
+                continue  # the bytes are those already there, so it is no race; what was before still counts
+            for column in (2, 5):
+                if units[at, column] == -1:
+                    slot = units[at, column + 1]
+                    for one in range(sets.shape[1]):
+                        sets[slot, one, 0] = 0
+                    free[0] += 1
+                    free[free[0]] = slot
+                units[at, column] = 0
 
 
 _lock = threading.Lock()
