@@ -175,6 +175,8 @@ class GridMemory(Between):
         self.unit = frame.grid.unit("global")
         self._tables: dict[int, Shared] = {}
         self._writes: dict[tuple[int, int, int], _LastWrite] = {}
+        self._with_strong_writes: set[int] = set()
+        """Buffers, by identity."""
         self._newest: dict[tuple[int, int], int] = {}
         """By reading and writing block, the number of the newest write that the one has seen of the other."""
         self._numbers = count()
@@ -239,6 +241,10 @@ class GridMemory(Between):
         self._judge(step, access, lanes, place, kind, changes)
         size = access.width // 8
         buffer = place.region
+        if how.strong:
+            self._with_strong_writes.add(id(buffer))
+        elif id(buffer) not in self._with_strong_writes:
+            return
         for at, (lane, offset) in enumerate(zip(lanes.tolist(), place.offsets.tolist(), strict=True)):
             for number in range(access.count):
                 location = id(buffer), offset + number * size, size
@@ -265,6 +271,7 @@ class GridMemory(Between):
     def update(self, step: Step, lane: int, buffer: Buffer, offset: int, before: int, after: int) -> None:
         """See `Between`. An atomic operation always sees the newest value."""
         how = strength(step)
+        self._with_strong_writes.add(id(buffer))
         location = id(buffer), offset, step.detail[0].width // 8
         if before == after and step.bound.modifiers["op"] == "cas":
             self.order.load(lane, location, how.sem, how.scope)
