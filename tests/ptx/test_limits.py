@@ -66,7 +66,7 @@ def test_constants_beyond_64_bits_are_refused(text: str, said: str) -> None:
     [
         (module("", parameters=".reg .u64 p"), OperandError, r"parameter p of a kernel is \.param, not \.reg"),
         (module("{ .param .texref a; st.param.b32 [a], %r1; }"), ParseError, r"no type \.texref"),
-        (module("ld.param.b32 %r1, [%r2];"), OperandError, "no parameter of this kernel has this name"),
+        (module("ld.param.b32 %r1, [nowhere];"), OperandError, "no parameter of this kernel has this name"),
         (module("{ .param .b32 a; call vprintf, (a, %r1); }"), OperandError, r"vprintf takes 2 \.param variables"),
         (module("ld.param.v2.b64 {%rd1, %rd2}, [p];"), OperandError, "16 bytes lie outside parameter p"),
         (module("mov.u16 %h1, g;", before=".global .b8 g[4];"), OperandError, "mov.u16 cannot hold an address"),
