@@ -19,6 +19,7 @@ Sources: IEEE 754-2019 sections 4.3, 7.4 and 7.5; PTX ISA, rounding modifiers an
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,7 +73,15 @@ Observer = Callable[[Format, Rounding, Rounded], "Tensor"]
 """Called for each rounding with its format, its mode and a function that rounds the same exact values to any format in
 any mode; returns the codes that the reference gets."""
 
-_observers: list[Observer] = []
+
+class _Observers(threading.local):
+    """The observers of one thread: other threads' references keep their results."""
+
+    def __init__(self) -> None:
+        self.active: list[Observer] = []
+
+
+_observers = _Observers()
 
 
 @contextlib.contextmanager
@@ -81,11 +90,11 @@ def observing(observer: Observer) -> Iterator[None]:
 
     Input sets are made with it: inputs that lie at the boundaries of a reference's intermediate roundings.
     """
-    _observers.append(observer)
+    _observers.active.append(observer)
     try:
         yield
     finally:
-        _observers.pop()
+        _observers.active.pop()
 
 
 def _observed(
@@ -94,11 +103,11 @@ def _observed(
     def rounded(other: Format, mode: Rounding) -> Tensor:
         return function(other, *values, rounding=mode, **rest)
 
-    observer = _observers.pop()  # what the observer itself computes is not observed
+    observer = _observers.active.pop()  # what the observer itself computes is not observed
     try:
         return observer(fmt, rounding, rounded)
     finally:
-        _observers.append(observer)
+        _observers.active.append(observer)
 
 
 # ---- Rounding --------------------------------------------------------------------------------------------
@@ -144,7 +153,7 @@ def round_exact(
     saturate: `ValueError`. Underflow gives subnormals and signed zeros, with `ftz` a zero of the result's sign if the
     result is tiny; ue8m0 has neither and ends at 2^-127.
     """
-    if _observers:
+    if _observers.active:
         rest = {"satfinite": satfinite, "ftz": ftz, "tininess": tininess}
         return _observed(fmt, _round_exact, (negative, significand, exponent, sticky), rounding, rest)
     return _round_exact(fmt, negative, significand, exponent, sticky, rounding, satfinite, ftz, tininess)
@@ -253,7 +262,7 @@ def round_float64(
 
     Conversion to float32 uses the processor's; `by_hand` uses integers instead, for tests of that conversion.
     """
-    if _observers:
+    if _observers.active:
         rest = {"satfinite": satfinite, "ftz": ftz, "tininess": tininess, "by_hand": by_hand}
         return _observed(fmt, _round_float64, (value,), rounding, rest)
     return _round_float64(fmt, value, rounding, satfinite, ftz, tininess, by_hand)

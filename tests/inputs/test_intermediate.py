@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -286,3 +287,12 @@ def test_an_observer_sees_each_rounding_once_and_is_gone_afterwards():
     assert int(inside) == int(arithmetic.mul(x, s, rounding="rz"))
     assert int(arithmetic.mul(x, s)) == 0x3F800004
     assert len(seen) == 1
+
+
+def test_other_threads_are_not_observed():
+    x, found = torch.tensor([0x3F800001]), []
+    with observing(lambda fmt, rounding, rounded: rounded(fmt, "rz")):
+        other = threading.Thread(target=lambda: found.append(int(arithmetic.mul(x, x + 2))))
+        other.start()
+        other.join()
+    assert found == [0x3F800004]

@@ -13,7 +13,7 @@ from ptxdiff.inputs.generated import Counted, CountedTuples, Stratified  # noqa:
 from ptxdiff.judging import differences  # noqa: E402
 from ptxdiff.judging.differences import Difference  # noqa: E402
 from ptxdiff.model.case import Case  # noqa: E402
-from ptxdiff.model.match import absolute, exact, magnitude, ulp  # noqa: E402
+from ptxdiff.model.match import absolute, approximate, exact, magnitude, ulp  # noqa: E402
 from ptxdiff.model.policies import policies  # noqa: E402
 from ptxdiff.model.variants import Meets, asm  # noqa: E402
 from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
@@ -27,12 +27,12 @@ from ptxdiff.references import (  # noqa: E402
     reciprocal,
 )
 from ptxdiff.references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
-from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
-from ptxdiff.sweep.fused import kernels, operations, writer  # noqa: E402
-from ptxdiff.sweep.fused.graphs import Body  # noqa: E402
-from ptxdiff.sweep.fused.writer import NotFused  # noqa: E402
-from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
-from ptxdiff.sweep.result import ROW  # noqa: E402
+from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402  # noqa: E402
+from ptxdiff.sweep.fused import kernels, operations, writer  # noqa: E402  # noqa: E402
+from ptxdiff.sweep.fused.graphs import Body  # noqa: E402  # noqa: E402
+from ptxdiff.sweep.fused.writer import NotFused  # noqa: E402  # noqa: E402
+from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402  # noqa: E402
+from ptxdiff.sweep.result import ROW  # noqa: E402  # noqa: E402
 from tests.sampling import only  # noqa: E402
 
 WIDE = 32
@@ -123,10 +123,13 @@ def of_exponential(x):
 
 NEAR_TWO = magnitude("x", 1, 1.999)  # ends within a row of inputs
 FTZ = {"ftz": "required"}
+RECIPROCAL = approximate(reciprocal.correctly_rounded, F32, ulp(1, underflow=True), then=to_e4m3, ftz="required")
 ORACLES = {
     "rcp.rn": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact()), [0, 0x7F0000, 0x7F7F0000]),
     "rcp.approx.ftz": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(1), **FTZ), [0x7E0000, 0x7F7F0000]),
     "allowed": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(2, underflow=True), ftz="allowed"), [0]),
+    "through": (
+        oracle_of(lambda x: to_e4m3(reciprocal.flushed(x)), {"x": F32}, E4M3, exact(through=RECIPROCAL)), [0x3D800000]),
     # 0x39c50000 and 0xb8f50000 hold hard cases.
     "ex2": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(2)), [0x39C50000, 0xB8F50000, 0x42FF0000, 0xC3150000]),
     "domain": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(1, on=magnitude("x", 1, 2), outside=absolute(2**-20))),
