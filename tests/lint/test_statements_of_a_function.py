@@ -67,6 +67,10 @@ def test_a_register_of_another_block_is_undeclared_even_where_a_symbol_may_stand
     assert findings(first.replace("sum", "total"), second.replace("add.s32 %0, sum, 1", "mov.b32 %0, sum")) == []
 
 
+def test_a_declaration_within_braces_of_another_statement_is_not_outside_braces():
+    assert findings('asm("{");', DECLARE, SET, USE, 'asm("}");') == []
+
+
 def test_a_syntax_error_in_a_statement_with_an_open_brace_is_found():
     wrong = 'asm("{ .reg .pred p; setp.ne.s32 p %0, 0;" :: "r"(x));'
     assert ("syntax", "error", 2) in findings(wrong, USE, 'asm("}");')
