@@ -18,6 +18,7 @@ USE = 'asm("@p mov.s32 %0, 1;" : "+r"(y));'
 
 def test_a_declaration_of_an_earlier_statement_is_visible():
     assert findings(DECLARE, SET, USE) == [("declaration-outside-braces", "warning", 2)]
+    assert findings(DECLARE.replace(".reg .pred", ".reg.pred"), SET, USE) == findings(DECLARE, SET, USE)
 
 
 def test_a_range_of_an_earlier_statement_is_visible_up_to_its_count():
@@ -43,7 +44,7 @@ def test_a_declaration_of_another_function_is_not_visible():
     assert ("undeclared-register", "error", 4) in findings(DECLARE, after=other)
 
 
-@pytest.mark.parametrize("name", ["f", "operator+=", "operator()"])
+@pytest.mark.parametrize("name", ["f", "operator+=", "operator()", "operator<<="])
 def test_braces_may_span_the_statements_of_a_function(name):
     statements = ('asm("{ .reg .pred p;");', SET, USE, 'asm("}");')
     assert findings(*statements, name=name) == []
@@ -64,6 +65,10 @@ def test_a_register_of_another_block_is_undeclared_even_where_a_symbol_may_stand
     second = f'asm volatile("{use}" : "=r"(y) :: "memory");'
     assert ("undeclared-register", "error", 3) in findings(first, second)
     assert findings(first.replace("sum", "total"), second.replace("add.s32 %0, sum, 1", "mov.b32 %0, sum")) == []
+
+
+def test_a_declaration_within_braces_of_another_statement_is_not_outside_braces():
+    assert findings('asm("{");', DECLARE, SET, USE, 'asm("}");') == []
 
 
 def test_a_syntax_error_in_a_statement_with_an_open_brace_is_found():

@@ -112,14 +112,10 @@ def test_the_file_is_what_ptxas_says():
 OPERANDS = {
     "activemask": ["r0"],
     "elect": ["r0|p0, r1"],
-    "getctarank": ["r0, d0", "r0, r1"],
     "griddepcontrol": [""],
-    "mapa": ["d0, d1, r0", "r0, r1, r2"],
     "match": ["r0, r1, r2", "r0, d1, r2", "r0|p0, r1, r2", "r0|p0, d1, r2"],
     "membar": [""],
-    "movmatrix": ["r0, r1"],
     "redux": ["r0, r1, r2", "f0, f1, r2"],
-    "setmaxnreg": ["64"],
     "shfl": ["r0, r1, r2, r3, r4", "r0|p0, r1, r2, r3, r4"],
     "vote": ["p0, p1, r0", "r0, p1, r1"],
 }

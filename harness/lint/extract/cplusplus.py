@@ -342,7 +342,7 @@ class _Reader:
         name = self.tokens[at] if at >= 0 else None
         if name is None:
             return "", ()
-        for start in range(at, max(at - 3, -1), -1):
+        for start in range(at, max(at - 4, -1), -1):
             if self.tokens[start].text == "operator":  # `operator+=`, `operator()`
                 return "".join(t.text for t in self.tokens[start : at + 1]), ()
         if name.kind != "name":

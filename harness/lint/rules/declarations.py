@@ -45,8 +45,8 @@ def _braced(block: LintedBlock, words: str) -> Fix:
 )
 def outside_braces(block: LintedBlock) -> Iterator[Found]:
     """Declarations among the outermost statements."""
-    if block.tree is None:
-        return
+    if block.tree is None or len(scopes_before(block)) > 1:
+        return  # an earlier statement of the function opens the braces
     found = [s for s in block.tree.statements if isinstance(s, Declaration) and s.space == "reg"]
     for n, declaration in enumerate(found[:1]):
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -22,7 +22,7 @@ def code(text: str) -> str:
 
 Scope = dict[str, int | None]
 """Registers that are declared between one pair of braces: the count of a range, None for a single register."""
-_MARKS = re.compile(r"[{}]|\.reg\s+((?:\.\w+\s+)*)([^;]*)")
+_MARKS = re.compile(r"[{}]|\.reg\b\s*((?:\.\w+\s*)+)([^;]*)")
 
 
 def _continue(scopes: list[Scope], text: str) -> None:

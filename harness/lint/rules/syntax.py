@@ -65,10 +65,7 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
         yield Found(0, message, part="constraints")
 
 
-COMPLETE = frozenset((
-    "activemask", "elect", "getctarank", "griddepcontrol", "mapa", "match", "membar", "movmatrix", "redux",
-    "setmaxnreg", "shfl", "vote",
-))  # fmt: skip
+COMPLETE = frozenset(("activemask", "elect", "griddepcontrol", "match", "membar", "redux", "shfl", "vote"))
 """Opcodes outside arithmetic of which the emulator's table has every form (`tests/lint/test_unknown_instructions.py`
 asks ptxas)."""
 

@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any
 
 from ptxdiff.diskcache import cache_folder
-from ptxdiff.locations import PACKAGE, REFERENCES, ROOT
+from ptxdiff.locations import PACKAGE, REFERENCES
 
 ABSENT = "absent"
 """In the place of a digest: the file did not exist when it was opened."""
@@ -267,7 +267,7 @@ def _kind(file: str) -> tuple[str, str]:
 
 _real = functools.lru_cache(maxsize=4096)(os.path.realpath)
 
-_OUR_FOLDERS = tuple(os.path.realpath(ROOT / name) for name in ("harness", "references", "reports"))
+_OUR_FOLDERS = tuple(map(os.path.realpath, (PACKAGE, REFERENCES, PACKAGE / "reports")))
 _INSTALLED = tuple(
     {os.path.realpath(path) for name, path in sysconfig.get_paths().items() if name not in ("scripts", "data")}
     | {os.path.realpath(sys.base_prefix) + "/lib", os.path.realpath(sys.prefix) + "/lib"}
