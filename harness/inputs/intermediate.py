@@ -4,8 +4,8 @@ A wrong rounding of an intermediate result shows only where the steps after it t
 random bits added after a product, that is one input in 2^32. So each rounding step of the reference is observed
 (`ptxdiff.references.rounding.observing`) and solved in two directions. Forwards: its result is replaced, and the
 interval in which the output changes is halved down to two neighbouring codes. Backwards: one input is moved until the
-step gives these codes. Kept are inputs on which another rounding of the step changes the output, those on both sides of the
-boundary, and those where a later input, such as random bits, decides.
+step gives these codes. Kept are inputs on which another rounding of the step changes the output, those on both sides of
+the boundary, and those where a later input, such as random bits, decides.
 
 References that round by other means than `references` (torch's own types, numpy) give no such inputs.
 """
