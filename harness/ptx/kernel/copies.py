@@ -80,22 +80,22 @@ class Reaching(ThreadFrame):
 
 
 @dataclass
-class Source:
+class CopySource:
     """Bytes of one buffer that some lanes' copies read."""
 
     access: Access
     lanes: Array
     place: Place
 
-    def part(self, lanes: Array) -> Source:
+    def part(self, lanes: Array) -> CopySource:
         """The bytes that some of the lanes read."""
         some = np.isin(self.lanes, lanes)
-        return Source(self.access, self.lanes[some], Place(self.place.region, self.place.offsets[some]))
+        return CopySource(self.access, self.lanes[some], Place(self.place.region, self.place.offsets[some]))
 
 
-def _sources(access: Access, lanes: Array, places: list[Place]) -> list[Source]:
+def _sources(access: Access, lanes: Array, places: list[Place]) -> list[CopySource]:
     return [
-        Source(access, lanes if one.part is None else lanes[one.part], Place(one.region, one.offsets))
+        CopySource(access, lanes if one.part is None else lanes[one.part], Place(one.region, one.offsets))
         for one in places
         if isinstance(one.region, Buffer)
     ]
@@ -112,7 +112,7 @@ class Flying:
     values: list[Array]
     masks: list[Array | None]
     group: Array
-    sources: list[Source] = field(default_factory=list)
+    sources: list[CopySource] = field(default_factory=list)
 
     def part(self, chosen: Array) -> Flying:
         """The copies of some of the lanes."""
@@ -134,7 +134,7 @@ class Copies:
         self.frame = frame
         self.flying: list[Flying] = []
         self.committed = np.zeros(frame.lanes, np.int64)
-        self._read: list[Source] = []
+        self._read: list[CopySource] = []
 
     def issue(self, step: Step, active: Array | None) -> None:
         """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""

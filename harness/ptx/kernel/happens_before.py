@@ -46,6 +46,8 @@ SCOPES = ("cta", "cluster", "gpu", "sys")
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _FIRST_ROWS = 8
+_FEW = 8
+"""At most so many updates are made one after the other, which costs less than to prepare many, as in a spin loop."""
 _TOGETHER = 1024
 """The most updates whose knowledge is computed at once, for the sake of memory."""
 
@@ -285,7 +287,7 @@ class HappensBefore:
         alike = sem in _RELEASES | _ACQUIRES and (scope != "cta" or self.team == self.threads)
         for first in range(0, len(lanes), _TOGETHER):
             some, places = lanes[first : first + _TOGETHER], locations[first : first + _TOGETHER]
-            if len(some) == 1 or not alike or (self._fence_scope[some] >= 0).any() or self._mixed(places, scope):
+            if len(some) <= _FEW or not alike or (self._fence_scope[some] >= 0).any() or self._mixed(places, scope):
                 for lane, location in zip(some.tolist(), places, strict=True):
                     self.update(lane, location, sem, scope)
             else:
