@@ -182,18 +182,19 @@ def test_a_name_with_two_formats(name, asm, found):
 @pytest.mark.parametrize(
     ("first", "second", "found"),
     [
-        ("mul.ftz.f32 t, %1, %1", "ex2.approx.f32 %0, t", True),
-        ("rcp.approx.ftz.f32 t, %1", "mul.f32 %0, t, t", True),
-        ("mul.f32 t, %1, %1", "ex2.approx.ftz.f32 %0, t", False),
-        ("add.ftz.f32 t, %1, %1", "rsqrt.approx.f32 %0, t", True),
-        ("rcp.approx.ftz.f32 t, %1", "mul.ftz.f32 %0, t, t", False),
-        ("mul.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
-        ("mul.ftz.f32 t, %1, %1", "tanh.approx.f32 %0, t", False),
+        ("mul.ftz.f32 t, %1, %1", "ex2.approx.f32 %0, t", "warning"),
+        ("rcp.approx.ftz.f32 t, %1", "mul.f32 %0, t, t", "note"),
+        ("mul.f32 t, %1, %1", "ex2.approx.ftz.f32 %0, t", ""),
+        ("add.ftz.f32 t, %1, %1", "rsqrt.approx.f32 %0, t", "warning"),
+        ("rcp.approx.ftz.f32 t, %1", "rsqrt.approx.f32 %0, t", "warning"),
+        ("rcp.approx.ftz.f32 t, %1", "mul.ftz.f32 %0, t, t", ""),
+        ("mul.f32 t, %1, %1", "tanh.approx.f32 %0, t", ""),
+        ("mul.ftz.f32 t, %1, %1", "tanh.approx.f32 %0, t", ""),
     ],
 )
 def test_mixed_ftz_with_approximate_instructions(first, second, found):
     statement = f'asm("{{ .reg .f32 t; {first}; {second}; }}" : "=f"(g) : "f"(z));'
-    assert cuda(statement) == ([("mixed-ftz", "warning")] if found else [])
+    assert cuda(statement) == ([("mixed-ftz", found)] if found else [])
 
 
 PACKED = "{{ .reg .b8 b<4>; {} mov.b32 $0, {{b0, b1, b2, b3}}; }}"

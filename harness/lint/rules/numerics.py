@@ -29,6 +29,10 @@ def _ftz(block: LintedBlock, functions: bool = False) -> dict[bool, Instruction]
     return found
 
 
+def _approximate(instruction: Instruction) -> bool:
+    return not {"approx", "full"}.isdisjoint(instruction.modifiers)
+
+
 def _named(block: LintedBlock, found: dict[bool, Instruction]) -> bool:
     """Whether a variant states how it treats subnormals: by `ftz=`, or by its name, such as `mul.ftz` and `mul`."""
     return bool(block.snippet.ftz) or ("ftz" in block.snippet.function.lower()) in found
@@ -41,7 +45,10 @@ def _named(block: LintedBlock, found: dict[bool, Instruction]) -> bool:
     severity="warning",
 )
 def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
-    """Within a block, and between the variants of a case."""
+    """Within a block, and between the variants of a case.
+
+    Only a note for `rcp.approx.ftz.f32` and the like beside plain arithmetic, as in 1 / (1 + x): it is often meant.
+    """
     here = _ftz(block, functions=True)
     if len(here) == 2:
         later = max(here.values(), key=lambda i: i.offset)
@@ -50,6 +57,7 @@ def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
             block.place(later.offset),
             f"`{block.statement(later.offset)}` and `{block.statement(other.offset)}` treat subnormals differently",
             "write .ftz at both or at neither",
+            severity="note" if _approximate(here[True]) and not _approximate(here[False]) else None,
         )
         return
     here = _ftz(block)
