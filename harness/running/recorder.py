@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.model.variants import CaseError
 from harness.processes.gpus import gpu_visible
 from harness.records import (
     UNPROVED,
@@ -42,7 +41,6 @@ from harness.records import (
 )
 from harness.records.lock import lock_of
 from harness.records.shown import terminal
-from harness.running.carryover import carried_nowhere
 from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
@@ -134,6 +132,10 @@ class Recorder:
 
     def _count(self, results: Iterable[Result]) -> None:
         results = list(results)
+        if not results:
+            return
+        from harness.running.carryover import carried_nowhere
+
         self.evidence += evidence_of_passes(results)
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
@@ -258,6 +260,7 @@ class Recorder:
         left = {item: rs for item, rs in self.earlier.items() if self.progress.is_elsewhere(item)}
         if not left:
             return ""
+        from harness.model.variants import CaseError
         from harness.running.carryover import changed_since
         from harness.running.collection import item_in
 
