@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.gpus import gpu_visible
 from ptxdiff.records import (
     UNPROVED,
@@ -42,7 +41,6 @@ from ptxdiff.records import (
 )
 from ptxdiff.records.lock import lock_of
 from ptxdiff.records.shown import terminal
-from ptxdiff.running.carryover import carried_nowhere
 from ptxdiff.running.environment import environment, other_environment
 from ptxdiff.running.failure_blocks import FailureBlocks
 
@@ -137,6 +135,10 @@ class Recorder:
 
     def _count(self, results: Iterable[Result]) -> None:
         results = list(results)
+        if not results:
+            return
+        from ptxdiff.running.carryover import carried_nowhere
+
         self.evidence += evidence_of_passes(results)
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
@@ -263,6 +265,7 @@ class Recorder:
         left = {item: rs for item, rs in self.earlier.items() if self.progress.is_elsewhere(item)}
         if not left:
             return ""
+        from ptxdiff.model.variants import CaseError
         from ptxdiff.running.carryover import changed_since
         from ptxdiff.running.collection import item_in
 

@@ -287,7 +287,6 @@ class _Bare:
     """A class whose values hold attributes alone."""
 
 
-@functools.cache
 def _has_attributes_alone(cls: type) -> bool:
     """Whether values of a class hold attributes alone: what a compiled class or slots add makes them larger."""
     return cls.__basicsize__ <= _Bare.__basicsize__ and not cls.__itemsize__

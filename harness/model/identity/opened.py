@@ -41,9 +41,14 @@ _Stamp = tuple[int, int, int] | None
 
 @dataclass
 class _Noted:
-    """What the code of one source file did. files: paths, each with its stamp at the first opening."""
+    """What the code of one source file did.
+
+    files: paths, each with its stamp at the first opening. changed: those that had another one later. written: files
+    that the code wrote before it read them.
+    """
 
     files: dict[str, _Stamp] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     effects: dict[str, None] = field(default_factory=dict)
 
@@ -61,7 +66,6 @@ class Opened:
 
 
 _noted: dict[str, _Noted] = {}
-_written: set[str] = set()
 _faults: dict[str, None] = {}
 _installed = False
 _paused = False
@@ -92,14 +96,12 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
     """
     files: dict[str, str] = {}
     unknown: dict[str, None] = dict(_faults)
-    excluded = {_real(path) for path in without}
-    for source in sources:
-        noted = _noted.get(_real(source))
-        if noted is None:
-            continue
+    all_noted = [noted for source in sources if (noted := _noted.get(_real(source))) is not None]
+    excluded = {_real(path) for path in without}.union(*(noted.written for noted in all_noted))
+    for noted in all_noted:
         unknown |= noted.effects
         for path, stamp in noted.files.items():
-            if path in excluded or path in _written:
+            if path in excluded:
                 continue
             if path in noted.changed or _stamp(path) != stamp:
                 unknown[f"it opened {path}, which has changed since then"] = None
@@ -155,10 +157,10 @@ def _open(event: str, arguments: tuple[Any, ...]) -> None:
     flags = flags if isinstance(flags, int) else 0
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     stamp = _stamp(text)
-    if text in _written:
-        return
     if writes and (flags & (os.O_TRUNC | os.O_EXCL) or stamp is None):
-        _written.add(text)  # its contents come from this process
+        for source in sources:
+            noted = _noted.setdefault(source, _Noted())
+            (noted.changed if text in noted.files else noted.written).add(text)
         return
     _note(sources, text, stamp)
     if writes:

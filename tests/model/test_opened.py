@@ -1,0 +1,127 @@
+"""Which files the user's code opens, and what is left out because other parts of an identity cover it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.opened import ABSENT, opened_by
+
+CODE = """
+import json, os, subprocess
+from pathlib import Path
+HERE = Path(__file__).parent
+
+def reads():
+    return (HERE / "data.txt").read_text()
+
+def asks_for_what_is_not_there():
+    try:
+        return (HERE / "absent.txt").read_text()
+    except OSError:
+        return ""
+
+def lists():
+    return sorted(os.listdir(HERE / "folder"))
+
+def writes_first():
+    (HERE / "made.txt").write_text("made")
+    return (HERE / "made.txt").read_text()
+
+def appends():
+    with open(HERE / "data.txt", "a") as file:
+        file.write("more")
+
+def imports_a_package():
+    import ptxdiff.lint.block
+    return Path(json.__file__).read_text() and Path("/proc/self/stat").read_text()
+
+def starts_a_process():
+    return subprocess.run(["true"])
+"""
+
+
+@pytest.fixture
+def user(tmp_path):
+    """A module of the user's; and a function that tells what its code has opened, by name."""
+    (tmp_path / "data.txt").write_text("1")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "_user.py").write_text(CODE)
+    module = execute_file(tmp_path / "_user.py", "_user")
+
+    def opened():
+        found = opened_by([str(tmp_path / "_user.py")], without=[str(tmp_path / "_user.py")])
+        return {os.path.basename(p): digest for p, digest in found.files.items()}, found.unknown
+
+    return module, opened, tmp_path
+
+
+def test_a_file_that_is_read_has_a_digest_until_it_changes(user):
+    module, opened, folder = user
+    assert opened() == ({}, ())
+    module.reads()
+    files, unknown = opened()
+    assert (list(files), unknown) == (["data.txt"], ())
+    (folder / "data.txt").write_text("22")
+    files, unknown = opened()
+    assert not files
+    assert "which has changed since then" in unknown[0]
+
+
+def test_what_is_not_there_and_what_a_folder_holds_count(user):
+    module, opened, folder = user
+    module.asks_for_what_is_not_there()
+    module.lists()
+    files, _ = opened()
+    assert files["absent.txt"] == ABSENT
+    assert files["folder"].startswith("folder ")
+    (folder / "absent.txt").write_text("")
+    assert "absent.txt" in str(opened()[1])
+
+
+def test_a_file_that_the_code_wrote_itself_is_no_input(user):
+    module, opened, _ = user
+    module.writes_first()
+    assert opened() == ({}, ())
+
+
+def test_a_file_that_is_changed_by_the_code_is_unknown(user):
+    module, opened, _ = user
+    module.appends()
+    assert "data.txt" in opened()[1][0]
+
+
+def test_files_of_python_of_packages_and_of_the_machine_are_left_out(user):
+    module, opened, _ = user
+    module.imports_a_package()
+    assert opened() == ({}, ())
+
+
+def test_a_process_that_is_started_is_unknown(user):
+    module, opened, _ = user
+    module.starts_a_process()
+    assert opened()[1] == ("it starts a process",)
+
+
+def test_another_file_has_its_own_openings(user, tmp_path):
+    module, *_ = user
+    (tmp_path / "_other.py").write_text("def f(g):\n    return 1\n")
+    other = execute_file(tmp_path / "_other.py", "_other")
+    other.f(module.reads())
+    assert opened_by([str(tmp_path / "_other.py")]).files == {}
+    assert Path(tmp_path / "data.txt").exists()
+
+
+def test_pytest_elsewhere_gets_no_hook(tmp_path):
+    """The hook cannot be removed, so projects without cases must not get it."""
+    (tmp_path / "test_plain.py").write_text(
+        "import sys\ndef test_plain():\n    assert 'ptxdiff.model.identity.opened' not in sys.modules\n"
+    )
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout
