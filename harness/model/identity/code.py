@@ -176,7 +176,7 @@ class _Walk:
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
         reduce = copyreg.dispatch_table.get(type(value))
         attributes = getattr(value, "__dict__", None)
-        if reduce is None and attributes is not None and _has_attributes_alone(type(value)):
+        if reduce is None and attributes is not None and _has_attributes_alone(cls := type(value)):
             return tagged("instance", self.encode(type(value)), self.encode(dict(attributes)))
         found = self._reduced((lambda: reduce(value)) if reduce else (lambda: value.__reduce_ex__(2)), value)
         return tagged("made with", found, self.encode(dict(attributes))) if found and attributes else found
