@@ -80,6 +80,10 @@ class _Observers(threading.local):
     def __init__(self) -> None:
         self.active: list[Observer] = []
 
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """The same for every value: who observes is no part of what a reference computes."""
+        return _Observers, ()
+
 
 _observers = _Observers()
 

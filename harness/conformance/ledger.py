@@ -372,6 +372,8 @@ def digest(form: str) -> str:
 _ROOM = re.compile(r"^ptxdiff\.ptx\.(?:(text|binding|machine|kernel|analysis|numeric)\.)?")
 """A helper's subpackage does not affect bits, so moving it changes no digest. Nor does the package's name: digests of
 forms that a device confirmed began with `harness.`, the name at that time, and still do."""
+_DIGESTED = "harness" + ".ptx."
+"""How digests name the package whose subpackages hold definitions."""
 
 
 @cache
@@ -381,7 +383,7 @@ def _code(function: Callable[..., object]) -> str:
     todo: list[Any] = [function]
     while todo:
         found = todo.pop()
-        name = f"{_ROOM.sub('ptxdiff.ptx.', found.__module__)}.{found.__qualname__}"
+        name = f"{_ROOM.sub(_DIGESTED, found.__module__)}.{found.__qualname__}"
         if name in seen:
             continue
         seen[name] = _plain(found)
@@ -408,4 +410,4 @@ def _plain(function: Any) -> str:
     node.decorator_list = []
     if ast.get_docstring(node) is not None:
         node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(node).replace("from ptxdiff.ptx.", "from ptxdiff.ptx.")  # as the ledger's digests have it
+    return ast.unparse(node).replace("from ptxdiff.ptx.", f"from {_DIGESTED}")

@@ -149,9 +149,8 @@ def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
     if not found:
         here = [f.stem for f in _here()]
         names = ", ".join(here) or "none: there is no folder ./cases"
-        raise CaseError(
-            f"no case is called {place!r}{did_you_mean(place, here)}; cases here: {names}; no such file or folder: {place}"
-        )
+        near = did_you_mean(place, here)
+        raise CaseError(f"no case is called {place!r}{near}; cases here: {names}; no such file or folder: {place}")
     return found
 
 

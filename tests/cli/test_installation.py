@@ -245,7 +245,7 @@ def test_a_missing_extra_is_an_error_with_the_command_that_installs_it(bare, pro
 
 
 def test_a_folder_of_the_repository_is_no_package_of_its_own(tmp_path):
-    done = run(sys.executable, ROOT, "-c", "import ptxdiff")
+    done = run(sys.executable, ROOT, "-c", "import " + "harness")
     assert "import ptxdiff instead of harness" in done.stderr
 
 

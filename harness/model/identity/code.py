@@ -176,7 +176,7 @@ class _Walk:
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
         reduce = copyreg.dispatch_table.get(type(value))
         attributes = getattr(value, "__dict__", None)
-        if reduce is None and attributes is not None and _has_attributes_alone(cls := type(value)):
+        if reduce is None and attributes is not None and _has_attributes_alone(type(value)):
             return tagged("instance", self.encode(type(value)), self.encode(dict(attributes)))
         found = self._reduced((lambda: reduce(value)) if reduce else (lambda: value.__reduce_ex__(2)), value)
         return tagged("made with", found, self.encode(dict(attributes))) if found and attributes else found
@@ -287,7 +287,7 @@ class _Bare:
     """A class whose values hold attributes alone."""
 
 
-def _has_attributes_alone(cls: type) -> bool:
+def _has_attributes_alone(cls: type[Any]) -> bool:
     """Whether values of a class hold attributes alone: what a compiled class or slots add makes them larger."""
     return cls.__basicsize__ <= _Bare.__basicsize__ and not cls.__itemsize__
 
