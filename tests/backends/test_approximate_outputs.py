@@ -22,7 +22,8 @@ from tests.running.test_run import Scripted
 
 WORDS = (
     "approximate, and the policy is exact: y may depend on rcp.approx.ftz.f32; "
-    "give match=ulp(N), or use an instruction that rounds"
+    "give match=ulp(N), exact(through=approximate(...)) where an exact step follows the approximate one, or use an "
+    "instruction that rounds"
 )
 
 

@@ -77,6 +77,7 @@ PASSAGES = {
     + "cp.async.ca.shared.global [%r5], [%d5], 4;\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
     + _READ,
     "cp.async.bulk to shared": _TO_GLOBAL
+    + "fence.proxy.async;\n"
     + _BARRIER
     + """@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
 @%p4 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%d2], 256, [bar];

@@ -21,7 +21,7 @@ class Editor:
     def __init__(self, folder, *options, encodings=None):
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ptxdiff.cli", "lint", "--lsp", *options],
+            [sys.executable, "-m", "ptxdiff", "lint", "--lsp", *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.messages = queue.Queue()

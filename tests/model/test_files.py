@@ -99,7 +99,7 @@ def test_cases_in_a_container_are_chosen_by_address(run_cases, pytester):
 def test_a_file_without_a_case_is_reported(run_cases, pytester, capsys, helper):
     write(pytester.path, right=RIGHT, sub__helper=helper)
     result = run_cases("cases")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*cases/sub/helper.py: a case file binds a Case to a name*no case file: _helper.py"])
     assert main(["list", "cases"]) == 2
     assert "cases/sub/helper.py: a case file binds a Case" in capsys.readouterr().err
@@ -118,7 +118,7 @@ def test_a_test_module_with_neither_is_reported(run_cases, pytester):
 def test_two_cases_with_the_same_name_are_refused_by_both(run_cases, pytester, capsys, other):
     write(pytester.path, x=RIGHT, **{other: RIGHT})
     result = run_cases("cases")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     words = "a case called 'x' is in "
     result.stdout.fnmatch_lines([f"*{words}*x.py as well, and results are kept by name*"])
     assert main(["list", "cases"]) == 2

@@ -96,7 +96,7 @@ def test_right_loads_stores_and_atomics_in_asm_pass() -> None:
         ((r"createpolicy[^;]*evict_first[^;]*;", ""), "undefined bits reach a cache policy"),
         ((r"createpolicy[^;]*evict_last[^;]*;", ""), "undefined bits reach a cache policy"),
         ((r"(cache_hint[^;]*), policy;", r"\1;"), "operands"),
-        ((r"st\.global(\.L2::cache_hint)", r"st.shared\1"), "lie outside|no modifier|excludes|cannot"),
+        ((r"st\.global(\.L2::cache_hint)", r"st.shared\1"), "lie outside|no modifier|no form|excludes|cannot"),
         ((r"prefetch\.global\.L2 \[%rd\d+\]", "prefetch.global.L2 [p]"), "cannot hold a global address"),
         ((r"prefetch\.global\.L2", "prefetch.global.L3"), "prefetch has no modifier"),
         ((r"atom\.relaxed\.gpu", "atom.relaxed.cta"), "race"),

@@ -83,7 +83,7 @@ def name_of(function: Callable[..., Any]) -> str:
     """The names of the module and of the function: "arithmetic.add"."""
     while isinstance(function, functools.partial):
         function = function.func
-    return f"{function.__module__.removeprefix('references.')}.{function.__name__}"
+    return f"{function.__module__.removeprefix('ptxdiff.references.')}.{function.__name__}"
 
 
 def row(

@@ -176,6 +176,7 @@ NO_INSTRUCTION = {
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",
     "description.size_of": "a size of a grid, no value",
+    "rounding.observing": "watches roundings, and has no value",
 }  # fmt: skip
 """Public functions, or whole modules, that no instruction implements, each with the reason."""
 
@@ -184,7 +185,7 @@ def public_functions() -> set[str]:
     """ "module.function" of everything in `references` that does not begin with an underscore."""
     found = set()
     for module in pkgutil.iter_modules(references.__path__):
-        home = importlib.import_module(f"references.{module.name}")
+        home = importlib.import_module(f"ptxdiff.references.{module.name}")
         functions = inspect.getmembers(home, inspect.isfunction)
         found |= {f"{module.name}.{n}" for n, f in functions if f.__module__ == home.__name__ and n[0] != "_"}
     return found
@@ -213,7 +214,7 @@ def test_a_wrong_reference_is_detected(function: str, monkeypatch: pytest.Monkey
     """The row of a changed reference fails."""
     form, change = MUTANTS[function]
     module, name = function.split(".")
-    home = importlib.import_module(f"references.{module}")
+    home = importlib.import_module(f"ptxdiff.references.{module}")
     monkeypatch.setattr(home, name, change(getattr(home, name)))
     row = next(r for r in ROWS if r.form.startswith(form))
     inputs = random(row.inputs, 0, 1 << 16)

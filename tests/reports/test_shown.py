@@ -91,7 +91,7 @@ def hostile_files(tmp_path) -> tuple[str, str]:
     results = {}
     for r in found.results:
         kept = r.verdict != "pass"
-        evidence = "hardware" if r.verdict == "pass" else "none"
+        evidence = "specification" if r.verdict == "pass" else "none"
         fields = {"different": 3 * kept, "findings": r.findings * kept, "total": 10, "evidence": evidence}
         results[r.key] = dataclasses.replace(r, **fields)
     run = synthetic.finished(dataclasses.replace(found, results=list(results.values())))

@@ -39,7 +39,7 @@ def test_other_functions_of_a_case_cannot_end_it_either(run_cases):
     text = WRONG.replace(
         "    reference=flipped,", "    reference=flipped, where=Domain('d', lambda v: pytest.skip('d')),"
     )
-    text = text.replace("from references", "from ptxdiff.model.match import Domain\nfrom references")
+    text = text.replace("from ptxdiff.references", "from ptxdiff.model.match import Domain\nfrom ptxdiff.references", 1)
     run_cases("--ptx-records=run.jsonl", one=text).assert_outcomes(failed=1)
 
 

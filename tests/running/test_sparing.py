@@ -33,7 +33,8 @@ def finished(monkeypatch, items, *, imported=False):
         monkeypatch.setitem(sys.modules, "hypothesis", object())
     else:
         monkeypatch.delitem(sys.modules, "hypothesis", raising=False)
-    config = SimpleNamespace(pluginmanager=plugins)
+    option = SimpleNamespace(collectonly=True)  # the state of cases is noted before items run
+    config = SimpleNamespace(pluginmanager=plugins, option=option, stash=pytest.Stash())
     plugin.pytest_collection_finish(SimpleNamespace(items=items, config=config))
     return bool(seldom), plugins.gone
 

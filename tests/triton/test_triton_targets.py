@@ -79,7 +79,7 @@ def test_without_triton_the_reason_is_given(monkeypatch):
     installation.triton_folder.cache_clear()
     monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
     try:
-        with pytest.raises(installation.NoTriton, match="pip install triton"):
+        with pytest.raises(installation.NoTriton, match="pip install 'ptxdiff"):
             installation.triton_folder()
     finally:
         installation.triton_folder.cache_clear()

@@ -34,7 +34,9 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     """
     value, mask = frame.read(reader)
     if mask is not None:
-        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,)), frame.every, "a membership mask")
+        # A lane that is not here, such as one of a block that has not begun, has no mask yet.
+        lanes = frame.every if active is None else np.flatnonzero(active)
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "a membership mask")
     given = _whole(frame, value)
     named = (given >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
     here = np.ones((len(named), 32), np.bool_) if active is None else active.reshape(-1, 32)

@@ -9,6 +9,7 @@ import pytest
 
 from ptxdiff.cluster.tasks import Misreported
 from ptxdiff.model.identity.definition import INCOMPARABLE, what_changed
+from ptxdiff.model.identity.dependencies import dependencies
 from ptxdiff.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
 from ptxdiff.running.assemblers import label_of
 from ptxdiff.running.collection import VariantItem
@@ -50,7 +51,21 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
     named = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
+    if isinstance(due, VariantItem):
+        named = [_of_this_session(r, due) if isinstance(r, Result) else r for r in named]
     return data | {"ptxdiff_records": packed(map(sent, named))}
+
+
+def _of_this_session(result: Result, due: VariantItem) -> Result:
+    """A result whose dependencies on plugins and settings are those of this session, which chose them for the node.
+
+    The node's session has other plugins of its own, such as those that send reports.
+    """
+    if not result.dependencies:
+        return result
+    mine = dependencies(due.item.loaded.path)
+    chosen = {part: mine[part] for part in ("plugins", "settings") if part in mine and part in result.dependencies}
+    return replace(result, dependencies={**result.dependencies, **chosen})
 
 
 def _check(result: Result, due: VariantItem) -> None:
