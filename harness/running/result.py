@@ -181,10 +181,14 @@ class Recording:
         return remarks(self.replay, self.fingerprint, body, self._around()) if self.replay is not None else ()
 
     def _around(self) -> str:
-        """A digest of what the item's results depend on besides the definition, for tokens."""
+        """A digest of what the item's results depend on besides the definition, for tokens.
+
+        Without plugins: those of a replay, and of a cluster's node, are other ones.
+        """
         path = self.item.loaded.path
         files = opened(path)
-        return digest_of_values({**dependencies(path), **portable(path, files.files)}) if not files.unknown else ""
+        parts = {name: part for name, part in dependencies(path).items() if name != "plugins"}
+        return digest_of_values({**parts, **portable(path, files.files)}) if not files.unknown else ""
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
         """The input element that belongs to a code of the first offender's output."""
