@@ -142,7 +142,7 @@ def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = ""
     if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
         return (f"{MARK} cannot tell whether the {', '.join(strange)} has changed since this token was made",)
     if around and replay.origin.around and not around.startswith(replay.origin.around):
-        what = "the text of its file, a module or conftest.py that it imports, a setting, or a file that it opens"
+        what = "the text of its file, a module or conftest.py that it imports, or a file that it opens"
         return (f"{MARK} what the case depends on has changed since this token was made: {what}; {AS_IT_IS}",)
     if body and replay.origin.body and not body.startswith(replay.origin.body):
         why = "because of another Triton, or of a part of the case that no digest covers"

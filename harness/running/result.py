@@ -183,11 +183,11 @@ class Recording:
     def _around(self) -> str:
         """A digest of what the item's results depend on besides the definition, for tokens.
 
-        Without plugins: those of a replay, and of a cluster's node, are other ones.
+        Without plugins and settings: those of a replay, and of a cluster's node, are other ones.
         """
         path = self.item.loaded.path
         files = opened(path)
-        parts = {name: part for name, part in dependencies(path).items() if name != "plugins"}
+        parts = {name: part for name, part in dependencies(path).items() if name not in ("plugins", "settings")}
         return digest_of_values({**parts, **portable(path, files.files)}) if not files.unknown else ""
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
