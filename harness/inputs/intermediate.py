@@ -151,6 +151,8 @@ class _StepSearch:
         with observing(observer):
             answer = apply_reference(self.case, self.reference, codes_of(self.case.inputs, units))
         rows = [c.reshape(count, -1) for c in answer.values() if c.size and c.size % count == 0]
+        if not rows:  # outputs of other sizes, such as a count of executions
+            return _Seen(np.zeros((count, 1), dtype=np.int64), [], inside)
         return _Seen(np.concatenate(rows, axis=1), steps, inside)
 
     def _intermediate(self, seen: _Seen) -> list[int]:

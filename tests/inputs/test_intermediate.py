@@ -6,6 +6,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ptxdiff.inputs.intermediate import intermediate_inputs
 from ptxdiff.inputs.rounding import rounding_inputs
 from ptxdiff.inputs.sets import input_sets, within
 from ptxdiff.model.arguments import format_of
+from ptxdiff.model.load import load
 from ptxdiff.references import arithmetic, conversion, stochastic
 from ptxdiff.references.formats import BF16, E2M1, E2M1X4, E4M3, E5M2, F16, F32, I8, I32, U32, U64, to_float64, unpack
 from ptxdiff.references.rounding import observing, round_float64
@@ -296,3 +298,10 @@ def test_other_threads_are_not_observed():
         other.start()
         other.join()
     assert found == [0x3F800004]
+
+
+def test_cases_whose_outputs_have_another_size_than_their_inputs_give_none():
+    """The cases of effects count executions: their output has no row for each input."""
+    for loaded in load(Path(__file__).resolve().parents[2] / "cases" / "effects.py")[:5]:
+        names = [s.name for s in input_sets(loaded.case, loaded.name, "quick")]
+        assert not any(name.startswith("intermediate") for name in names)
