@@ -64,7 +64,7 @@ def _of_this_session(result: Result, due: VariantItem) -> Result:
     if not result.dependencies:
         return result
     mine = dependencies(due.item.loaded.path)
-    chosen = {part: mine[part] for part in ("plugins", "settings") if part in mine and part in result.dependencies}
+    chosen: dict[str, str] = {part: mine[part] for part in ("plugins", "settings") if part in result.dependencies}
     return replace(result, dependencies={**result.dependencies, **chosen})
 
 
