@@ -19,6 +19,8 @@ EXTRA_OF = {
     "xdist": "parallel",
     "ray": "cluster",
     "pyarrow": "parquet",
+    "bitwuzla": "prove",
+    "z3": "prove",
 }
 """The extra that brings a package, by the package's import name."""
 

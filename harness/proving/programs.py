@@ -1,0 +1,361 @@
+"""Run an asm block on terms: each register is a term and a mask of undefined bits, also a term.
+
+Lanes are independent, so one lane with arbitrary inputs stands for all. As in `ptxdiff.ptx.machine.lockstep`, the
+lowest step runs first; here every way through the block is taken, each under its condition. Where a rule for undefined
+bits has no term, one undefined bit makes the whole result undefined: that can refuse a proof, never give one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ptxdiff.proving import definitions
+from ptxdiff.proving import terms as t
+from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term
+from ptxdiff.ptx.api import AsmBlock
+from ptxdiff.ptx.binding.constraints import AsmOperand
+from ptxdiff.ptx.binding.program import UNDEFINED, ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+
+STEPS = 20_000
+"""Steps after which a block with loops is given up."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A value and the mask of its undefined bits; both are conditions for a predicate."""
+
+    value: Term
+    undefined: Term
+
+    @property
+    def doubtful(self) -> Term:
+        """Whether any bit is undefined."""
+        return t.nonzero(self.undefined)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a block computes. outputs: a pattern for each element of each output tensor. undefined: whether an output
+    has an undefined bit, or a branch depends on one. approximate: the instructions whose bits are a model. computed: the
+    definitions that were applied."""
+
+    outputs: tuple[tuple[Term, ...], ...]
+    undefined: Term
+    approximate: frozenset[str]
+    computed: tuple[Computed, ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One application of a definition: the instruction, its definition over arrays, its operands and its result."""
+
+    spelling: str
+    function: ArrayFunction
+    sources: tuple[Term, ...]
+    value: Term
+
+
+def _term_width(width: int) -> int:
+    return 0 if width == 1 else width
+
+
+def _defined(value: Term) -> Bits:
+    return Bits(value, t.const(0, value.width))
+
+
+def _lost(width: int) -> Bits:
+    width = _term_width(width)
+    return Bits(t.const(0, width), t.const(t.ones(width), width))
+
+
+def run(
+    block: AsmBlock, operands: Sequence[AsmOperand], inputs: Sequence[Sequence[Term]], outputs: Sequence[int], pack: int
+) -> Results:
+    """The results of one invocation. inputs: the elements of each input tensor. outputs: bits of an element of each
+    output tensor. Raises NotModelled."""
+    lane = _Lane(block)
+    for operand, slot in zip(operands, block.slots, strict=True):
+        if operand.output:
+            continue
+        if slot < 0:
+            raise NotModelled("an operand that is a compile-time constant")
+        lane.registers[slot] = _loaded(operand, inputs[operand.tensor])
+    lane.run()
+    elements: list[list[Term | None]] = [[None] * pack for _ in outputs]
+    undefined = lane.undefined
+    for operand, slot in zip(operands, block.slots, strict=True):
+        if not operand.output:
+            continue
+        register = lane.registers[slot] or _lost(operand.width)
+        width = operand.element_width
+        for k in range(operand.count):
+            place = operand.first + k
+            low = k * width
+            element, mask = (_element(v, low, width) for v in (register.value, register.undefined))
+            elements[operand.tensor][place] = element
+            undefined = t.bor(undefined, t.nonzero(mask))
+    found = tuple(tuple(e for e in row if e is not None) for row in elements)
+    assert all(len(row) == pack for row in found)
+    return Results(found, undefined, frozenset(lane.approximate), tuple(lane.computed))
+
+
+def _element(value: Term, low: int, width: int) -> Term:
+    if value.width == 0:
+        return value
+    found = t.extract(value, low + width - 1, low)
+    return t.nonzero(found) if width == 1 else found
+
+
+def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> Bits:
+    """An input register: its elements, the first in the low bits, and undefined bits above them."""
+    own = elements[operand.first : operand.first + operand.count]
+    if operand.width == 1:
+        return _defined(own[0])
+    value, width = t.const(0, operand.width), operand.element_width
+    for k, element in enumerate(own):
+        wide = t.as_bits(element, operand.width) if element.width == 0 else t.zext(element, operand.width)
+        value = t.or_(value, t.shl(wide, t.const(k * width, operand.width)))
+    above = t.ones(operand.width) & ~t.ones(width * operand.count)
+    return Bits(value, t.const(above, operand.width))
+
+
+class _Lane:
+    def __init__(self, block: AsmBlock) -> None:
+        self.program = block.program
+        self.registers: list[Bits | None] = [None] * len(block.program.registers)
+        self.undefined = FALSE
+        self.approximate: set[str] = set()
+        self.computed: list[Computed] = []
+        self.active = TRUE
+
+    def run(self) -> None:
+        steps = self.program.steps
+        waiting: dict[int, Term] = {0: TRUE}
+        for _ in range(STEPS):
+            if not waiting:
+                return
+            at = min(waiting)
+            self.active = waiting.pop(at)
+            if at >= len(steps) or self.active is FALSE:
+                continue
+            step = steps[at]
+            following = self.active
+            if step.kind in ("branch", "exit"):
+                taken = self.active
+                if step.guard >= 0:
+                    guard = self.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
+                    self.undefined = t.bor(self.undefined, t.band(self.active, guard.doubtful))
+                    taken = t.band(self.active, guard.value)
+                following = t.band(self.active, t.bnot(taken))
+                if step.kind == "branch":
+                    if step.target < 0:
+                        raise NotModelled(f"{step.bound.spelling}, a branch with several targets")
+                    _wait(waiting, step.target, taken)
+            else:
+                self.execute(step)
+            _wait(waiting, at + 1, following)
+        raise NotModelled(f"more than {STEPS} steps: the end of a loop depends on the inputs")
+
+    def execute(self, step: Step) -> None:
+        condition, doubt = self.active, FALSE
+        if step.guard >= 0:
+            guard = self.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
+            doubt = t.band(self.active, guard.doubtful)
+            condition = t.band(self.active, guard.value)
+        runner = _RUNNERS.get(step.kind)
+        if runner is None:
+            raise NotModelled(f"{step.bound.spelling}, which reads or writes what is outside the block's registers")
+        results = runner(self, step)
+        for writer, bits in zip(step.destinations, results, strict=True):
+            self.write(writer, bits, condition, doubt)
+
+    def read(self, reader: ReadSlot) -> Bits:
+        width = _term_width(reader.width)
+        if reader.shared:
+            raise NotModelled("an address in shared memory")
+        if reader.slot == -1:
+            return _defined(t.const(reader.pattern, width))
+        bits = self.registers[reader.slot] if reader.slot != UNDEFINED else None
+        if bits is None:
+            return _lost(reader.width)
+        if bits.value.width != width:
+            if width == 0 or bits.value.width < width:
+                raise NotModelled("a register that is read wider than it is")
+            bits = Bits(t.extract(bits.value, width - 1, 0), t.extract(bits.undefined, width - 1, 0))
+        return Bits(t.bnot(bits.value), bits.undefined) if reader.negated else bits
+
+    def write(self, writer: WriteSlot, bits: Bits, condition: Term, doubt: Term) -> None:
+        if writer.slot < 0:
+            return
+        width = _term_width(writer.width)
+        if writer.upper >= 0:
+            self.write(WriteSlot(writer.upper, 64), _above(bits, writer.signed), condition, doubt)
+        bits = Bits(*(_resized(v, width, writer.signed) for v in (bits.value, bits.undefined)))
+        old = self.registers[writer.slot] or _lost(writer.width)
+        undefined = t.ite(condition, bits.undefined, old.undefined)
+        if doubt is not FALSE:
+            undefined = t.ite(doubt, t.const(t.ones(width), width), undefined)
+        self.registers[writer.slot] = Bits(t.ite(condition, bits.value, old.value), undefined)
+
+
+def _wait(waiting: dict[int, Term], at: int, condition: Term) -> None:
+    if condition is not FALSE:
+        waiting[at] = t.bor(waiting.get(at, FALSE), condition)
+
+
+def _resized(value: Term, width: int, is_signed: bool) -> Term:
+    if value.width == width:
+        return value
+    if value.width == 0:
+        return t.as_bits(value, width)
+    if width == 0:
+        return t.nonzero(t.extract(value, 0, 0))
+    if value.width > width:
+        return t.extract(value, width - 1, 0)
+    return t.sext(value, width) if is_signed else t.zext(value, width)
+
+
+def _above(bits: Bits, is_signed: bool) -> Bits:
+    """The upper 64 bits of a widened 64-bit result."""
+    if not is_signed:
+        return _defined(t.const(0, 64))
+    value, undefined = (t.ashr(_resized(v, 64, True), t.const(63, 64)) for v in (bits.value, bits.undefined))
+    return Bits(value, undefined)
+
+
+def _scalar(lane: _Lane, step: Step) -> list[Bits]:
+    sources = [lane.read(r) for r in step.sources]
+    values = [s.value for s in sources]
+    form = step.bound.form
+    if form.approximate:
+        lane.approximate.add(step.bound.name)
+    found = []
+    for function in step.functions:
+        build = definitions.uninterpreted if form.approximate else definitions.of_lanes
+        value = build(function, *values)
+        lane.computed.append(Computed(step.bound.spelling, function, tuple(values), value))
+        found.append(Bits(value, _undefined(form.undefined, sources, value.width)))
+    return found
+
+
+def _undefined(rule: object, sources: Sequence[Bits], width: int) -> Term:
+    masks = [s.undefined for s in sources]
+    if all(m.constant == 0 for m in masks):
+        return t.const(0, width)
+    alike = all(m.width == width for m in masks)
+    if rule in ("bits", "logic") and alike:
+        return _union(masks)
+    parts = _PARTS.get(rule) if isinstance(rule, str) else None
+    if parts and alike and width:
+        return _spread(_union(masks), width, parts)
+    if isinstance(rule, object) and getattr(rule, "__name__", "") in _EXACT and width:
+        return _EXACT[rule.__name__](sources)  # type: ignore[attr-defined]
+    touched = FALSE
+    for mask in masks:
+        touched = t.bor(touched, t.nonzero(mask))
+    return t.ite(touched, t.const(t.ones(width), width), t.const(0, width))
+
+
+_PARTS = {"words": 32, "halves": 16, "bytes": 8}
+
+
+def _union(masks: Sequence[Term]) -> Term:
+    found = masks[0]
+    for mask in masks[1:]:
+        found = t.bor(found, mask) if found.width == 0 else t.or_(found, mask)
+    return found
+
+
+def _spread(mask: Term, width: int, part: int) -> Term:
+    """Every part in which a bit is set, whole."""
+    found = t.const(0, width)
+    for low in range(0, width, part):
+        touched = t.nonzero(t.extract(mask, low + part - 1, low))
+        found = t.or_(found, t.ite(touched, t.const(t.ones(part) << low, width), t.const(0, width)))
+    return found
+
+
+def _and(sources: Sequence[Bits]) -> Term:
+    """A defined zero makes the result bit defined."""
+    a, b = sources
+    either = t.or_(a.undefined, b.undefined)
+    return t.and_(t.and_(either, t.or_(a.value, a.undefined)), t.or_(b.value, b.undefined))
+
+
+def _or(sources: Sequence[Bits]) -> Term:
+    """A defined one makes the result bit defined."""
+    a, b = sources
+    either = t.or_(a.undefined, b.undefined)
+    zeros = t.and_(t.or_(t.not_(a.value), a.undefined), t.or_(t.not_(b.value), b.undefined))
+    return t.and_(either, zeros)
+
+
+def _select(sources: Sequence[Bits]) -> Term:
+    """The mask of the chosen source; all bits if the predicate is undefined."""
+    a, b, p = sources
+    chosen = t.ite(p.value, a.undefined, b.undefined)
+    return t.ite(p.doubtful, t.const(t.ones(chosen.width), chosen.width), chosen)
+
+
+_EXACT: dict[str, Callable[[Sequence[Bits]], Term]] = {"and_": _and, "or_": _or, "select": _select}
+
+
+def _mov(lane: _Lane, step: Step) -> list[Bits]:
+    return [lane.read(r) for r in step.sources]
+
+
+def _unpack(lane: _Lane, step: Step) -> list[Bits]:
+    sources = [lane.read(r) for r in step.sources]
+    each = len(step.destinations) // len(sources)
+    found = []
+    for number, writer in enumerate(step.destinations):
+        source, low = sources[number // each], number % each * writer.width
+        if writer.slot < 0:
+            found.append(_lost(writer.width))
+        elif source.value.width == writer.width:
+            found.append(source)
+        else:
+            high = low + writer.width - 1
+            found.append(Bits(t.extract(source.value, high, low), t.extract(source.undefined, high, low)))
+    return found
+
+
+def _pack(lane: _Lane, step: Step) -> list[Bits]:
+    sources = [lane.read(r) for r in step.sources]
+    width = step.sources[0].width
+    each = len(sources) // len(step.destinations)
+    found = []
+    for number, writer in enumerate(step.destinations):
+        parts = sources[number * each : (number + 1) * each]
+        total = writer.width
+        value, undefined = t.const(0, total), t.const(0, total)
+        for k, part in enumerate(parts):
+            by = t.const(k * width, total)
+            value = t.or_(value, t.shl(_resized(part.value, total, False), by))
+            undefined = t.or_(undefined, t.shl(_resized(part.undefined, total, False), by))
+        found.append(Bits(value, undefined))
+    return found
+
+
+def _split(lane: _Lane, step: Step) -> list[Bits]:
+    source = lane.read(step.sources[0])
+    found = []
+    for number, writer in enumerate(step.destinations):
+        low = number * step.detail
+        if low >= writer.width:
+            found.append(_defined(t.const(0, source.value.width)))
+            continue
+        mask, by = t.const((1 << step.detail) - 1, source.value.width), t.const(low, source.value.width)
+        found.append(Bits(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
+    return found
+
+
+def _nothing(lane: _Lane, step: Step) -> list[Bits]:
+    return []
+
+
+_RUNNERS: Mapping[str, Callable[[_Lane, Step], list[Bits]]] = {
+    "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, "nothing": _nothing,
+}  # fmt: skip

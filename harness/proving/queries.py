@@ -1,0 +1,139 @@
+"""A query in SMT-LIB 2: is there an input for which a term holds?
+
+A query takes the functions of its terms in one of three ways. "uninterpreted": equal operands give equal results, and
+nothing else is known of them; what is proved so holds for every such functions. "floats": IEEE operations are those of
+the solver's theory. "bits": those on formats are the source of the definitions, which computes with float64. In all
+three, approximate instructions and large tables stay uninterpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ptxdiff.proving import terms as t
+from ptxdiff.proving.terms import Function, Term
+
+Way = Literal["uninterpreted", "floats", "bits"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """The text of a query. variables: the widths of its inputs. exact: whether every function in it is interpreted, so
+    that its model is a real input. size: the number of terms."""
+
+    text: str
+    variables: Mapping[str, int]
+    exact: bool
+    size: int
+    way: Way
+
+
+def ways(goals: Iterable[Term]) -> list[Way]:
+    """The ways of asking that differ for these terms, the cheapest first."""
+    used = t.functions(goals)
+    found: list[Way] = ["uninterpreted"]
+    if any(f.theory is not None or f.expand is not None for f in used):
+        found.append("floats")
+    if any(f.expand is not None and f.theory is not None for f in used):
+        found.append("bits")
+    return found
+
+
+def expanded(roots: Iterable[Term], all_of_them: bool) -> list[Term]:
+    """Terms in which functions that the theory does not have are written by their source; `all_of_them`: or has."""
+
+    def replaced(term: Term, args: tuple[Term, ...]) -> Term | None:
+        if term.op != "apply" or term.detail.expand is None:
+            return None
+        if term.detail.theory is not None and not all_of_them:
+            return None
+        made: Term = term.detail.expand(*args)
+        return made
+
+    return t.rebuilt(roots, replaced)
+
+
+def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:
+    """The query whether the goal holds for an input for which all assumptions hold."""
+    roots = [goal, *assumptions]
+    if way != "uninterpreted":
+        roots = expanded(roots, way == "bits")
+    writer = _Writer(way != "uninterpreted")
+    for term in t.ordered(roots):
+        writer.define(term)
+    lines = [*writer.lines, *(f"(assert {writer.names[id(root)]})" for root in roots)]
+    text = "\n".join(["(set-logic ALL)", *lines]) + "\n"
+    return Query(text, writer.variables, writer.exact, len(writer.names), way)
+
+
+_NAMES = {
+    "not": "bvnot", "neg": "bvneg", "and": "bvand", "or": "bvor", "xor": "bvxor", "add": "bvadd", "mul": "bvmul",
+    "udiv": "bvudiv", "urem": "bvurem", "shl": "bvshl", "lshr": "bvlshr", "ashr": "bvashr", "ite": "ite", "eq": "=",
+    "ult": "bvult", "slt": "bvslt", "bnot": "not", "band": "and", "bor": "or",
+}  # fmt: skip
+
+
+def _sort(width: int) -> str:
+    return f"(_ BitVec {width})" if width else "Bool"
+
+
+def literal(value: int, width: int) -> str:
+    """A constant."""
+    return f"(_ bv{value} {width})" if width else ("true" if value else "false")
+
+
+class _Writer:
+    def __init__(self, interpreted: bool) -> None:
+        self.interpreted = interpreted
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+        self.variables: dict[str, int] = {}
+        self.declared: set[Function] = set()
+        self.exact = True
+
+    def define(self, term: Term) -> None:
+        """Give a term a name, after those of its operands."""
+        name = f"t{len(self.names)}"
+        args = [self.names[id(a)] for a in term.args]
+        if term.op == "const":
+            self.names[id(term)] = literal(term.detail, term.width)
+            return
+        if term.op == "var":
+            self.variables[term.detail] = term.width
+            self.lines.append(f"(declare-const {term.detail} {_sort(term.width)})")
+            self.names[id(term)] = term.detail
+            return
+        self.names[id(term)] = name
+        if term.op == "apply":
+            self.apply(name, term, args)
+            return
+        if term.op == "extract":
+            text = f"((_ extract {term.detail[0]} {term.detail[1]}) {args[0]})"
+        elif term.op in ("zext", "sext"):
+            by = term.width - term.args[0].width
+            text = f"((_ {'zero' if term.op == 'zext' else 'sign'}_extend {by}) {args[0]})"
+        else:
+            text = f"({_NAMES[term.op]} {' '.join(args)})"
+        self.lines.append(f"(define-fun {name} () {_sort(term.width)} {text})")
+
+    def apply(self, name: str, term: Term, args: list[str]) -> None:
+        function: Function = term.detail
+        if self.interpreted and function.theory is not None and function.format is not None:
+            form = function.format
+            size = f"{form.exponent_bits} {form.significand_bits}"
+            self.lines += [
+                f"(declare-const {name} {_sort(term.width)})",
+                f"(define-fun {name}f () (_ FloatingPoint {size}) {function.theory(*args)})",
+                f"(assert (= ((_ to_fp {size}) {name}) {name}f))",
+                f"(assert (=> (fp.isNaN {name}f) (= {name} {literal(form.nan, term.width)})))",
+            ]
+            return
+        self.exact = False
+        symbol = f"|{function.name}|"
+        if function not in self.declared:
+            self.declared.add(function)
+            sorts = " ".join(_sort(a.width) for a in term.args)
+            self.lines.append(f"(declare-fun {symbol} ({sorts}) {_sort(term.width)})")
+        self.lines.append(f"(define-fun {name} () {_sort(term.width)} ({symbol} {' '.join(args)}))")

@@ -1,0 +1,61 @@
+"""A solver in a process of its own: its memory and time are bounded by ending the process.
+
+Reads one JSON object from standard input (solver, seconds, text, variables) and writes one (answer, model).
+It is run by its path, so that it imports the solver and nothing of ptxdiff.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def by_bitwuzla(text: str, variables: dict[str, int], seconds: float) -> tuple[str, dict[str, int]]:
+    """The answer of bitwuzla, and a model."""
+    import bitwuzla  # type: ignore[import-not-found]
+
+    options = bitwuzla.Options()
+    options.set(bitwuzla.Option.PRODUCE_MODELS, True)
+    options.set(bitwuzla.Option.TIME_LIMIT_PER, int(seconds * 1000))
+    parser = bitwuzla.Parser(bitwuzla.TermManager(), options)
+    parser.parse(text, True, False)
+    solver = parser.bitwuzla()
+    answer = {bitwuzla.Result.SAT: "sat", bitwuzla.Result.UNSAT: "unsat"}.get(solver.check_sat(), "unknown")
+    model = {}
+    if answer == "sat":
+        for term in parser.get_declared_funs():
+            if str(term) in variables:
+                value = solver.get_value(term)
+                model[str(term)] = int(value.value(10)) if variables[str(term)] else int(bool(value.value()))
+    return answer, model
+
+
+def by_z3(text: str, variables: dict[str, int], seconds: float) -> tuple[str, dict[str, int]]:
+    """The answer of z3, and a model."""
+    import z3  # type: ignore[import-not-found]
+
+    solver = z3.Solver()
+    solver.set("timeout", int(seconds * 1000))
+    solver.from_string(text)
+    answer = str(solver.check())
+    model = {}
+    if answer == "sat":
+        found = solver.model()
+        for name, width in variables.items():
+            sort = z3.BitVecSort(width) if width else z3.BoolSort()
+            value = found.eval(z3.Const(name, sort), model_completion=True)
+            model[name] = value.as_long() if width else int(z3.is_true(value))
+    return answer, model
+
+
+def main() -> None:
+    """Answer the query on standard input."""
+    asked: dict[str, Any] = json.load(sys.stdin)
+    solve = {"bitwuzla": by_bitwuzla, "z3": by_z3}[asked["solver"]]
+    answer, model = solve(asked["text"], asked["variables"], asked["seconds"])
+    json.dump({"answer": answer, "model": model}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

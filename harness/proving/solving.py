@@ -1,0 +1,110 @@
+"""Ask solvers: each query in a process of its own, which is ended when its time is over."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptxdiff.extras import require
+from ptxdiff.proving.queries import Query
+
+SOLVERS = ("bitwuzla", "z3")
+PACKAGES = {"bitwuzla": "bitwuzla", "z3": "z3-solver"}
+_PROCESS = Path(__file__).with_name("solver_process.py")
+
+
+class SolverFault(RuntimeError):
+    """A solver's process failed; the message has its last words."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A solver's answer: "sat" with a model, "unsat", or "unknown" after the time was over."""
+
+    answer: str
+    seconds: float
+    solver: str
+    model: Mapping[str, int] = field(default_factory=dict)
+
+
+def available() -> bool:
+    """Whether the extra is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in SOLVERS)
+
+
+def require_solvers(purpose: str) -> None:
+    """Raise MissingPackage if the extra is not installed."""
+    require(*SOLVERS, purpose=purpose)
+
+
+def version(solver: str) -> str:
+    """A solver with its version, such as `bitwuzla 0.9.1`."""
+    return f"{solver} {importlib.metadata.version(PACKAGES[solver])}"
+
+
+def ask(query: Query, seconds: float, solvers: Sequence[str] = SOLVERS[:1]) -> Answer:
+    """The first answer of these solvers, which run at the same time. Raises SolverFault if all of them fail."""
+    started = time.monotonic()
+    running = {name: _started(name, query, seconds) for name in solvers}
+    faults: list[str] = []
+    unknown = None
+    try:
+        while running:
+            for name, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[name]
+                found = _read(name, process, time.monotonic() - started)
+                if isinstance(found, str):
+                    faults.append(found)
+                elif found.answer != "unknown":
+                    return found
+                else:
+                    unknown = found
+            if time.monotonic() - started > seconds + 1:
+                return Answer("unknown", time.monotonic() - started, "+".join(solvers))
+            time.sleep(0.005)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    if unknown is not None:
+        return unknown
+    raise SolverFault("; ".join(faults))
+
+
+def _started(name: str, query: Query, seconds: float) -> subprocess.Popen[str]:
+    asked = {"solver": name, "seconds": seconds, "text": query.text, "variables": dict(query.variables)}
+    process = subprocess.Popen(
+        [sys.executable, "-I", str(_PROCESS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    try:
+        json.dump(asked, process.stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # the process has ended; `_read` has its words
+    return process
+
+
+def _read(name: str, process: subprocess.Popen[str], seconds: float) -> Answer | str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out, process.stderr as err:
+        text, words = out.read(), err.read()
+    if process.returncode != 0 or not text:
+        lines = words.strip().splitlines()
+        return f"{name} ended with {process.returncode}: {lines[-1] if lines else 'no words'}"
+    found = json.loads(text)
+    return Answer(found["answer"], seconds, name, found["model"])

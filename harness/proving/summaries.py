@@ -1,0 +1,189 @@
+"""IEEE operations of definitions and references as functions of patterns, in place of the source that computes them.
+
+A definition computes a float32 sum in float64 with a correction, and so does a reference, in another way. Here both are
+the same function: `ieee.add.8.23.rn` of two patterns, whose NaN is the canonical one of PTX. What surrounds it (flushes
+of operands, clamps) stays a circuit. The function's number is that of the instruction's definition. A solver may take
+it as uninterpreted, by its theory of floats, or as the definition's own source over float64.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ptxdiff.proving import doubles
+from ptxdiff.proving import terms as t
+from ptxdiff.proving.terms import Float, Function, Term
+from ptxdiff.ptx.isa import float32, half
+from ptxdiff.ptx.isa.convert_integral import integral
+from ptxdiff.ptx.numeric.floatbits import BF16, F16
+
+MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
+_SOLVERS_MODES = ("RNE", "RTZ", "RTN", "RTP")
+_NAMES = tuple(MODES)
+FORMATS = {(8, 23): 0, (5, 10): F16, (8, 7): BF16}
+"""The exponent and mantissa bits of the formats that are summarised, and the code of a half's type."""
+
+_OF_SINGLES: dict[str, Callable[..., int]] = {
+    "add": lambda a, b, rnd, ftz: float32.add_f32(a, b, rnd, ftz, 0),
+    "mul": lambda a, b, rnd, ftz: float32.mul_f32(a, b, rnd, ftz, 0),
+    "fma": lambda a, b, c, rnd, ftz: float32.fma_f32(a, b, c, rnd, ftz, 0),
+    "div": float32.div_f32,
+    "sqrt": float32.sqrt_f32,
+}
+_OF_HALVES: dict[str, Callable[..., int]] = {
+    "add": lambda a, b, type, ftz: half.add_half(a, b, type, ftz, 0),
+    "mul": lambda a, b, type, ftz: half.mul_half(a, b, type, ftz, 0),
+    "fma": lambda a, b, c, type, ftz: half.fma_half(a, b, c, type, 0, 0, ftz, 0),
+}
+ARGUMENTS = {"add": 2, "mul": 2, "fma": 3, "div": 2, "sqrt": 1}
+
+
+def known(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int) -> bool:
+    """Whether an operation on a format has a summary."""
+    if (exponent_bits, mantissa_bits) not in FORMATS or not 0 <= rounding <= 3:
+        return False
+    return mantissa_bits == 23 or (operation in _OF_HALVES and rounding == 0)
+
+
+@functools.cache
+def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool) -> Function:
+    """The IEEE operation on patterns. ftz: whether tiny results are flushed; operands are flushed before it."""
+    width = 1 + exponent_bits + mantissa_bits
+
+    def numeric(*patterns: int) -> int:
+        if mantissa_bits == 23:
+            return _OF_SINGLES[operation](*patterns, rounding, int(ftz))
+        return _OF_HALVES[operation](*patterns, FORMATS[exponent_bits, mantissa_bits], int(ftz))
+
+    def theory(*texts: str) -> str:
+        mode = f"{_SOLVERS_MODES[rounding]} "
+        values = (f"((_ to_fp {exponent_bits} {mantissa_bits + 1}) {text})" for text in texts)
+        return f"(fp.{operation} {mode}{' '.join(values)})"
+
+    def expand(*patterns: Term) -> Term:
+        from ptxdiff.proving import definitions
+
+        wide = [t.zext(p, 64) for p in patterns]
+        source, fixed = _SOURCE[operation, mantissa_bits == 23]
+        constants = {
+            "rnd": rounding, "ftz": int(ftz), "type": FORMATS[exponent_bits, mantissa_bits], "sat": 0, "relu": 0, "oob": 0,
+        }  # fmt: skip
+        found = definitions.interpreted(source, [*wide, *(t.const(constants[name], 64) for name in fixed)])
+        return t.extract(definitions.integer(found), width - 1, 0)
+
+    name = f"ieee.{operation}.{exponent_bits}.{mantissa_bits}.{_NAMES[rounding]}{'.ftz' if ftz else ''}"
+    nan = (1 << (width - 1)) - 1
+    # The theory flushes nothing, and bitwuzla has no bfloat16: there the definition's source is used.
+    solved = not ftz
+    return Function(
+        name, width, numeric, theory if solved else None, Float(exponent_bits, mantissa_bits + 1, nan), expand
+    )
+
+
+_SOURCE: dict[tuple[str, bool], tuple[Callable[..., int], tuple[str, ...]]] = {
+    ("add", True): (float32.add_f32, ("rnd", "ftz", "sat")),
+    ("mul", True): (float32.mul_f32, ("rnd", "ftz", "sat")),
+    ("fma", True): (float32.fma_f32, ("rnd", "ftz", "sat")),
+    ("div", True): (float32.div_f32, ("rnd", "ftz")),
+    ("sqrt", True): (float32.sqrt_f32, ("rnd", "ftz")),
+    ("add", False): (half.add_half, ("type", "ftz", "sat")),
+    ("mul", False): (half.mul_half, ("type", "ftz", "sat")),
+    ("fma", False): (half.fma_half, ("type", "relu", "oob", "ftz", "sat")),
+}
+
+
+def ieee(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool, *patterns: Term) -> Term:
+    """An IEEE operation on patterns as wide as the format; commutative operands are put in order."""
+    if operation in ("add", "mul", "fma"):
+        first, second, *rest = patterns
+        if (first.op == "const", first.number) > (second.op == "const", second.number):
+            first, second = second, first
+        patterns = (first, second, *rest)
+    return t.apply(function(operation, exponent_bits, mantissa_bits, rounding, ftz), *patterns)
+
+
+def flushed(a: Term, mantissa_bits: int) -> Term:
+    """A pattern with subnormals replaced by zeros of their sign."""
+    top = 1 << (a.width - 1)
+    field = t.extract(a, a.width - 2, mantissa_bits)
+    return t.ite(t.eq(field, t.const(0, field.width)), t.and_(a, t.const(top, a.width)), a)
+
+
+def _constants(*values: Any) -> list[int] | None:
+    found = [v.constant if isinstance(v, Term) else None for v in values]
+    return None if any(v is None for v in found) else [v for v in found if v is not None]
+
+
+def _patterns(values: tuple[Any, ...], width: int, mantissa_bits: int, ftz: int) -> list[Term]:
+    found = [t.extract(v, width - 1, 0) for v in values]
+    return [flushed(v, mantissa_bits) for v in found] if ftz else found
+
+
+def _single(operation: str) -> Callable[..., Term | None]:
+    def summary(*arguments: Any) -> Term | None:
+        count = ARGUMENTS[operation]
+        fixed = _constants(*arguments[count:])
+        if fixed is None:
+            return None
+        rounding, ftz, sat = (*fixed, 0)[:3]
+        patterns = _patterns(arguments[:count], 32, 23, ftz)
+        # A root is never tiny.
+        result = ieee(operation, 8, 23, rounding, bool(ftz) and operation != "sqrt", *patterns)
+        if sat:
+            zero, one = t.const(0, 32), t.const(0x3F800000, 32)
+            above = t.ult(one, result)
+            result = t.ite(t.ult(t.const(0x7F800000, 32), result), zero, t.ite(above, one, result))
+        return t.zext(result, 64)
+
+    return summary
+
+
+def _half(operation: str) -> Callable[..., Term | None]:
+    def summary(*arguments: Any) -> Term | None:
+        count = ARGUMENTS[operation]
+        fixed = _constants(*arguments[count:])
+        if fixed is None or (type := fixed[0]) not in (F16, BF16):
+            return None
+        relu, oob, ftz, sat = (*fixed[1:], 0, 0)[:4] if operation == "fma" else (0, 0, *(*fixed[1:], 0, 0)[:2])
+        exponent_bits, mantissa_bits = (5, 10) if type == F16 else (8, 7)
+        patterns = _patterns(arguments[:count], 16, mantissa_bits, ftz)
+        found = ieee(operation, exponent_bits, mantissa_bits, 0, bool(ftz), *patterns)
+        nan = t.eq(found, t.const(0x7FFF, 16))
+        result, zero = found, t.const(0, 16)
+        if sat:
+            one = t.const(0x3C00, 16)
+            result = t.ite(t.ult(one, result), one, result)
+        if sat or relu:
+            result = t.ite(t.nonzero(t.extract(found, 15, 15)), zero, result)
+        if sat:
+            result = t.ite(nan, zero, result)
+        if oob:
+            size = t.const(0x7FFF, 16)
+            marks = [t.eq(t.and_(t.extract(v, 15, 0), size), t.const(half.OOB_NAN, 16)) for v in arguments[:2]]
+            result = t.ite(t.bor(*marks), zero, result)
+        return t.zext(result, 64)
+
+    return summary
+
+
+def _integral(value: Any, rnd: Any) -> Any:
+    from ptxdiff.proving.definitions import Double
+
+    fixed = _constants(rnd)
+    return None if fixed is None else Double(doubles.integral(value.bits, fixed[0]))
+
+
+OF_DEFINITIONS: dict[Any, Callable[..., Any]] = {
+    float32.add_f32: _single("add"),
+    float32.mul_f32: _single("mul"),
+    float32.fma_f32: _single("fma"),
+    float32.div_f32: _single("div"),
+    float32.sqrt_f32: _single("sqrt"),
+    half.add_half: _half("add"),
+    half.mul_half: _half("mul"),
+    half.fma_half: _half("fma"),
+    integral: _integral,
+}
+"""What a call of these definitions becomes; None: its source is interpreted."""

@@ -1,0 +1,207 @@
+"""The judge's rules and a case's reference as a graph of torch operations on storage units.
+
+`make_fx` records the operations on tensors without values, so that a reference whose way depends on values is refused.
+IEEE operations of `ptxdiff.references.arithmetic` become one operation of the graph each; while a graph is recorded,
+those functions have other code, for every holder of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptxdiff.model.case import Case
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.reference import runs_on_host
+from ptxdiff.proving import summaries
+from ptxdiff.proving.terms import NotModelled
+from ptxdiff.references import arithmetic, rounding
+from ptxdiff.references.codes import as_codes
+from ptxdiff.references.formats import F32, Format, unpack
+from ptxdiff.sweep.oracle import Oracle
+
+_LIBRARY = torch.library.Library("ptxdiff_proving", "DEF")
+_LIBRARY.define("ieee(str operation, int[] format, int rounding, bool ftz, Tensor[] codes) -> Tensor")
+
+
+def _shape_alone(operation: str, format: list[int], rounding: int, ftz: bool, codes: list[Tensor]) -> Tensor:
+    shape = torch.broadcast_shapes(*(c.shape for c in codes))
+    return torch.empty(shape, dtype=torch.int64, device=codes[0].device)
+
+
+_LIBRARY.impl("ieee", _shape_alone, "CompositeExplicitAutograd")
+
+
+def ieee(operation: str, codes: Sequence[Any], fmt: Format, mode: str, ftz: Any) -> Any:
+    """An operation of `arithmetic` as one of the graph; None if it has no summary."""
+    if fmt.ignored_bits or fmt.code_bits != 1 + fmt.exponent_bits + fmt.mantissa_bits:
+        return None
+    number = summaries.MODES.get(mode, -1)
+    if not summaries.known(operation, fmt.exponent_bits, fmt.mantissa_bits, number):
+        return None
+    tensors = [c if isinstance(c, Tensor) else torch.tensor(c) for c in codes]
+    if ftz is True:
+        tensors = [rounding.flush_subnormals(fmt, c) for c in tensors]
+    flushes = bool(ftz) and operation != "sqrt"
+    return torch.ops.ptxdiff_proving.ieee(operation, [fmt.exponent_bits, fmt.mantissa_bits], number, flushes, tensors)
+
+
+def original(name: str, *args: Any, **options: Any) -> Any:
+    """What a function of `arithmetic` or `rounding` computes by its own code."""
+    return _ORIGINALS[name](*args, **options)
+
+
+# The other code. It runs with the globals of the functions whose code it replaces, so it imports what it needs.
+
+
+def _add(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("add", (a, b), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("add", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _sub(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("add", (a, b ^ (1 << fmt.sign_shift)), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("sub", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _mul(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("mul", (a, b), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("mul", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _fma(a: Any, b: Any, c: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("fma", (a, b, c), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("fma", a, b, c, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _div(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("div", (a, b), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("div", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _sqrt(a: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
+    from ptxdiff.proving import tracing
+
+    found = tracing.ieee("sqrt", (a,), fmt, rounding, ftz)
+    return found if found is not None else tracing.original("sqrt", a, fmt=fmt, rounding=rounding, ftz=ftz)
+
+
+def _to_nearest_even(fmt: Any, source: Any, codes: Any) -> Any:
+    """Without the sum whose rounding the function uses: by shifts of integers."""
+    from ptxdiff.proving import tracing
+
+    wide = codes if source.code_bits == 64 else codes.view(getattr(torch, source.name)).double().view(torch.int64)
+    return tracing.original("_by_shifting", fmt, wide, "rn")
+
+
+_REPLACED: dict[str, tuple[types.FunctionType, Callable[..., Any]]] = {
+    "add": (arithmetic.add, _add),  # type: ignore[dict-item]
+    "sub": (arithmetic.sub, _sub),  # type: ignore[dict-item]
+    "mul": (arithmetic.mul, _mul),  # type: ignore[dict-item]
+    "fma": (arithmetic.fma, _fma),  # type: ignore[dict-item]
+    "div": (arithmetic.div, _div),  # type: ignore[dict-item]
+    "sqrt": (arithmetic.sqrt, _sqrt),  # type: ignore[dict-item]
+    "_to_nearest_even": (rounding._to_nearest_even, _to_nearest_even),  # type: ignore[dict-item]
+}
+
+
+def _copied(function: Any) -> Any:
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+_ORIGINALS = {name: _copied(function) for name, (function, _) in _REPLACED.items()}
+_ORIGINALS["_by_shifting"] = rounding._by_shifting
+
+
+@contextlib.contextmanager
+def summarised() -> Iterator[None]:
+    """Within it, IEEE operations of references are recorded as one operation each."""
+    for function, other in _REPLACED.values():
+        function.__code__ = other.__code__
+    try:
+        yield
+    finally:
+        for name, (function, _) in _REPLACED.items():
+            function.__code__ = _ORIGINALS[name].__code__
+
+
+def refusals(case: Case, policy: Policies, count: int) -> Any:
+    """The graph of whether each result is refused: a function of the units of `count` inputs, then outputs.
+
+    Raises NotModelled.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    if runs_on_host(policy.reference):
+        raise NotModelled("the reference computes with numpy, and so leaves no graph of torch operations")
+    oracle = Oracle(case, policy, None)  # type: ignore[arg-type]
+    names = [*oracle.inputs]
+
+    def refused(*units: Tensor) -> Tensor:
+        codes = {n: unpack(f, as_codes(u)) for (n, f), u in zip(oracle.inputs.items(), units, strict=False)}
+        got = oracle.codes_of_outputs(dict(zip(oracle.outputs, units[len(names) :], strict=True)))
+        return oracle.flags(codes, got).flagged
+
+    formats = [*oracle.inputs.values(), *oracle.outputs.values()]
+    given = [torch.zeros(count, dtype=dtype_of(f)) for f in formats]
+    graph = _recorded(make_fx, refused, given)
+    if oracle.domains != {m.on for m in policy.match.values() if m.on is not None}:
+        graph.meta["whole"] = False
+    return graph
+
+
+def domain(case: Case, count: int) -> Any:
+    """The graph of whether each input lies in the case's domain; None if all inputs are meant. Raises NotModelled."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from ptxdiff.model.arguments import format_of
+    from ptxdiff.sweep.onarrays import float_values, in_kernel, traceable
+
+    if case.domain is None:
+        return None
+    held = case.domain
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    if any(f.codes_per_unit > 1 for f in formats.values()) or not traceable(held, formats):
+        raise NotModelled(f"the domain {held.text!r}, which torch's operators cannot evaluate")
+
+    def inside(*units: Tensor) -> Tensor:
+        values = {n: float_values(f, unpack(f, as_codes(u))) for (n, f), u in zip(formats.items(), units, strict=True)}
+        return in_kernel(held, values)
+
+    return _recorded(make_fx, inside, [torch.zeros(count, dtype=dtype_of(f)) for f in formats.values()])
+
+
+def dtype_of(fmt: Format) -> torch.dtype:
+    """The integer type of a format's storage unit."""
+    found: torch.dtype = getattr(torch, f"int{max(fmt.unit_bits, 8)}")
+    return found
+
+
+def _recorded(make_fx: Any, function: Callable[..., Tensor], given: Sequence[Tensor]) -> Any:
+    try:
+        with summarised():
+            graph = make_fx(function, tracing_mode="fake")(*given)
+    except NotModelled:
+        raise
+    except Exception as error:
+        words = " ".join(str(error).split())[:200]
+        raise NotModelled(f"the reference cannot be traced ({type(error).__name__}: {words})") from error
+    graph.graph.eliminate_dead_code()
+    return graph

@@ -1,0 +1,519 @@
+"""Whether a variant's asm gives an accepted result for all inputs: proved, a counterexample, or not settled.
+
+What is proved: for every input of the case's domain, each invocation of the block gives results that the judge's rules
+accept, on one target, for each pack, in both readings where ptxas may contract, with instructions that compute what
+their definitions say. A counterexample is run on the emulator before it is believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.judging.judge import judge
+from ptxdiff.judging.padding import judged_padding
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import AsmForm, asm_form, packs_of
+from ptxdiff.model.policies import Policies, policies, variant_on
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.proving import programs, queries, solving
+from ptxdiff.proving import terms as t
+from ptxdiff.proving.programs import Results
+from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
+from ptxdiff.ptx import PtxError
+from ptxdiff.references.formats import Format
+
+Settled = Literal["proved", "counterexample", "not settled"]
+
+LONGEST = 4_000_000
+"""Terms of a query from which on no solver is asked."""
+
+_proofs = DiskCache("proofs")
+
+
+class TermFault(RuntimeError):
+    """Terms and the emulator give different bits for the same input: a fault of ptxdiff, never of a variant."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a variant.
+
+    reason: for "not settled" why, in a few words before a colon; for a counterexample what is wrong. inputs: the storage
+    units of a counterexample, by input name, one for each element of its pack. solver: with its version; empty where the
+    terms decided. program, rules: digests of what the block computes and of what is asked of it. tried: the queries.
+    """
+
+    verdict: Settled
+    reason: str = ""
+    target: str = ""
+    packs: tuple[int, ...] = ()
+    against: str = "reference"
+    solver: str = ""
+    seconds: float = 0.0
+    program: str = ""
+    rules: str = ""
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What one proof is about: some invocations of a block, whose elements are numbered together."""
+
+    case: Case
+    policy: Policies
+    form: AsmForm
+    target: str
+    fuse: bool
+    elements: int
+
+
+def prove(
+    case: Case,
+    name: str,
+    target: str,
+    *,
+    against: str = "reference",
+    seconds: float = 60.0,
+    solvers: Sequence[str] = solving.SOLVERS[:1],
+    packs: Sequence[int] = (),
+) -> Verdict:
+    """The verdict on a variant by its case's rules, or by another variant's bits (`against`).
+
+    seconds: the time for all queries together. packs: those to prove; all of the variant by default.
+    Raises CaseError for a name that the case lacks, TermFault for a fault of the terms.
+    """
+    started = time.monotonic()
+    variant = _named(case, name)
+    other = None if against == "reference" else _named(case, against)
+    search = _Search(started + seconds, tuple(solvers))
+    done: list[int] = []
+    found = Verdict("proved", target=target, against=against)
+    try:
+        for pack in packs or _packs(case, variant):
+            for goals in _readings(case, variant, other, target, pack):
+                verdict = search.settle(goals)
+                if verdict.verdict != "proved":
+                    found = verdict
+                    break
+                found = replace(
+                    found, program=_together(found.program, verdict.program), rules=_together(found.rules, verdict.rules)
+                )
+            if found.verdict != "proved":
+                break
+            done.append(pack)
+    except NotModelled as reason:
+        found = Verdict("not settled", f"not modelled: {reason}")
+    except (PtxError, CaseError) as error:
+        found = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
+    return replace(
+        found,
+        target=target,
+        against=against,
+        packs=tuple(done),
+        solver=" and ".join(sorted(solving.version(s) for s in search.used)),
+        seconds=time.monotonic() - started,
+        tried=tuple(search.tried),
+    )
+
+
+def _together(one: str, other: str) -> str:
+    return other if not one else hashlib.sha256(f"{one} {other}".encode()).hexdigest()
+
+
+def _named(case: Case, name: str) -> Variant:
+    if name not in case.variants:
+        raise CaseError(f"no variant is called {name!r}; there are {', '.join(case.variants)}")
+    return case.variants[name]
+
+
+def _packs(case: Case, variant: Variant) -> tuple[int, ...]:
+    return packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+
+
+@dataclass(frozen=True)
+class _Goals:
+    """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined."""
+
+    unit: _Unit
+    results: tuple[Results, ...]
+    refused: tuple[Term, ...]
+    undefined: Term
+    assumptions: tuple[Term, ...]
+    rules: str
+    whole: bool
+    other: AsmForm | None = None
+
+
+def _readings(case: Case, variant: Variant, other: Variant | None, target: str, pack: int) -> Iterator[_Goals]:
+    """The goals for each reading of a block: with and without contraction, where ptxas may choose."""
+    from ptxdiff.ptx import analyse
+
+    if not case.elementwise:
+        raise NotModelled("a whole kernel")
+    for one in (variant, other):
+        if one is not None and not isinstance(one, AsmVariant):
+            raise NotModelled("a Triton function, whose PTX is a kernel")
+    assert isinstance(variant, AsmVariant)
+    judged = variant_on(variant, target)
+    assert isinstance(judged, AsmVariant)
+    policy = policies(case, judged)
+    form = asm_form(case, judged, pack)
+    _refuse_sharing(form, target)
+    open_ = analyse(form.text, form.constraints, target=target).contraction_open
+    for fuse in (False, True) if open_ else (False,):
+        if other is None:
+            yield _by_rules(_Unit(case, policy, form, target, fuse, pack))
+        else:
+            assert isinstance(other, AsmVariant)
+            yield from _by_variant(case, policy, form, other, target, fuse, pack)
+
+
+def _refuse_sharing(form: AsmForm, target: str) -> None:
+    """Raise NotModelled where registers of operands may be shared so that bits change."""
+    from ptxdiff.ptx.analysis.sharing import sharing
+
+    if sharing(form.text, form.constraints, target).hazards:
+        raise NotModelled("an output that may share a register with an input, and then gives other bits")
+
+
+def _variables(case: Case, count: int) -> dict[str, list[Term]]:
+    """The storage units of each input; a unit of one bit is a condition."""
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    return {
+        n: [t.variable(f"x{i}_{k}", _width(f)) for k in range(count)] for i, (n, f) in enumerate(formats.items())
+    }
+
+
+def _width(fmt: Format) -> int:
+    return fmt.unit_bits if fmt.unit_bits > 1 else 0
+
+
+def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Results, ...], list[list[Term]]]:
+    """The results of as many invocations as the elements need, and the elements of each output."""
+    from ptxdiff.ptx.api import assemble
+    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.ptx.text.conventions import spelled
+
+    case, pack = unit.case, unit.form.pack
+    written = spelled(unit.form.text, unit.form.constraints, unit.form.convention)
+    widths = [[_bits(format_of(a)) for a in side.values()] for side in (case.inputs, case.outputs)]
+    operands = bind(parse_constraints(written.constraints), widths[0], widths[1], pack, unit.form.convention)
+    block = assemble(written.text, written.constraints, unit.target, (), unit.fuse)
+    found: list[Results] = []
+    elements: list[list[Term]] = [[] for _ in case.outputs]
+    for first in range(0, unit.elements, pack):
+        given = [v[first : first + pack] for v in variables.values()]
+        one = programs.run(block, operands, given, widths[1], pack)
+        found.append(one)
+        for k, own in enumerate(one.outputs):
+            elements[k] += own
+    return tuple(found), elements
+
+
+def _bits(fmt: Format) -> int:
+    """Bits of an element as the constraints count them: a truth value has one."""
+    kind = np.dtype(fmt.numpy_dtype())
+    return 1 if kind == np.bool_ else kind.itemsize * 8
+
+
+def _assumptions(case: Case, variables: Mapping[str, list[Term]], count: int) -> tuple[Term, ...]:
+    from ptxdiff.proving import graphs, tracing
+
+    inside = tracing.domain(case, count)
+    return () if inside is None else tuple(graphs.evaluated(inside, [_stored(v) for v in variables.values()]))
+
+
+def _stored(units: Sequence[Term]) -> list[Term]:
+    """Units as torch holds them: a truth value in a byte."""
+    return [t.as_bits(u, 8) if u.width == 0 else u for u in units]
+
+
+def _by_rules(unit: _Unit) -> _Goals:
+    """The goals against the reference: that the judge's rules refuse an element."""
+    from ptxdiff.proving import graphs, tracing
+
+    case, count = unit.case, unit.elements
+    graph = tracing.refusals(case, unit.policy, count)
+    variables = _variables(case, count)
+    results, elements = _run(unit, variables)
+    given = [*variables.values(), *elements]
+    refused = graphs.evaluated(graph, [_stored(g) for g in given])
+    masks = judged_padding(case)
+    for name, own in zip(case.outputs, elements, strict=True):
+        if name in masks:
+            bad = [t.nonzero(t.and_(e, t.const(masks[name], e.width))) for e in own]
+            refused = [t.bor(r, b) for r, b in zip(refused, bad, strict=True)]
+    return _Goals(
+        unit,
+        results,
+        tuple(refused),
+        _any(r.undefined for r in results),
+        _assumptions(case, variables, count),
+        _digest_of(graph),
+        graph.meta.get("whole", True),
+    )
+
+
+def _by_variant(
+    case: Case, policy: Policies, form: AsmForm, other: AsmVariant, target: str, fuse: bool, pack: int
+) -> Iterator[_Goals]:
+    """The goals against another variant: that a bit of an element differs."""
+    from ptxdiff.ptx import analyse
+
+    own = packs_of(case, other)
+    chosen = pack if pack in own else min(own)
+    against = asm_form(case, other, chosen)
+    _refuse_sharing(against, target)
+    count = max(pack, chosen)
+    variables = _variables(case, count)
+    unit = _Unit(case, policy, form, target, fuse, count)
+    results, elements = _run(unit, variables)
+    if analyse(against.text, against.constraints, target=target).contraction_open:
+        raise NotModelled("another variant that ptxas may contract")
+    theirs, wanted = _run(_Unit(case, policy, against, target, False, count), variables)
+    refused = [
+        _any(t.bnot(t.eq(mine[k], one[k])) for mine, one in zip(elements, wanted, strict=True)) for k in range(count)
+    ]
+    undefined = _any(r.undefined for r in (*results, *theirs))
+    rules = t.digest([e for row in wanted for e in row])
+    assumptions = _assumptions(case, variables, count)
+    yield _Goals(unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, against)
+
+
+def _any(conditions: Any) -> Term:
+    found = FALSE
+    for condition in conditions:
+        found = t.bor(found, condition)
+    return found
+
+
+def _digest_of(graph: Any) -> str:
+    """A digest of a graph of torch operations and its constant tensors."""
+    parts = [graph.code.encode()]
+    for name, value in sorted(graph.__dict__.items()):
+        if name.startswith(("_tensor_constant", "_param_constant")):
+            parts.append(repr((name, value.dtype, value.tolist())).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+class _Search:
+    """The queries of one verdict, until its time is over."""
+
+    def __init__(self, until: float, solvers: tuple[str, ...]) -> None:
+        self.until, self.solvers = until, solvers
+        self.tried: list[str] = []
+        self.used: set[str] = set()
+
+    def settle(self, goals: _Goals) -> Verdict:
+        """The verdict on one reading."""
+        program = t.digest(e for r in goals.results for own in r.outputs for e in own)
+        found = Verdict("proved", program=program, rules=goals.rules)
+        for goal in _distinct([goals.undefined, *goals.refused], goals.unit.elements):
+            verdict = self._goal(goals, goal)
+            if verdict is not None:
+                return replace(verdict, program=program, rules=goals.rules)
+        return found
+
+    def _goal(self, goals: _Goals, goal: Term) -> Verdict | None:
+        """None if a goal holds for no input, else the verdict."""
+        if goal is FALSE:
+            return None
+        below = _needed(goals.assumptions, goal)
+        ways = queries.ways([goal, *below])
+        last = ""
+        for number, way in enumerate(ways):
+            left = self.until - time.monotonic()
+            if left <= 0.1:
+                return Verdict("not settled", last or "time: none was left for this pack")
+            share = left if number == len(ways) - 1 else left / 2
+            asked = queries.query(goal, below, way)
+            if asked.size > LONGEST:
+                return Verdict("not settled", f"size: {asked.size} terms")
+            answer = self._ask(asked, share)
+            self.tried.append(f"{way}: {answer.answer} after {answer.seconds:.1f} s, {asked.size} terms")
+            if answer.answer == "unsat":
+                return None
+            if answer.answer == "unknown":
+                last = f"time: {way} took more than {share:.0f} s"
+                continue
+            found = self._believed(goals, answer.model, asked.exact)
+            if found is not None:
+                return found
+            last = _open(goals, asked)
+        return Verdict("not settled", last)
+
+    def _ask(self, asked: queries.Query, seconds: float) -> solving.Answer:
+        """An answer; of a query that was refuted before, the kept one."""
+        key = asked.text.encode()
+        for solver in self.solvers:
+            if _proofs.get(key, solving.version(solver).encode()) == b"unsat":
+                self.used.add(solver)
+                return solving.Answer("unsat", 0.0, solver)
+        answer = solving.ask(asked, seconds, self.solvers)
+        if answer.answer != "unknown":
+            self.used.add(answer.solver)
+        if answer.answer == "unsat":
+            _proofs.put(b"unsat", key, solving.version(answer.solver).encode())
+        return answer
+
+    def _believed(self, goals: _Goals, model: Mapping[str, int], exact: bool) -> Verdict | None:
+        """A counterexample, if the emulator and the judge say so too; None if the model is none.
+
+        exact: whether the solver computed what terms mean. Raises TermFault where the emulator computes other bits.
+        """
+        unit = goals.unit
+        numbers = {f"x{i}_{k}": 0 for i in range(len(unit.case.inputs)) for k in range(unit.elements)} | dict(model)
+        units = {
+            n: tuple(numbers[f"x{i}_{k}"] for k in range(unit.elements)) for i, n in enumerate(unit.case.inputs)
+        }
+        reason = _ran_wrong(goals, units)
+        _compare_with_terms(goals, numbers, units)
+        if reason:
+            return Verdict("counterexample", reason, inputs=units)
+        return None
+
+
+def _open(goals: _Goals, asked: queries.Query) -> str:
+    """Why a model that is no counterexample leaves the question open."""
+    approximate = sorted(set().union(*(r.approximate for r in goals.results)))
+    if approximate:
+        return f"approximate: the bits of {', '.join(approximate)} are a model"
+    if not asked.exact:
+        return f"{asked.way}: equal operands alone do not prove it"
+    if not goals.whole:
+        return "policy: the rules for a domain are stricter here than the judge's"
+    return "policy: the judge accepts what the traced rules refuse"
+
+
+def _needed(assumptions: Sequence[Term], goal: Term) -> list[Term]:
+    """The assumptions that share an input with a goal. Leaving one out can refuse a proof, never give one."""
+    inputs = {x.detail for x in t.ordered([goal]) if x.op == "var"}
+    return [a for a in assumptions if a is not TRUE and inputs & {x.detail for x in t.ordered([a]) if x.op == "var"}]
+
+
+def _distinct(goals: Sequence[Term], elements: int) -> list[Term]:
+    """Goals without those that are another one with another element's inputs."""
+    seen: set[str] = set()
+    found = []
+    for goal in goals:
+        places = {x.detail.partition("_")[2] for x in t.ordered([goal]) if x.op == "var"}
+        if len(places) == 1:
+            (place,) = places
+
+            def renamed(term: Term, args: tuple[Term, ...]) -> Term | None:
+                return t.variable(f"{term.detail.partition('_')[0]}_0", term.width) if term.op == "var" else None
+
+            (first,) = t.rebuilt([goal], renamed) if place != "0" else (goal,)
+            key = t.digest([first])
+            if key in seen:
+                continue
+            seen.add(key)
+        found.append(goal)
+    return found
+
+
+def _arrays(case: Case, units: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Storage arrays."""
+    found = {}
+    for name, argument in case.inputs.items():
+        kind = np.dtype(format_of(argument).numpy_dtype())
+        found[name] = np.array(units[name], f"u{kind.itemsize}").view(kind)
+    return found
+
+
+def _emulated(unit: _Unit, form: AsmForm, arrays: Mapping[str, Any], fuse: bool) -> dict[str, Any]:
+    """The outputs by the emulator, storage arrays by name. Raises PtxError."""
+    from ptxdiff.ptx import emulate
+
+    results = emulate(
+        form.text,
+        form.constraints,
+        [arrays[n] for n in unit.case.inputs],
+        [format_of(a).storage for a in unit.case.outputs.values()],
+        pack=form.pack,
+        target=unit.target,
+        fuse=fuse,
+        convention=form.convention,
+    )
+    assert isinstance(results, tuple)
+    return dict(zip(unit.case.outputs, results, strict=True))
+
+
+def _ran_wrong(goals: _Goals, units: Mapping[str, Sequence[int]]) -> str:
+    """What is wrong with the results that the emulator gives for an input; "" if nothing is."""
+    unit, case = goals.unit, goals.unit.case
+    arrays = _arrays(case, units)
+    if case.domain is not None and not np.all(_inside(case, arrays)):
+        return ""
+    try:
+        outputs = _emulated(unit, unit.form, arrays, unit.fuse)
+        if goals.other is not None:
+            wanted = _emulated(unit, goals.other, arrays, False)
+            return _first_difference(outputs, wanted)
+    except PtxError as error:
+        return " ".join(str(error).split())[:300]
+    try:
+        judgement = judge(case, unit.policy, arrays, outputs, unit.form.pack)
+    except ReferenceFault as error:
+        return f"reference: {error}"
+    if judgement.different == 0:
+        return ""
+    first = judgement.offenders[0]
+    return f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
+
+
+def _inside(case: Case, arrays: Mapping[str, Any]) -> Any:
+    from ptxdiff.inputs.sets import within
+
+    assert case.domain is not None
+    return within(case.domain, {n: format_of(a) for n, a in case.inputs.items()}, dict(arrays))
+
+
+def _first_difference(outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    for name, mine in outputs.items():
+        kind = f"u{mine.dtype.itemsize}"
+        a, b = mine.view(kind), wanted[name].view(kind)
+        for k in np.flatnonzero(a != b):
+            return f"{name}[{k}]: 0x{int(b[k]):x} by the other variant, 0x{int(a[k]):x} by this one"
+    return ""
+
+
+def _compare_with_terms(goals: _Goals, numbers: Mapping[str, int], units: Mapping[str, Sequence[int]]) -> None:
+    """Raise TermFault if terms and definitions disagree on an input; the message names the first such definition."""
+    for results in goals.results:
+        for one in results.computed:
+            try:
+                *sources, value = t.evaluate([*one.sources, one.value], numbers)
+            except NotEvaluable:
+                continue
+            expected = one.function.one(*sources)
+            if value != expected:
+                given = ", ".join(hex(s) for s in sources)
+                raise TermFault(
+                    f"{one.spelling} of {given} is 0x{expected:x} by its definition and 0x{value:x} by its term"
+                )
+    unit = goals.unit
+    try:
+        outputs = _emulated(unit, unit.form, _arrays(unit.case, units), unit.fuse)
+    except PtxError:
+        return
+    pack = unit.form.pack
+    for number, results in enumerate(goals.results[: unit.elements // pack]):
+        for (name, got), own in zip(outputs.items(), results.outputs, strict=True):
+            try:
+                values = t.evaluate(own, numbers)
+            except NotEvaluable:
+                continue
+            ran = got.view(f"u{got.dtype.itemsize}")[number * pack : (number + 1) * pack].tolist()
+            if values != ran:
+                raise TermFault(f"{name}: the emulator gives {[hex(v) for v in ran]}, terms {[hex(v) for v in values]}")
