@@ -33,11 +33,14 @@ VERBS = {
     "cluster": "the nodes of a Ray cluster, and files that start one on Kubernetes and Slurm",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and list those that a run would miss",
+    "prove": "prove variants right for all inputs, or find an input on which one is wrong",
     "new": "write a new case file as a starting point",
     "cache": "show or delete what lies in the cache folder",
 }
 
-NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton"))
+NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton")) | {
+    "prove": ("torch", "bitwuzla", "z3")
+}
 """Packages of extras without which a verb does nothing."""
 
 

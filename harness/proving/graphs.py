@@ -201,9 +201,7 @@ def _arithmetic(of_integers: Callable[..., Term], of_floats: Callable[..., Term]
         if dtype in _FLOATS:
             if of_floats is None:
                 raise NotModelled(f"{node.target} of floats in the reference")
-            return _each(
-                lambda x, y: _rounded(of_floats(_widened(x, dtype), _widened(y, dtype)), dtype), left, right
-            )
+            return _each(lambda x, y: _rounded(of_floats(_widened(x, dtype), _widened(y, dtype)), dtype), left, right)
         if dtype is torch.bool:
             if of_integers not in (t.and_, t.or_, t.xor, t.mul):
                 raise NotModelled(f"{node.target} of booleans in the reference")
@@ -239,9 +237,7 @@ def _divided(self: _Evaluation, node: Any, a: Any, b: Any, rounding_mode: str | 
     if dtype in _FLOATS:
         if rounding_mode is not None:
             raise NotModelled("a rounded quotient of floats in the reference")
-        return _each(
-            lambda x, y: _rounded(doubles.divide(_widened(x, dtype), _widened(y, dtype)), dtype), left, right
-        )
+        return _each(lambda x, y: _rounded(doubles.divide(_widened(x, dtype), _widened(y, dtype)), dtype), left, right)
     if rounding_mode == "floor":
         return _each(definitions.floor_divided, left, right)
     if rounding_mode == "trunc":

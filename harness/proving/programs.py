@@ -16,6 +16,7 @@ from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term
 from ptxdiff.ptx.api import AsmBlock
 from ptxdiff.ptx.binding.constraints import AsmOperand
 from ptxdiff.ptx.binding.program import UNDEFINED, ReadSlot, Step, WriteSlot
+from ptxdiff.ptx.isa.forms import Form
 from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 
 STEPS = 20_000
@@ -232,30 +233,90 @@ def _scalar(lane: _Lane, step: Step) -> list[Bits]:
     if form.approximate:
         lane.approximate.add(step.bound.name)
     found = []
-    for function in step.functions:
+    for number, function in enumerate(step.functions):
         build = definitions.uninterpreted if form.approximate else definitions.of_lanes
         value = build(function, *values)
         lane.computed.append(Computed(step.bound.spelling, function, tuple(values), value))
-        found.append(Bits(value, _undefined(form.undefined, sources, value.width)))
+        found.append(Bits(value, _undefined(form, sources, function, value.width, number)))
     return found
 
 
-def _undefined(rule: object, sources: Sequence[Bits], width: int) -> Term:
-    masks = [s.undefined for s in sources]
+def _undefined(form: Form, sources: Sequence[Bits], function: ArrayFunction, width: int, number: int) -> Term:
+    """The mask of a result by its form's rule; see `ptxdiff.ptx.numeric.definedness`."""
+    rule, masks = form.undefined, [s.undefined for s in sources]
     if all(m.constant == 0 for m in masks):
         return t.const(0, width)
     alike = all(m.width == width for m in masks)
+    if callable(rule) and rule.__name__ in _EXACT and width:
+        return _EXACT[rule.__name__](sources)
+    if isinstance(rule, str) and rule.startswith("moves") and not form.approximate:
+        return _moved(form, rule.split()[1:], sources, function, width)
     if rule in ("bits", "logic") and alike:
         return _union(masks)
-    parts = _PARTS.get(rule) if isinstance(rule, str) else None
-    if parts and alike and width:
-        return _spread(_union(masks), width, parts)
-    if isinstance(rule, object) and getattr(rule, "__name__", "") in _EXACT and width:
-        return _EXACT[rule.__name__](sources)  # type: ignore[attr-defined]
-    touched = FALSE
+    if rule == "upward" and alike and width:
+        joined = _union(masks)
+        return t.or_(joined, t.neg(joined))
+    if rule == "pair" and width:
+        return _paired(masks, width)
+    if rule == "sources" and width:
+        return _of_sources(masks, width)
+    if rule in _COUNTS and width and all(m.width for m in masks):
+        return _by_parts(masks, width, _COUNTS[str(rule)])
+    if rule == "own half":
+        masks = [m if m.width == 0 else t.extract(m, 16 * number + 15, 16 * number) for m in masks]
+    if isinstance(rule, str) and rule in _PARTS and alike and width:
+        return _spread(_union(masks), width, _PARTS[rule])
+    return _all_if(_any(masks), width)
+
+
+def _any(masks: Sequence[Term]) -> Term:
+    found = FALSE
     for mask in masks:
-        touched = t.bor(touched, t.nonzero(mask))
-    return t.ite(touched, t.const(t.ones(width), width), t.const(0, width))
+        found = t.bor(found, t.nonzero(mask))
+    return found
+
+
+def _all_if(condition: Term, width: int) -> Term:
+    return t.ite(condition, t.const(t.ones(width), width), t.const(0, width))
+
+
+def _moved(form: Form, movable: Sequence[str], sources: Sequence[Bits], function: ArrayFunction, width: int) -> Term:
+    """The definition itself, applied to the masks of the sources that it moves."""
+    names = [*(s.name for s in form.sources), *form.reads]
+    values = [s.undefined if n in movable else s.value for n, s in zip(names, sources, strict=True)]
+    others = [s.undefined for n, s in zip(names, sources, strict=True) if n not in movable]
+    return t.ite(_any(others), t.const(t.ones(width), width), definitions.of_lanes(function, *values))
+
+
+def _paired(masks: Sequence[Term], width: int) -> Term:
+    half = width // 2
+    if len(masks) == 1:
+        own = masks[0].width // 2
+        high, low = t.extract(masks[0], 2 * own - 1, own), t.extract(masks[0], own - 1, 0)
+    else:
+        high, low = masks[0], masks[1]
+    ones, none = t.ones(half), t.const(0, width)
+    upper = t.ite(t.nonzero(high), t.const(ones << half, width), none)
+    return t.or_(upper, t.ite(t.nonzero(low), t.const(ones, width), none))
+
+
+def _of_sources(masks: Sequence[Term], width: int) -> Term:
+    *sources, last = masks
+    part, found = width // len(sources), t.const(0, width)
+    for place, mask in enumerate(reversed(sources)):
+        found = t.or_(found, t.ite(t.nonzero(mask), t.const(t.ones(part) << part * place, width), t.const(0, width)))
+    return t.ite(t.nonzero(last), t.const(t.ones(width), width), found)
+
+
+_COUNTS = {"two parts": 2, "four parts": 4}
+
+
+def _by_parts(masks: Sequence[Term], width: int, count: int) -> Term:
+    part, found = width // count, t.const(0, width)
+    for k in range(count):
+        own = [t.extract(m, m.width // count * (k + 1) - 1, m.width // count * k) for m in masks]
+        found = t.or_(found, t.ite(_any(own), t.const(t.ones(part) << part * k, width), t.const(0, width)))
+    return found
 
 
 _PARTS = {"words": 32, "halves": 16, "bytes": 8}

@@ -21,13 +21,14 @@ Way = Literal["uninterpreted", "floats", "bits"]
 @dataclass(frozen=True)
 class Query:
     """The text of a query. variables: the widths of its inputs. exact: whether every function in it is interpreted, so
-    that its model is a real input. size: the number of terms."""
+    that its model is a real input. size: the number of terms. solver: the one that is asked first."""
 
     text: str
     variables: Mapping[str, int]
     exact: bool
     size: int
     way: Way
+    solver: str = "bitwuzla"
 
 
 def ways(goals: Iterable[Term]) -> list[Way]:
@@ -65,7 +66,12 @@ def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:
         writer.define(term)
     lines = [*writer.lines, *(f"(assert {writer.names[id(root)]})" for root in roots)]
     text = "\n".join(["(set-logic ALL)", *lines]) + "\n"
-    return Query(text, writer.variables, writer.exact, len(writer.names), way)
+    # bitwuzla's theory has the usual formats alone.
+    solver = "bitwuzla" if writer.formats <= _USUAL else "z3"
+    return Query(text, writer.variables, writer.exact, len(writer.names), way, solver)
+
+
+_USUAL = {(5, 11), (8, 24), (11, 53)}
 
 
 _NAMES = {
@@ -91,6 +97,7 @@ class _Writer:
         self.names: dict[int, str] = {}
         self.variables: dict[str, int] = {}
         self.declared: set[Function] = set()
+        self.formats: set[tuple[int, int]] = set()
         self.exact = True
 
     def define(self, term: Term) -> None:
@@ -122,6 +129,7 @@ class _Writer:
         function: Function = term.detail
         if self.interpreted and function.theory is not None and function.format is not None:
             form = function.format
+            self.formats.add((form.exponent_bits, form.significand_bits))
             size = f"{form.exponent_bits} {form.significand_bits}"
             self.lines += [
                 f"(declare-const {name} {_sort(term.width)})",

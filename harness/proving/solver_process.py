@@ -1,23 +1,27 @@
-"""A solver in a process of its own: its memory and time are bounded by ending the process.
+"""A solver in a process of its own, whose memory and processor time the system bounds.
 
-Reads one JSON object from standard input (solver, seconds, text, variables) and writes one (answer, model).
+Reads one JSON object from standard input (solver, seconds, text, variables) and writes one (answer, model, seconds).
 It is run by its path, so that it imports the solver and nothing of ptxdiff.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import resource
 import sys
+import time
 from typing import Any
 
+MEMORY = 6 << 30
 
-def by_bitwuzla(text: str, variables: dict[str, int], seconds: float) -> tuple[str, dict[str, int]]:
+
+def by_bitwuzla(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
     """The answer of bitwuzla, and a model."""
     import bitwuzla  # type: ignore[import-not-found]
 
     options = bitwuzla.Options()
     options.set(bitwuzla.Option.PRODUCE_MODELS, True)
-    options.set(bitwuzla.Option.TIME_LIMIT_PER, int(seconds * 1000))
     parser = bitwuzla.Parser(bitwuzla.TermManager(), options)
     parser.parse(text, True, False)
     solver = parser.bitwuzla()
@@ -31,12 +35,11 @@ def by_bitwuzla(text: str, variables: dict[str, int], seconds: float) -> tuple[s
     return answer, model
 
 
-def by_z3(text: str, variables: dict[str, int], seconds: float) -> tuple[str, dict[str, int]]:
+def by_z3(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
     """The answer of z3, and a model."""
     import z3  # type: ignore[import-not-found]
 
     solver = z3.Solver()
-    solver.set("timeout", int(seconds * 1000))
     solver.from_string(text)
     answer = str(solver.check())
     model = {}
@@ -52,9 +55,12 @@ def by_z3(text: str, variables: dict[str, int], seconds: float) -> tuple[str, di
 def main() -> None:
     """Answer the query on standard input."""
     asked: dict[str, Any] = json.load(sys.stdin)
+    most = math.ceil(asked["seconds"])
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     solve = {"bitwuzla": by_bitwuzla, "z3": by_z3}[asked["solver"]]
-    answer, model = solve(asked["text"], asked["variables"], asked["seconds"])
-    json.dump({"answer": answer, "model": model}, sys.stdout)
+    answer, model = solve(asked["text"], asked["variables"])
+    json.dump({"answer": answer, "model": model, "seconds": time.process_time()}, sys.stdout)
 
 
 if __name__ == "__main__":

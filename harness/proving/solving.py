@@ -1,10 +1,14 @@
-"""Ask solvers: each query in a process of its own, which is ended when its time is over."""
+"""Ask solvers: each query in a process of its own, which is ended when its time is over.
+
+Times are of the processor, so that a proof needs the same seconds on a busy machine.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -20,13 +24,17 @@ PACKAGES = {"bitwuzla": "bitwuzla", "z3": "z3-solver"}
 _PROCESS = Path(__file__).with_name("solver_process.py")
 
 
+WAIT = 20
+"""How many times the processor's seconds a query may take on a busy machine."""
+
+
 class SolverFault(RuntimeError):
     """A solver's process failed; the message has its last words."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A solver's answer: "sat" with a model, "unsat", or "unknown" after the time was over."""
+    """A solver's answer: "sat" with a model, "unsat", or "unknown" when its time was over. seconds: of the processor."""
 
     answer: str
     seconds: float
@@ -49,9 +57,13 @@ def version(solver: str) -> str:
     return f"{solver} {importlib.metadata.version(PACKAGES[solver])}"
 
 
-def ask(query: Query, seconds: float, solvers: Sequence[str] = SOLVERS[:1]) -> Answer:
-    """The first answer of these solvers, which run at the same time. Raises SolverFault if all of them fail."""
-    started = time.monotonic()
+def ask(query: Query, seconds: float, solvers: Sequence[str] = ()) -> Answer:
+    """The first answer of these solvers, which run at the same time; by default of the one for the query.
+
+    Raises SolverFault if all of them fail.
+    """
+    solvers = solvers or (query.solver,)
+    latest = time.monotonic() + WAIT * seconds + 60
     running = {name: _started(name, query, seconds) for name in solvers}
     faults: list[str] = []
     unknown = None
@@ -61,15 +73,15 @@ def ask(query: Query, seconds: float, solvers: Sequence[str] = SOLVERS[:1]) -> A
                 if process.poll() is None:
                     continue
                 del running[name]
-                found = _read(name, process, time.monotonic() - started)
+                found = _read(name, process, seconds)
                 if isinstance(found, str):
                     faults.append(found)
                 elif found.answer != "unknown":
                     return found
                 else:
                     unknown = found
-            if time.monotonic() - started > seconds + 1:
-                return Answer("unknown", time.monotonic() - started, "+".join(solvers))
+            if time.monotonic() > latest:
+                return Answer("unknown", seconds, "+".join(solvers))
             time.sleep(0.005)
     finally:
         for process in running.values():
@@ -103,8 +115,10 @@ def _read(name: str, process: subprocess.Popen[str], seconds: float) -> Answer |
     assert process.stderr is not None
     with process.stdout as out, process.stderr as err:
         text, words = out.read(), err.read()
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return Answer("unknown", seconds, name)
     if process.returncode != 0 or not text:
         lines = words.strip().splitlines()
         return f"{name} ended with {process.returncode}: {lines[-1] if lines else 'no words'}"
     found = json.loads(text)
-    return Answer(found["answer"], seconds, name, found["model"])
+    return Answer(found["answer"], found["seconds"], name, found["model"])

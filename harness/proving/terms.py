@@ -196,6 +196,10 @@ def and_(a: Term, b: Term) -> Term:
     if value is not None:
         if a.maybe & ~value == 0:
             return a
+        if value & (value + 1) == 0:  # the lower bits
+            return zext(extract(a, value.bit_length() - 1, 0), width)
+        if a.op == "ashr" and a.args[1].constant is not None and value >> max(width - a.args[1].constant, 0) == 0:
+            return and_(lshr(*a.args), b)
         if a.op == "and" and a.args[1].constant is not None:
             return and_(a.args[0], const(a.args[1].constant & value, width))
         if a.op == "or":
@@ -242,6 +246,10 @@ def add(a: Term, b: Term) -> Term:
         return a
     if a.op == "add" and b.op == "const" and a.args[1].op == "const":
         return add(a.args[0], add(a.args[1], b))
+    if a.op == "xor" and b.op == "const" and a.args[1].constant == -b.constant & ones(width):
+        top = a.args[1].constant
+        if top and top & (top - 1) == 0 and a.maybe < 2 * top:  # (x ^ top) - top extends a sign
+            return sext(extract(a.args[0], top.bit_length() - 1, 0), width)
     return _plain("add", (a, b), width, _up_to(a.maybe + b.maybe, width))
 
 
@@ -257,6 +265,16 @@ def sub(a: Term, b: Term) -> Term:
     return add(a, const(-b.constant, b.width)) if b.constant is not None else add(a, neg(b))
 
 
+def _signed_bits(a: Term) -> int:
+    """Bits in which a signed number fits."""
+    if a.op == "sext":
+        return a.args[0].width
+    if a.constant is not None:
+        value = signed(a.constant, a.width)
+        return (value if value >= 0 else ~value).bit_length() + 1
+    return min(a.maybe.bit_length() + 1, a.width)
+
+
 def mul(a: Term, b: Term) -> Term:
     """Product, wrapping."""
     a, b = _sorted(a, b)
@@ -265,12 +283,29 @@ def mul(a: Term, b: Term) -> Term:
         return b
     if b.constant == 1:
         return a
+    for one, other in ((a, b), (b, a)):
+        if one.maybe == 1 and width > 1:
+            return ite(nonzero(extract(one, 0, 0)), other, const(0, width))
+    narrow = a.maybe.bit_length() + b.maybe.bit_length()
+    if narrow < width:
+        return zext(mul(extract(a, narrow - 1, 0), extract(b, narrow - 1, 0)), width)
+    narrow = _signed_bits(a) + _signed_bits(b)
+    if narrow < width:
+        return sext(mul(extract(a, narrow - 1, 0), extract(b, narrow - 1, 0)), width)
     return _plain("mul", (a, b), width, _up_to(a.maybe * b.maybe, width))
 
 
 def udiv(a: Term, b: Term) -> Term:
-    """Quotient of unsigned numbers; all ones for a zero divisor."""
-    return a if b.constant == 1 else _plain("udiv", (a, b), _width_of((a, b)), None)
+    """Quotient of unsigned numbers; all ones for a zero divisor. By a constant it is as narrow as the operands."""
+    width = _width_of((a, b))
+    if b.constant == 1:
+        return a
+    if b.constant:
+        narrow = max(a.maybe.bit_length(), b.constant.bit_length(), 1)
+        if narrow < width:
+            return zext(udiv(extract(a, narrow - 1, 0), const(b.constant, narrow)), width)
+        return _plain("udiv", (a, b), width, _up_to(a.maybe // b.constant, width))
+    return _plain("udiv", (a, b), width)
 
 
 def urem(a: Term, b: Term) -> Term:
@@ -301,6 +336,8 @@ def lshr(a: Term, n: Term) -> Term:
         for one, other in (a.args, a.args[::-1]):
             if one.maybe >> by == 0:
                 return lshr(other, n)
+    if a.op == "zext":
+        return zext(extract(a.args[0], a.args[0].width - 1, by), width)
     if a.op == "shl" and a.args[1].constant == by and a.args[0].maybe << by <= ones(width):
         return a.args[0]
     return _plain("lshr", (a, n), width, a.maybe >> by)
@@ -356,6 +393,8 @@ def _extracted(a: Term, high: int, low: int) -> Term:
             return zext(inner, width)
         if low == 0:
             return sext(inner, width)
+        if a.op == "zext":
+            return zext(extract(inner, inner.width - 1, low), width)
     if a.op in ("and", "or", "xor", "not"):
         parts = [extract(p, high, low) for p in a.args]
         return {"and": and_, "or": or_, "xor": xor, "not": not_}[a.op](*parts)  # type: ignore[operator, no-any-return]

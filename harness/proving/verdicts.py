@@ -21,6 +21,7 @@ from ptxdiff.judging.padding import judged_padding
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import AsmForm, asm_form, packs_of
+from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant, CaseError, Variant
@@ -29,6 +30,8 @@ from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Results
 from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
 from ptxdiff.ptx import PtxError
+from ptxdiff.ptx.errors import UndefinedBits
+from ptxdiff.records import Proof
 from ptxdiff.references.formats import Format
 
 Settled = Literal["proved", "counterexample", "not settled"]
@@ -84,18 +87,18 @@ def prove(
     *,
     against: str = "reference",
     seconds: float = 60.0,
-    solvers: Sequence[str] = solving.SOLVERS[:1],
+    solvers: Sequence[str] = (),
     packs: Sequence[int] = (),
 ) -> Verdict:
     """The verdict on a variant by its case's rules, or by another variant's bits (`against`).
 
-    seconds: the time for all queries together. packs: those to prove; all of the variant by default.
+    seconds: the processor's time for everything. solvers: those that are asked at the same time; by default one for each
+    query. packs: those to prove; all of the variant by default.
     Raises CaseError for a name that the case lacks, TermFault for a fault of the terms.
     """
-    started = time.monotonic()
     variant = _named(case, name)
     other = None if against == "reference" else _named(case, against)
-    search = _Search(started + seconds, tuple(solvers))
+    search = _Search(seconds, tuple(solvers))
     done: list[int] = []
     found = Verdict("proved", target=target, against=against)
     try:
@@ -106,7 +109,9 @@ def prove(
                     found = verdict
                     break
                 found = replace(
-                    found, program=_together(found.program, verdict.program), rules=_together(found.rules, verdict.rules)
+                    found,
+                    program=_together(found.program, verdict.program),
+                    rules=_together(found.rules, verdict.rules),
                 )
             if found.verdict != "proved":
                 break
@@ -121,9 +126,28 @@ def prove(
         against=against,
         packs=tuple(done),
         solver=" and ".join(sorted(solving.version(s) for s in search.used)),
-        seconds=time.monotonic() - started,
+        seconds=seconds - search.left,
         tried=tuple(search.tried),
     )
+
+
+def proof_of(loaded: LoadedCase, name: str, target: str, **options: Any) -> Proof:
+    """The verdict on a variant as a record; options are those of `prove`."""
+    found = prove(loaded.case, name, target, **options)
+    units = {
+        n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
+        for n, row in found.inputs.items()
+    }
+    return Proof(
+        loaded.name, name, found.target, found.verdict, found.against, found.reason, found.packs, found.solver,
+        round(found.seconds, 2), found.program, found.rules, units, found.tried,
+    )  # fmt: skip
+
+
+def default_target(case: Case, name: str) -> str:
+    """sm_90a if the variant supports it, else the latest target that it names."""
+    targets = list(policies(case, _named(case, name)).targets)
+    return "sm_90a" if "sm_90a" in targets or not targets else str(targets[-1])
 
 
 def _together(one: str, other: str) -> str:
@@ -189,9 +213,7 @@ def _refuse_sharing(form: AsmForm, target: str) -> None:
 def _variables(case: Case, count: int) -> dict[str, list[Term]]:
     """The storage units of each input; a unit of one bit is a condition."""
     formats = {n: format_of(a) for n, a in case.inputs.items()}
-    return {
-        n: [t.variable(f"x{i}_{k}", _width(f)) for k in range(count)] for i, (n, f) in enumerate(formats.items())
-    }
+    return {n: [t.variable(f"x{i}_{k}", _width(f)) for k in range(count)] for i, (n, f) in enumerate(formats.items())}
 
 
 def _width(fmt: Format) -> int:
@@ -309,10 +331,16 @@ def _digest_of(graph: Any) -> str:
 class _Search:
     """The queries of one verdict, until its time is over."""
 
-    def __init__(self, until: float, solvers: tuple[str, ...]) -> None:
-        self.until, self.solvers = until, solvers
+    def __init__(self, seconds: float, solvers: tuple[str, ...]) -> None:
+        self.seconds, self.solvers = seconds, solvers
+        self._started, self._asked = time.process_time(), 0.0
         self.tried: list[str] = []
         self.used: set[str] = set()
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, of this process and those of solvers."""
+        return self.seconds - (time.process_time() - self._started) - self._asked
 
     def settle(self, goals: _Goals) -> Verdict:
         """The verdict on one reading."""
@@ -332,8 +360,8 @@ class _Search:
         ways = queries.ways([goal, *below])
         last = ""
         for number, way in enumerate(ways):
-            left = self.until - time.monotonic()
-            if left <= 0.1:
+            left = self.left
+            if left < 0.5:
                 return Verdict("not settled", last or "time: none was left for this pack")
             share = left if number == len(ways) - 1 else left / 2
             asked = queries.query(goal, below, way)
@@ -350,16 +378,19 @@ class _Search:
             if found is not None:
                 return found
             last = _open(goals, asked)
+            if goals.other is None and last.startswith("approximate"):
+                break
         return Verdict("not settled", last)
 
     def _ask(self, asked: queries.Query, seconds: float) -> solving.Answer:
         """An answer; of a query that was refuted before, the kept one."""
         key = asked.text.encode()
-        for solver in self.solvers:
+        for solver in self.solvers or (asked.solver,):
             if _proofs.get(key, solving.version(solver).encode()) == b"unsat":
                 self.used.add(solver)
                 return solving.Answer("unsat", 0.0, solver)
         answer = solving.ask(asked, seconds, self.solvers)
+        self._asked += answer.seconds * max(len(self.solvers), 1)
         if answer.answer != "unknown":
             self.used.add(answer.solver)
         if answer.answer == "unsat":
@@ -373,10 +404,12 @@ class _Search:
         """
         unit = goals.unit
         numbers = {f"x{i}_{k}": 0 for i in range(len(unit.case.inputs)) for k in range(unit.elements)} | dict(model)
-        units = {
-            n: tuple(numbers[f"x{i}_{k}"] for k in range(unit.elements)) for i, n in enumerate(unit.case.inputs)
-        }
-        reason = _ran_wrong(goals, units)
+        units = {n: tuple(numbers[f"x{i}_{k}"] for k in range(unit.elements)) for i, n in enumerate(unit.case.inputs)}
+        try:
+            reason = _ran_wrong(goals, units)
+        except UndefinedBits as error:
+            # Triton's kernel may define what is undefined in asm alone, so nobody is accused.
+            return Verdict("not settled", f"undefined bits: {' '.join(str(error).split())[:200]}", inputs=units)
         _compare_with_terms(goals, numbers, units)
         if reason:
             return Verdict("counterexample", reason, inputs=units)
@@ -460,6 +493,8 @@ def _ran_wrong(goals: _Goals, units: Mapping[str, Sequence[int]]) -> str:
         if goals.other is not None:
             wanted = _emulated(unit, goals.other, arrays, False)
             return _first_difference(outputs, wanted)
+    except UndefinedBits:
+        raise
     except PtxError as error:
         return " ".join(str(error).split())[:300]
     try:

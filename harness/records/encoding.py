@@ -22,6 +22,7 @@ from ptxdiff.records.types import (
     Disagreement,
     End,
     Mutation,
+    Proof,
     Record,
     RecordError,
     Result,
@@ -39,6 +40,7 @@ _KINDS: dict[str, type[Any]] = {
     "in registers": InRegisters,
     "disagreement": Disagreement,
     "mutation": Mutation,
+    "proof": Proof,
     "end": End,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}

@@ -22,6 +22,7 @@ from ptxdiff.records.types import (
     Disagreement,
     End,
     Mutation,
+    Proof,
     Record,
     RecordError,
     Result,
@@ -209,6 +210,7 @@ def in_order(found: RunRecords) -> RunRecords:
     found.in_registers.sort(key=lambda t: (t.key.case, t.key.target))
     found.disagreements.sort(key=lambda d: (d.one, d.other))
     found.mutations.sort(key=lambda m: (m.case, m.subject, m.variant, m.target))
+    found.proofs.sort(key=lambda p: (p.case, p.variant, p.target, p.against))
     return found
 
 
@@ -249,6 +251,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.disagreements.append(record)
         elif isinstance(record, Mutation):
             found.mutations.append(record)
+        elif isinstance(record, Proof):
+            found.proofs.append(record)
         else:
             found.end = record
     if found is None:

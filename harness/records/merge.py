@@ -34,6 +34,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.in_registers += run.in_registers
         found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
         found.mutations += (m for m in run.mutations if m not in found.mutations)
+        found.proofs += (p for p in run.proofs if p not in found.proofs)
     _merge_results(runs, found)
     ends = [r.end for r in runs if r.end is not None]
     if len(ends) == len(runs):

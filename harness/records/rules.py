@@ -20,6 +20,7 @@ from ptxdiff.records.types import (
     End,
     Grid,
     Mutation,
+    Proof,
     Record,
     Result,
     Run,
@@ -134,6 +135,18 @@ def _mutation(m: Mutation) -> None:
         raise ContradictionError(f"fate {min(unknown)!a}; expected one of {', '.join(FATES)}")
 
 
+PROOFS = ("proved", "counterexample", "not settled")
+
+
+def _proof(p: Proof) -> None:
+    if p.verdict not in PROOFS:
+        raise ContradictionError(f"verdict {p.verdict!a}; expected one of {', '.join(PROOFS)}")
+    if p.verdict == "proved" and not (p.packs and p.program and p.rules and not p.words):
+        raise ContradictionError("a proof without packs or digests, or with a reason against it")
+    if p.verdict != "proved" and not p.words:
+        raise ContradictionError(f"{p.verdict} without a reason")
+
+
 def _run(run: Run) -> None:
     machines = run.environment.get("machines")
     if machines is not None and not (isinstance(machines, list) and all(isinstance(m, Mapping) for m in machines)):
@@ -151,6 +164,7 @@ _RULES: dict[type[Any], Callable[[Any], None]] = {
     Timing: _timing,
     InRegisters: _in_registers,
     Mutation: _mutation,
+    Proof: _proof,
     Run: _run,
     End: _end,
 }
@@ -206,4 +220,6 @@ def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:
         return "disagreement of", (record.one, record.other)
     if isinstance(record, Mutation):
         return "mutation of", f"{record.case}::{record.variant} {record.subject} {record.target}"
+    if isinstance(record, Proof):
+        return "proof of", f"{record.case}::{record.variant} {record.target} {record.against}"
     return None

@@ -363,6 +363,31 @@ class Mutation:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """Whether a variant's asm gives an accepted result for all inputs; see `ptxdiff.proving.verdicts`.
+
+    verdict: "proved", "counterexample" or "not settled". against: "reference", or the variant whose bits it must have.
+    words: what is wrong with a counterexample, or why nothing is settled. packs: those that were proved. solver: with
+    its version. seconds: of the processor. program, rules: digests of what the asm computes and of what is asked of it.
+    inputs: the storage units of a counterexample, by name. tried: the queries.
+    """
+
+    case: str
+    variant: str
+    target: str
+    verdict: str
+    against: str = "reference"
+    words: str = ""
+    packs: tuple[int, ...] = ()
+    solver: str = ""
+    seconds: Amount = 0.0
+    program: str = ""
+    rules: str = ""
+    inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Text:
     """A text stored once: kind is asm, ptx or sass."""
 
@@ -398,7 +423,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | Mutation | End
+Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | Mutation | Proof | End
 
 
 @dataclass(frozen=True)
@@ -423,6 +448,7 @@ class RunRecords:
     conflicts: list[Conflict] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)
     in_registers: list[InRegisters] = field(default_factory=list)
 
 

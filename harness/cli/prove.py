@@ -1,0 +1,150 @@
+"""`ptxdiff prove`: prove variants right for all inputs, or find an input on which one is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxdiff.cli import NAMES, UsageError, named, say
+
+if TYPE_CHECKING:
+    from ptxdiff.model.naming import Named
+    from ptxdiff.records import Proof
+
+_EPILOG = """\
+exit codes: 0 no counterexample was found, 1 there is one (with --all: or a variant is not proved), 2 usage
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
+    parser.add_argument(
+        "--against", default="reference", metavar="VARIANT", help="prove the bits of this variant (default: reference)"
+    )
+    parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variant names")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="the processor's seconds for each variant (default: 60)",
+    )
+    parser.add_argument(
+        "--solver", choices=("bitwuzla", "z3", "both"), help="default: bitwuzla, and z3 for bfloat16; both: the faster"
+    )
+    parser.add_argument("--all", action="store_true", help="exit with 1 also where a variant is not proved")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write records")
+    parser.add_argument("--json", action="store_true", help="print only JSON, one object per line")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the verdict on each variant. Returns 0 or 1, as the help text says."""
+    from ptxdiff.model.targets import normal
+    from ptxdiff.model.variants import CaseError
+    from ptxdiff.proving.solving import SOLVERS
+    from ptxdiff.proving.verdicts import default_target, proof_of
+    from ptxdiff.records import to_json
+
+    if not args.timeout >= 1:
+        raise UsageError("--timeout is a number of seconds, at least 1")
+    try:
+        asked = normal(args.target) if args.target else ""
+    except ValueError as e:
+        raise UsageError(f"--target: {e}") from None
+    solvers = {None: (), "both": SOLVERS}.get(args.solver, (args.solver,))
+    chosen = named(args.case)
+    several = sum(len(one.variants) for one in chosen) > 1
+    found: list[Proof] = []
+    with _records(args.output, chosen) as write:
+        for one in chosen:
+            case = one.loaded.case
+            for name in one.variants:
+                if name == args.against or (several and not case.elementwise):
+                    continue
+                target = asked or one.target or default_target(case, name)
+                try:
+                    proof = proof_of(
+                        one.loaded, name, target, against=args.against, seconds=args.timeout, solvers=solvers
+                    )
+                except CaseError as e:
+                    raise UsageError(str(e)) from None
+                found.append(proof)
+                write(proof)
+                if args.json:
+                    print(json.dumps(to_json(proof)), flush=True)
+                else:
+                    say("\n".join(lines(proof)))
+    if not args.json and len(found) > 1:
+        say("\n".join(table(found)))
+    verdicts = Counter(p.verdict for p in found)
+    wrong = verdicts["counterexample"] or (args.all and verdicts["proved"] < len(found))
+    return 1 if wrong else 0
+
+
+def lines(proof: Proof) -> Iterator[str]:
+    """The lines on one variant."""
+    subject = f"{proof.case}::{proof.variant} [{proof.target}]"
+    against = "" if proof.against == "reference" else f" against {proof.against}"
+    if proof.verdict == "proved":
+        packs = "pack " + ", ".join(map(str, proof.packs))
+        by = f" by {proof.solver}" if proof.solver else ""
+        yield f"{subject}: proved{against} for all inputs, {packs}{by} ({proof.seconds:.1f} s)"
+        return
+    yield f"{subject}: {proof.verdict}{against} ({proof.seconds:.1f} s)"
+    yield f"  {proof.words}"
+    if proof.inputs:
+        yield "  input: " + "; ".join(f"{name} = {', '.join(units)}" for name, units in proof.inputs.items())
+    if proof.verdict == "not settled":
+        for one in proof.tried[-2:]:
+            yield f"  tried: {one}"
+
+
+def table(found: Sequence[Proof]) -> Iterator[str]:
+    """How many variants have each verdict; of those not settled, for which reason."""
+    yield ""
+    for verdict in ("proved", "counterexample"):
+        yield f"{sum(p.verdict == verdict for p in found):5} {verdict}"
+    reasons = Counter(p.words.partition(":")[0] for p in found if p.verdict == "not settled")
+    for reason, count in reasons.most_common():
+        yield f"{count:5} not settled: {reason}"
+
+
+@contextlib.contextmanager
+def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Proof], None]]:
+    """A function that writes a proof to a new records file; without a path it does nothing."""
+    if path is None:
+        yield lambda proof: None
+        return
+    from ptxdiff.model.describe import case_info
+    from ptxdiff.records import End, RecordError, Run, Writer
+    from ptxdiff.running.environment import environment
+
+    started = datetime.now(UTC)
+    head = Run(
+        f"{started:%Y%m%dT%H%M%S}-prove-{uuid.uuid4().hex[:6]}", started.isoformat(timespec="seconds"), "quick", 0,
+        environment(Path.cwd(), gpu=False),
+    )  # fmt: skip
+    try:
+        writer = Writer(path)
+        try:
+            writer.write(head)
+            for one in chosen:
+                writer.write(case_info(one.loaded, os.path.relpath(one.loaded.path)))
+            yield writer.write
+            now = datetime.now(UTC)
+            writer.write(End(now.isoformat(timespec="seconds"), (now - started).total_seconds(), {}))
+        finally:
+            writer.close()
+    except RecordError as e:
+        raise UsageError(str(e)) from None
