@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=60.0,
         metavar="S",
-        help="the processor's seconds for each variant (default: 60)",
+        help="processor seconds for each variant (default: 60)",
     )
     parser.add_argument(
         "--solver", choices=("bitwuzla", "z3", "both"), help="default: bitwuzla, and z3 for bfloat16; both: the faster"

@@ -7,6 +7,7 @@ bits has no term, one undefined bit makes the whole result undefined: that can r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,9 +39,12 @@ class Bits:
 
 @dataclass(frozen=True)
 class Results:
-    """What a block computes. outputs: a pattern for each element of each output tensor. undefined: whether an output
-    has an undefined bit, or a branch depends on one. approximate: the instructions whose bits are a model. computed: the
-    definitions that were applied."""
+    """What a block computes.
+
+    outputs: a pattern for each element of each output tensor. undefined: whether an output has an undefined bit, or a
+    branch depends on one. approximate: the instructions whose bits are a model. computed: the definitions that were
+    applied.
+    """
 
     outputs: tuple[tuple[Term, ...], ...]
     undefined: Term
@@ -251,6 +255,8 @@ def _undefined(form: Form, sources: Sequence[Bits], function: ArrayFunction, wid
         return _EXACT[rule.__name__](sources)
     if isinstance(rule, str) and rule.startswith("moves") and not form.approximate:
         return _moved(form, rule.split()[1:], sources, function, width)
+    if rule == "logic" and alike and width:
+        return _combined(sources, function)
     if rule in ("bits", "logic") and alike:
         return _union(masks)
     if rule == "upward" and alike and width:
@@ -286,6 +292,16 @@ def _moved(form: Form, movable: Sequence[str], sources: Sequence[Bits], function
     values = [s.undefined if n in movable else s.value for n, s in zip(names, sources, strict=True)]
     others = [s.undefined for n, s in zip(names, sources, strict=True) if n not in movable]
     return t.ite(_any(others), t.const(t.ones(width), width), definitions.of_lanes(function, *values))
+
+
+def _combined(sources: Sequence[Bits], function: ArrayFunction) -> Term:
+    """The bits that differ for some choice of zeros or ones for each source's undefined bits."""
+    choices = []
+    for source in sources:
+        low = t.and_(source.value, t.not_(source.undefined))
+        choices.append((low,) if source.undefined.constant == 0 else (low, t.or_(low, source.undefined)))
+    first, *others = (definitions.of_lanes(function, *chosen) for chosen in itertools.product(*choices))
+    return _union([t.xor(first, other) for other in others])
 
 
 def _paired(masks: Sequence[Term], width: int) -> Term:

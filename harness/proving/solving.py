@@ -34,7 +34,10 @@ class SolverFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Answer:
-    """A solver's answer: "sat" with a model, "unsat", or "unknown" when its time was over. seconds: of the processor."""
+    """A solver's answer: "sat" with a model, "unsat", or "unknown" when its time was over.
+
+    seconds: of the processor.
+    """
 
     answer: str
     seconds: float

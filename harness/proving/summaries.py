@@ -69,9 +69,8 @@ def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: i
             return flushed(ieee("add", exponent_bits, mantissa_bits, rounding, False, *patterns), mantissa_bits)
         wide = [t.zext(p, 64) for p in patterns]
         source, fixed = _SOURCE[operation, mantissa_bits == 23]
-        constants = {
-            "rnd": rounding, "ftz": int(ftz), "type": FORMATS[exponent_bits, mantissa_bits], "sat": 0, "relu": 0, "oob": 0,
-        }  # fmt: skip
+        type = FORMATS[exponent_bits, mantissa_bits]
+        constants = {"rnd": rounding, "ftz": int(ftz), "type": type, "sat": 0, "relu": 0, "oob": 0}
         found = definitions.interpreted(source, [*wide, *(t.const(constants[name], 64) for name in fixed)])
         return t.extract(definitions.integer(found), width - 1, 0)
 

@@ -50,9 +50,10 @@ class TermFault(RuntimeError):
 class Verdict:
     """The verdict on a variant.
 
-    reason: for "not settled" why, in a few words before a colon; for a counterexample what is wrong. inputs: the storage
-    units of a counterexample, by input name, one for each element of its pack. solver: with its version; empty where the
-    terms decided. program, rules: digests of what the block computes and of what is asked of it. tried: the queries.
+    reason: for "not settled" why, in a few words before a colon; for a counterexample what is wrong. inputs: the
+    storage units of a counterexample, by input name, one for each element of its pack. solver: with its version; empty
+    where the terms decided. program, rules: digests of what the block computes and of what is asked of it. tried: the
+    queries.
     """
 
     verdict: Settled
@@ -92,8 +93,8 @@ def prove(
 ) -> Verdict:
     """The verdict on a variant by its case's rules, or by another variant's bits (`against`).
 
-    seconds: the processor's time for everything. solvers: those that are asked at the same time; by default one for each
-    query. packs: those to prove; all of the variant by default.
+    seconds: the processor's time for everything. solvers: those that are asked at the same time; by default one for
+    each query. packs: those to prove; all of the variant by default.
     Raises CaseError for a name that the case lacks, TermFault for a fault of the terms.
     """
     variant = _named(case, name)
@@ -377,7 +378,7 @@ class _Search:
             found = self._believed(goals, answer.model, asked.exact)
             if found is not None:
                 return found
-            last = _open(goals, asked)
+            last = _open(goals, asked, goal)
             if goals.other is None and last.startswith("approximate"):
                 break
         return Verdict("not settled", last)
@@ -416,8 +417,10 @@ class _Search:
         return None
 
 
-def _open(goals: _Goals, asked: queries.Query) -> str:
+def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str:
     """Why a model that is no counterexample leaves the question open."""
+    if goal is goals.undefined:
+        return "undefined bits: the rules for them are coarser here than the emulator's"
     approximate = sorted(set().union(*(r.approximate for r in goals.results)))
     if approximate:
         return f"approximate: the bits of {', '.join(approximate)} are a model"
