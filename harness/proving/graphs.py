@@ -306,6 +306,18 @@ def _clamped(self: _Evaluation, node: Any, a: Any, low: Any = None, high: Any = 
     return found
 
 
+def _extreme(larger: bool) -> Callable[..., Terms]:
+    def operation(self: _Evaluation, node: Any, a: Any, b: Any) -> Terms:
+        dtype = _made(node)
+        if dtype in _FLOATS or dtype is torch.bool:
+            raise NotModelled(f"{node.target} of {dtype} in the reference")
+        less = t.ult if _is_unsigned(dtype) else t.slt
+        pick = (lambda x, y: t.ite(less(x, y), y, x)) if larger else (lambda x, y: t.ite(less(x, y), x, y))
+        return _each(pick, self.terms(a, dtype), self.terms(b, dtype))
+
+    return operation
+
+
 def _inverted(self: _Evaluation, node: Any, a: Any) -> Terms:
     dtype = _made(node)
     return _each(t.bnot if dtype is torch.bool else t.not_, self.terms(a, dtype))
@@ -487,6 +499,6 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "isinf": _test(lambda x: t.eq(doubles.absolute(x), _INFINITY)),
     "isfinite": _test(lambda x: t.ult(doubles.absolute(x), _INFINITY)), "sqrt": _root, "reciprocal": _reciprocal,
     **{name: _function(name) for name in _OF_DOUBLES}, "stack": _stacked, "unbind": _unbound, "select": _selected,
-    "all": _all, "sum": _summed, "unsqueeze": _reshaped, "reshape": _reshaped, "_unsafe_view": _reshaped,
+    "minimum": _extreme(False), "maximum": _extreme(True), "all": _all, "sum": _summed, "unsqueeze": _reshaped, "reshape": _reshaped, "_unsafe_view": _reshaped,
     "expand": _expanded, "ieee": _ieee,
 }  # fmt: skip
