@@ -50,7 +50,7 @@ def expanded(roots: Iterable[Term], all_of_them: bool) -> list[Term]:
             return None
         if term.detail.theory is not None and not all_of_them:
             return None
-        made: Term = term.detail.expand(*args)
+        (made,) = expanded([term.detail.expand(*args)], all_of_them)
         return made
 
     return t.rebuilt(roots, replaced)
