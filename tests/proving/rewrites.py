@@ -1,4 +1,4 @@
-"""Operations on two words, each with right rewrites; and wrong variants that differ on fewer than one in 2^32 inputs."""
+"""Operations on two words, with right rewrites, and wrong variants that differ on fewer than one in 2^32 inputs."""
 
 from __future__ import annotations
 

@@ -20,12 +20,14 @@ from tests.sampling import spread
 
 MODELLED = [f for f in SCALAR_FORMS if not f.approximate]
 MANTISSA = {16: 10, 32: 23, 64: 52}
+HALF_PLACES = (12, 15, 28, 41, 44)
+"""Bits below the last place of a narrower format, in a float32 and in a float64."""
 WITHOUT_TERMS = ["fns.b32"]
 """Patterns of forms whose loops have no constant bound."""
 
 
 def operands(bound: Bound, count: int) -> list[tuple[int, ...]]:
-    """Rows of operands: edges, random bits, and patterns with few bits, which are ties, subnormals and small numbers."""
+    """Rows of operands: edges, random bits, patterns with few bits, ties, subnormals and small numbers."""
     rng = random.Random(bound.spelling)
 
     def one(width: int) -> int:
@@ -47,7 +49,7 @@ def operands(bound: Bound, count: int) -> list[tuple[int, ...]]:
         # A float of ordinary size whose last bit is set anywhere: half of a place of narrower formats, too.
         bits = MANTISSA[width]
         bias = (1 << (width - 2 - bits)) - 1
-        last = rng.randrange(bits)
+        last = rng.choice([rng.randrange(bits), *(place for place in HALF_PLACES if place < bits)])
         fraction = (rng.getrandbits(bits) >> last | 1) << last
         return rng.getrandbits(1) << (width - 1) | (bias + rng.randrange(-20, 20)) % (2 * bias) << bits | fraction
 
@@ -87,7 +89,8 @@ def expanding(bound: Bound) -> str:
 
     for function in functions(bound):
         names = [f"x{k}" for k in range(len(function.sources))]
-        term = definitions.of_lanes(function, *(t.variable(n, w) for n, (w, _) in zip(names, function.sources)))
+        widths = [width for width, _ in function.sources]
+        term = definitions.of_lanes(function, *map(t.variable, names, widths))
         (term,) = expanded([term], True)
         assert not any(f.name.startswith("ieee") for f in t.functions([term]))
         for row in operands(bound, 100):
@@ -127,7 +130,8 @@ def test_ieee_operations_and_the_solvers_theory_agree(text: str) -> None:
     for row in operands(bound, 16):
         # Behind a variable, so that the terms are not computed here.
         zero = t.variable("zero", 64)
-        given = [t.xor(t.const(v, w), t.extract(zero, w - 1, 0)) for v, (w, _) in zip(row, function.sources)]
+        widths = [width for width, _ in function.sources]
+        given = [t.xor(t.const(v, w), t.extract(zero, w - 1, 0)) for v, w in zip(row, widths, strict=True)]
         result = definitions.of_lanes(function, *given)
         wrong = t.bor(wrong, t.bnot(t.eq(result, t.const(function.one(*row), result.width))))
     asked = queries.query(wrong, [t.eq(zero, t.const(0, 64))], "floats")
@@ -217,8 +221,8 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def _random_term(rng: random.Random, depth: int, width: int) -> t.Term:
     if depth == 0:
-        return rng.choice([t.variable("a", width), t.variable("b", width), t.const(rng.getrandbits(width), width),
-                           t.const(1 << rng.randrange(width), width), t.const((1 << rng.randrange(width)) - 1, width)])  # fmt: skip
+        masks = [1 << rng.randrange(width), (1 << rng.randrange(width)) - 1, rng.getrandbits(width)]
+        return rng.choice([t.variable("a", width), t.variable("b", width), *(t.const(m, width) for m in masks)])
     kind = rng.choice(["and", "or", "xor", "add", "mul", "shl", "lshr", "ashr", "udiv", "ite", "part", "sext", "not"])
     one, other = (_random_term(rng, depth - 1, width) for _ in range(2))
     if kind == "not":
