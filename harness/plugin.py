@@ -119,6 +119,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="lint the asm of every case file as well, in an item of its own",
     )
     group.addoption(
+        "--ptx-prove",
+        action="store_true",
+        help="prove each variant's asm right for all inputs as well, in an item of its own (the extra `prove`)",
+    )
+    group.addoption(
         "--ptx-cases",
         action="append",
         metavar="PATH",

@@ -118,7 +118,47 @@ def settle_asm(
             found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
     others = [m for place, m in enumerate(survivors) if place not in found]
     rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others], words=words))
-    return [found[place] if place in found else next(rest) for place in range(len(survivors))]
+    for place, mutant in enumerate(survivors):
+        if place not in found:
+            settlement = next(rest)
+            if settlement.fate == "sampled":
+                settlement = _proved(subject, name, given, mutant, candidate, search) or settlement
+            found[place] = settlement
+    return [found[place] for place in range(len(survivors))]
+
+
+def _proved(
+    subject: Subject,
+    name: str,
+    given: AsmVariant,
+    mutant: AsmVariant,
+    candidate: Callable[[AsmVariant], Candidate],
+    search: Search,
+) -> Settlement | None:
+    """The settlement by a proof that a survivor has the original's bits, or by an input on which it has others.
+
+    None where the extra `prove` is not installed, or a solver settles nothing.
+    """
+    from ptxdiff.proving import solving
+
+    if not subject.case.elementwise or not solving.available():
+        return None
+    from ptxdiff.proving.verdicts import prove
+
+    pack, other = max(packs_of(subject.case, mutant)), f"{name}, mutated"
+    case = replace(subject.case, variants={name: given, other: mutant})
+    proof = prove(case, other, subject.target, against=name, seconds=search.seconds, packs=(pack,))
+    if proof.verdict == "proved":
+        by = f" by {proof.solver}" if proof.solver else ""
+        return Settlement("equivalent", f"the same bits for all inputs, proved{by}")
+    if proof.verdict != "counterexample":
+        return None
+    inputs = {}
+    for key, argument in case.inputs.items():
+        kind = np.dtype(format_of(argument).numpy_dtype())
+        inputs[key] = np.array(proof.inputs[key], f"u{kind.itemsize}").view(kind)
+    searched = _Searched(subject, candidate(mutant), pack)
+    return searched.settlement(inputs, candidate(given).ran(inputs)) or searched.end(False)
 
 
 def settle_reference(

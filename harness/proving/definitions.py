@@ -63,7 +63,8 @@ def uninterpreted(function: ArrayFunction, *arguments: Term) -> Term:
 def called(function: Callable[..., Any], arguments: Sequence[Value]) -> Value:
     """The result of a definition or of one of its helpers. Raises NotModelled."""
     known = summaries.OF_DEFINITIONS.get(function)
-    if known is not None and (result := known(*arguments)) is not None:
+    result: Value | None = None if known is None else known(*arguments)
+    if result is not None:
         return result
     return interpreted(function, arguments)
 

@@ -499,6 +499,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "isinf": _test(lambda x: t.eq(doubles.absolute(x), _INFINITY)),
     "isfinite": _test(lambda x: t.ult(doubles.absolute(x), _INFINITY)), "sqrt": _root, "reciprocal": _reciprocal,
     **{name: _function(name) for name in _OF_DOUBLES}, "stack": _stacked, "unbind": _unbound, "select": _selected,
-    "minimum": _extreme(False), "maximum": _extreme(True), "all": _all, "sum": _summed, "unsqueeze": _reshaped, "reshape": _reshaped, "_unsafe_view": _reshaped,
+    "minimum": _extreme(False), "maximum": _extreme(True),
+    "all": _all, "sum": _summed, "unsqueeze": _reshaped, "reshape": _reshaped, "_unsafe_view": _reshaped,
     "expand": _expanded, "ieee": _ieee,
 }  # fmt: skip

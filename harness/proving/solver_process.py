@@ -18,7 +18,7 @@ MEMORY = 6 << 30
 
 def by_bitwuzla(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
     """The answer of bitwuzla, and a model."""
-    import bitwuzla  # type: ignore[import-not-found]
+    import bitwuzla
 
     options = bitwuzla.Options()
     options.set(bitwuzla.Option.PRODUCE_MODELS, True)
@@ -37,7 +37,7 @@ def by_bitwuzla(text: str, variables: dict[str, int]) -> tuple[str, dict[str, in
 
 def by_z3(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
     """The answer of z3, and a model."""
-    import z3  # type: ignore[import-not-found]
+    import z3
 
     solver = z3.Solver()
     solver.from_string(text)

@@ -246,10 +246,9 @@ def add(a: Term, b: Term) -> Term:
         return a
     if a.op == "add" and b.op == "const" and a.args[1].op == "const":
         return add(a.args[0], add(a.args[1], b))
-    if a.op == "xor" and b.op == "const" and a.args[1].constant == -b.constant & ones(width):
-        top = a.args[1].constant
-        if top and top & (top - 1) == 0 and a.maybe < 2 * top:  # (x ^ top) - top extends a sign
-            return sext(extract(a.args[0], top.bit_length() - 1, 0), width)
+    top = a.args[1].constant if a.op == "xor" else None
+    if top and b.constant == -top & ones(width) and top & (top - 1) == 0 and a.maybe < 2 * top:
+        return sext(extract(a.args[0], top.bit_length() - 1, 0), width)  # (x ^ top) - top extends a sign
     return _plain("add", (a, b), width, _up_to(a.maybe + b.maybe, width))
 
 

@@ -25,12 +25,14 @@ from ptxdiff.references.codes import as_codes
 from ptxdiff.references.formats import F32, Format, unpack
 from ptxdiff.sweep.oracle import Oracle
 
-_LIBRARY = torch.library.Library("ptxdiff_proving", "DEF")
+_library: Any = torch.library
+_LIBRARY = _library.Library("ptxdiff_proving", "DEF")
 _LIBRARY.define("ieee(str operation, int[] format, int rounding, bool ftz, Tensor[] codes) -> Tensor")
 
 
 def _shape_alone(operation: str, format: list[int], rounding: int, ftz: bool, codes: list[Tensor]) -> Tensor:
-    shape = torch.broadcast_shapes(*(c.shape for c in codes))
+    total: Any = sum(codes[1:], codes[0])
+    shape = total.shape
     return torch.empty(shape, dtype=torch.int64, device=codes[0].device)
 
 

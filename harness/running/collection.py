@@ -25,6 +25,7 @@ from ptxdiff.running import carryover, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.linting import lint_items
+from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.running.run import run_item
 from ptxdiff.running.together import Together
@@ -123,6 +124,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             item = Item(loaded, variant, target, backend)
             # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
+    yield from proof_items(parent, loaded)
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
             yield timing_item(parent, loaded, target, timed_by(parent.config, target))

@@ -57,6 +57,12 @@ bytes_ = Case(
 '''
 
 
+@pytest.fixture(autouse=True)
+def without_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only machine code and the search settle survivors, as where the extra `prove` is not installed."""
+    monkeypatch.setattr("ptxdiff.proving.solving.available", lambda: False)
+
+
 @pytest.fixture
 def subjects(tmp_path: Path) -> dict[str, Subject]:
     path = tmp_path / "cases" / "settled.py"
@@ -231,3 +237,24 @@ def test_other_bits_that_a_policy_allows_in_some_words_are_no_miss(in_bytes):
     """Only the upper half of the register, which holds no element of a pack of two, differs."""
     found = settled_as(in_bytes, "two", WORD.format("0xffff", "0x37c5", "0x10000"))
     assert found.fate == "equivalent"
+
+
+def test_a_survivor_is_settled_by_a_proof(subjects: dict[str, Subject], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words have too many inputs to try; one mutant has all bits of the original, one differs on a single pair."""
+    pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
+    pytest.importorskip("z3", reason="the extra `prove` is not installed")
+    monkeypatch.setattr("ptxdiff.proving.solving.available", lambda: True)
+    monkeypatch.setattr("ptxdiff.mutation.settle.machine_code", lambda subject, name: None)
+    subject = subjects["plain"]
+    given = replace(
+        subject.case.variants["asm"], texts={1: AsmText("max.u32 $0, $1, $2;", "=&r,r,r")}, derived_packs=()
+    )
+    same = "{ .reg .pred p; setp.gt.u32 p, $1, $2; selp.b32 $0, $1, $2, p; }"
+    other = """{ .reg .pred p; .reg .b32 t; max.u32 t, $1, $2; setp.eq.u32 p, $1, 0x2545F491;
+        setp.eq.and.u32 p, $2, 0x1B873593, p; @p xor.b32 t, t, 1; mov.b32 $0, t; }"""
+    mutants = [replace(given, texts={1: AsmText(text, "=&r,r,r")}) for text in (same, other)]
+    right, wrong = settle_asm(subject, "asm", given, mutants, FEW)
+    assert right.fate == "equivalent"
+    assert right.words.startswith("the same bits for all inputs, proved by")
+    assert wrong.fate == "missed"
+    assert dict(wrong.edge) == {"x": "0x2545f491", "y": "0x1b873593"}

@@ -1,0 +1,57 @@
+"""pytest's items of `--ptx-prove`: each fails with a counterexample, and is skipped where nothing is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ptxdiff.model.variants import AsmVariant
+from ptxdiff.records.shown import OwnWords
+
+if TYPE_CHECKING:
+    from ptxdiff.model.load import LoadedCase
+
+
+class Counterexample(Exception):
+    """An input on which a variant is wrong, as text."""
+
+
+class ProofItem(OwnWords, pytest.Item):
+    """The proof of one variant's asm, for all inputs."""
+
+    own_error = Counterexample
+
+    def __init__(self, *, loaded: LoadedCase, variant: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loaded, self.variant = loaded, variant
+
+    def runtest(self) -> None:
+        """Raise Counterexample if there is one; skip where neither a proof nor a counterexample was found."""
+        from ptxdiff.proving.solving import require_solvers
+        from ptxdiff.proving.verdicts import default_target, prove
+
+        require_solvers("--ptx-prove")
+        case = self.loaded.case
+        found = prove(case, self.variant, default_target(case, self.variant))
+        if found.verdict == "counterexample":
+            inputs = "; ".join(f"{n} = {', '.join(map(hex, units))}" for n, units in found.inputs.items())
+            subject = f"{self.loaded.name}::{self.variant} [{found.target}]"
+            raise Counterexample(f"{subject} is wrong for {inputs}: {found.reason}")
+        if found.verdict == "not settled":
+            pytest.skip(f"not proved: {found.reason}")
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The name under which pytest reports the item."""
+        return self.path, None, f"{self.loaded.name}::{self.variant}: proof"
+
+
+def proof_items(parent: pytest.Collector, loaded: LoadedCase) -> Iterator[ProofItem]:
+    """An item for each variant in asm of an elementwise case, if --ptx-prove asks for them."""
+    if not parent.config.option.ptx_prove or not loaded.case.elementwise:
+        return
+    for name, variant in loaded.case.variants.items():
+        if isinstance(variant, AsmVariant):
+            yield ProofItem.from_parent(parent, name=f"{name}[proof]", loaded=loaded, variant=name)

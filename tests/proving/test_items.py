@@ -1,0 +1,36 @@
+"""pytest's items of --ptx-prove."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
+pytest.importorskip("z3", reason="the extra `prove` is not installed")
+
+CASE = """
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32, U32
+
+case = Case(
+    inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=lambda a, b: a ^ b,
+    variants={
+        "right": asm("xor.b32 $0, $1, $2;", "=r,r,r", pack=1),
+        "rare": asm("{ .reg .b64 w; .reg .pred p; .reg .b32 t; mov.b64 w, {$1, $2}; setp.eq.u64 p, w, 0x165667B19E3779F9; "
+                    "xor.b32 t, $1, $2; @p add.u32 t, t, 1; mov.b32 $0, t; }", "=&r,r,r", pack=1),
+    },
+)
+approximate = Case(
+    inputs={"a": F32}, outputs={"y": F32}, reference=lambda a: a & 0,
+    variants={"ex2": asm("{ .reg .b32 t; ex2.approx.ftz.f32 t, $1; and.b32 $0, t, 1; }", "=r,r", pack=1)},
+)
+"""
+
+
+def test_items_prove_fail_and_are_skipped(pytester: pytest.Pytester) -> None:
+    """A mistake for one of 2^64 inputs passes the run, and fails the proof."""
+    pytester.mkdir("cases").joinpath("flips.py").write_text(CASE)
+    found = pytester.runpytest_subprocess("cases", "--ptx-prove", "-k", "proof", "-rs", "-p", "no:cacheprovider")
+    found.assert_outcomes(passed=1, failed=1, skipped=1)
+    found.stdout.fnmatch_lines(["*flips::rare [[]sm_90a[]] is wrong for a = 0x9e3779f9; b = 0x165667b1: y: expected*"])
+    found.stdout.fnmatch_lines(["*not proved: approximate: the bits of ex2.approx.ftz.f32 are a model*"])
