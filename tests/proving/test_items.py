@@ -16,8 +16,11 @@ case = Case(
     inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=lambda a, b: a ^ b,
     variants={
         "right": asm("xor.b32 $0, $1, $2;", "=r,r,r", pack=1),
-        "rare": asm("{ .reg .b64 w; .reg .pred p; .reg .b32 t; mov.b64 w, {$1, $2}; setp.eq.u64 p, w, 0x165667B19E3779F9; "
-                    "xor.b32 t, $1, $2; @p add.u32 t, t, 1; mov.b32 $0, t; }", "=&r,r,r", pack=1),
+        "rare": asm(
+            "{ .reg .b64 w; .reg .pred p; .reg .b32 t; mov.b64 w, {$1, $2}; "
+            "setp.eq.u64 p, w, 0x165667B19E3779F9; xor.b32 t, $1, $2; @p add.u32 t, t, 1; mov.b32 $0, t; }",
+            "=&r,r,r", pack=1,
+        ),
     },
 )
 approximate = Case(
@@ -28,7 +31,7 @@ approximate = Case(
 
 
 def test_items_prove_fail_and_are_skipped(pytester: pytest.Pytester) -> None:
-    """A mistake for one of 2^64 inputs passes the run, and fails the proof."""
+    """A mistake for one of 2^64 inputs fails the proof."""
     pytester.mkdir("cases").joinpath("flips.py").write_text(CASE)
     found = pytester.runpytest_subprocess("cases", "--ptx-prove", "-k", "proof", "-rs", "-p", "no:cacheprovider")
     found.assert_outcomes(passed=1, failed=1, skipped=1)

@@ -1,0 +1,94 @@
+"""The terms of a case's rules give, on numbers, what the rules give on tensors."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.naming import named
+from ptxdiff.model.policies import policies
+from ptxdiff.model.variants import AsmVariant
+from ptxdiff.proving import graphs, tracing
+from ptxdiff.proving import terms as t
+from ptxdiff.references.codes import as_codes
+from ptxdiff.references.formats import unpack
+from ptxdiff.sweep.oracle import Oracle
+
+pytest.importorskip("triton")
+
+CASES = Path(__file__).parents[2] / "cases"
+FILES = sorted(path.name for path in CASES.glob("*.py") if not path.name.startswith("_"))
+QUICK = {"add_half.py", "clamp_f32.py", "cvt_e4m3.py", "divide_by_constant.py", "int4_to_f16.py", "saturating_add.py"}
+COUNT = 4
+ROWS = 40
+
+
+@cache
+def cases(name: str) -> list[tuple[str, Case, str]]:
+    """The cases of a file with each of their variants in asm that has policies of its own."""
+    found, seen = [], set()
+    for one in named([str(CASES / name)]):
+        case = one.loaded.case
+        if not case.elementwise:
+            continue
+        for variant in one.variants:
+            own = policies(case, case.variants[variant])
+            key = (id(case), id(own.reference), str(own.match), str(own.ftz), own.nan)
+            if isinstance(case.variants[variant], AsmVariant) and key not in seen:
+                seen.add(key)
+                found.append((one.loaded.name, case, variant))
+    return found
+
+
+def patterns(rng: random.Random, width: int) -> int:
+    kind = rng.randrange(4)
+    if kind == 0:
+        return rng.choice([0, 1, (1 << width) - 1, 1 << (width - 1), (1 << (width - 1)) - 1])
+    if kind == 1:
+        low = rng.randrange(width)
+        return rng.getrandbits(width) >> low << low
+    return rng.getrandbits(width) >> (rng.randrange(width) if kind == 2 else 0)
+
+
+def check(name: str, case: Case, variant: str) -> None:
+    policy = policies(case, case.variants[variant])
+    oracle = Oracle(case, policy, None)
+    formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
+    widths = [max(f.unit_bits, 8) for f in formats]
+    graph = tracing.refusals(case, policy, COUNT)
+    variables = [[t.variable(f"v{i}_{k}", w) for k in range(COUNT)] for i, w in enumerate(widths)]
+    terms = graphs.evaluated(graph, variables)
+    rng = random.Random(f"{name} {variant}")
+    for _ in range(ROWS):
+        numbers = [[patterns(rng, f.unit_bits) for _ in range(COUNT)] for f in formats]
+        units = [
+            torch.tensor([t.signed(v, w) for v in row], dtype=tracing.dtype_of(f))
+            for row, w, f in zip(numbers, widths, formats, strict=True)
+        ]
+        codes = {n: unpack(f, as_codes(u)) for (n, f), u in zip(oracle.inputs.items(), units, strict=False)}
+        if rng.random() < 0.7:  # mostly what the reference gives, sometimes one off
+            answers = next(iter(oracle.answers(oracle.comparisons[0], codes)))
+            for k, (n, f) in enumerate(oracle.outputs.items(), len(codes)):
+                if f.codes_per_unit == 1:
+                    off = torch.tensor([rng.choice([0, 0, 0, 1]) for _ in range(COUNT)])
+                    row = [(int(v) ^ int(o)) % (1 << f.unit_bits) for v, o in zip(answers[n], off, strict=True)]
+                    numbers[k] = row
+                    units[k] = torch.tensor([t.signed(v, widths[k]) for v in row], dtype=tracing.dtype_of(f))
+        got = oracle.codes_of_outputs(dict(zip(oracle.outputs, units[len(codes) :], strict=True)))
+        expected = [int(v) for v in oracle.flags(codes, got).flagged]
+        values = {f"v{i}_{k}": v for i, row in enumerate(numbers) for k, v in enumerate(row)}
+        assert t.evaluate(terms, values) == expected, (name, variant, numbers)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in FILES]
+)  # tracing a case's rules takes about a second
+def test_terms_of_rules_give_what_the_rules_give(name: str) -> None:
+    for case in cases(name):
+        check(*case)
