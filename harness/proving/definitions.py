@@ -18,7 +18,7 @@ import numpy as np
 
 from ptxdiff.proving import doubles, summaries
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.terms import FALSE, TRUE, Function, NotModelled, Term
+from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term, TermFunction
 from ptxdiff.ptx.numeric import bits
 from ptxdiff.ptx.numeric.translation.source import Untranslatable, code_of, tree
 from ptxdiff.ptx.numeric.vectorise import ArrayFunction, read
@@ -56,7 +56,7 @@ def uninterpreted(function: ArrayFunction, *arguments: Term) -> Term:
     name = f"{function.function.__module__.rpartition('.')[2]}.{function.function.__qualname__}"
     name += "".join(f".{c}" for c in function.constants)
     width = function.width if function.width > 1 else 0
-    symbol = Function(f"{name}:{width}", width, function.one, approximate=True)
+    symbol = TermFunction(f"{name}:{width}", width, function.one, approximate=True)
     return t.apply(symbol, *arguments)
 
 
@@ -78,7 +78,7 @@ def interpreted(function: Callable[..., Any], arguments: Sequence[Value]) -> Val
     names = [a.arg for a in node.args.args]
     if len(names) != len(arguments):
         raise NotModelled(f"{function.__qualname__} takes {len(names)} arguments, not {len(arguments)}")
-    return _Call(function, dict(zip(names, arguments, strict=True))).result(node.body)
+    return _InterpretedCall(function, dict(zip(names, arguments, strict=True))).result(node.body)
 
 
 def integer(value: Value) -> Term:
@@ -104,14 +104,14 @@ def _joined(condition: Term, yes: Value | None, no: Value | None) -> Value | Non
 
 
 @dataclass
-class _Way:
+class _PathTaken:
     """A way through a function: the condition under which it is taken, and the names on it."""
 
     condition: Term
     names: dict[str, Value] = field(default_factory=dict)
 
 
-def _merged(condition: Term, yes: _Way | None, no: _Way | None) -> _Way | None:
+def _merged(condition: Term, yes: _PathTaken | None, no: _PathTaken | None) -> _PathTaken | None:
     """The way after a branch; None where both have returned."""
     if yes is None or no is None:
         return yes or no
@@ -120,15 +120,15 @@ def _merged(condition: Term, yes: _Way | None, no: _Way | None) -> _Way | None:
         found = _joined(condition, yes.names.get(name), no.names.get(name))
         assert found is not None
         names[name] = found
-    return _Way(t.bor(yes.condition, no.condition), names)
+    return _PathTaken(t.bor(yes.condition, no.condition), names)
 
 
-class _Call:
+class _InterpretedCall:
     """One call of a function."""
 
     def __init__(self, function: Callable[..., Any], names: dict[str, Value]) -> None:
         self.function = function
-        self.way = _Way(TRUE, names)
+        self.way = _PathTaken(TRUE, names)
         self.returned: list[tuple[Term, Value]] = []
         """The results so far, each with the condition of its way; the last one that holds counts."""
 
@@ -149,29 +149,29 @@ class _Call:
             found = joined
         return found
 
-    def body(self, statements: Sequence[ast.stmt], way: _Way | None) -> _Way | None:
+    def body(self, statements: Sequence[ast.stmt], way: _PathTaken | None) -> _PathTaken | None:
         for statement in statements:
             if way is None or way.condition is FALSE:
                 return None
             way = getattr(self, f"do_{type(statement).__name__}", self.unknown)(statement, way)
         return way
 
-    def unknown(self, node: ast.AST, way: _Way) -> Any:
+    def unknown(self, node: ast.AST, way: _PathTaken) -> Any:
         raise self.refused(node, type(node).__name__)
 
     # Statements
 
-    def do_Expr(self, node: ast.Expr, way: _Way) -> _Way:
+    def do_Expr(self, node: ast.Expr, way: _PathTaken) -> _PathTaken:
         if not isinstance(node.value, ast.Constant):
             raise self.refused(node, "an expression without effect")
         return way
 
-    def do_Return(self, node: ast.Return, way: _Way) -> None:
+    def do_Return(self, node: ast.Return, way: _PathTaken) -> None:
         if node.value is None:
             raise self.refused(node, "return without a value")
         self.returned.append((way.condition, self.value(node.value, way)))
 
-    def do_Assign(self, node: ast.Assign, way: _Way) -> _Way:
+    def do_Assign(self, node: ast.Assign, way: _PathTaken) -> _PathTaken:
         (target,) = node.targets
         if isinstance(target, ast.Name):
             return self.assigned(way, [target], [self.value(node.value, way)])
@@ -184,66 +184,66 @@ class _Call:
             return self.assigned(way, target.elts, self.tuple(node.value, target, way))
         raise self.refused(node, "this target")
 
-    def tuple(self, node: ast.expr, target: ast.Tuple, way: _Way) -> list[Value]:
+    def tuple(self, node: ast.expr, target: ast.Tuple, way: _PathTaken) -> list[Value]:
         if not isinstance(node, ast.Tuple) or len(node.elts) != len(target.elts):
             raise self.refused(node, "this target")
         return [self.value(n, way) for n in node.elts]
 
-    def assigned(self, way: _Way, targets: Sequence[ast.expr], values: Sequence[Value]) -> _Way:
+    def assigned(self, way: _PathTaken, targets: Sequence[ast.expr], values: Sequence[Value]) -> _PathTaken:
         names = dict(way.names)
         for target, value in zip(targets, values, strict=True):
             if not isinstance(target, ast.Name):
                 raise self.refused(target, "this target")
             names[target.id] = value
-        return _Way(way.condition, names)
+        return _PathTaken(way.condition, names)
 
-    def do_AnnAssign(self, node: ast.AnnAssign, way: _Way) -> _Way:
+    def do_AnnAssign(self, node: ast.AnnAssign, way: _PathTaken) -> _PathTaken:
         if node.value is None:
             return way
         return self.assigned(way, [node.target], [self.value(node.value, way)])
 
-    def do_AugAssign(self, node: ast.AugAssign, way: _Way) -> _Way:
+    def do_AugAssign(self, node: ast.AugAssign, way: _PathTaken) -> _PathTaken:
         if not isinstance(node.target, ast.Name):
             raise self.refused(node, "this target")
         left = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
         value = self.value(ast.copy_location(ast.BinOp(left, node.op, node.value), node), way)
         return self.assigned(way, [node.target], [value])
 
-    def do_If(self, node: ast.If, way: _Way) -> _Way | None:
+    def do_If(self, node: ast.If, way: _PathTaken) -> _PathTaken | None:
         condition = self.condition(node.test, way)
         if condition.constant is not None:
             return self.body(node.body if condition is TRUE else node.orelse, way)
-        yes = self.body(node.body, _Way(t.band(way.condition, condition), way.names))
-        no = self.body(node.orelse, _Way(t.band(way.condition, t.bnot(condition)), way.names))
+        yes = self.body(node.body, _PathTaken(t.band(way.condition, condition), way.names))
+        no = self.body(node.orelse, _PathTaken(t.band(way.condition, t.bnot(condition)), way.names))
         return _merged(condition, yes, no)
 
-    def do_While(self, node: ast.While, way: _Way) -> _Way | None:
+    def do_While(self, node: ast.While, way: _PathTaken) -> _PathTaken | None:
         if node.orelse:
             raise self.refused(node, "else of a loop")
-        now: _Way | None = way
-        left: list[tuple[Term, _Way]] = []
+        now: _PathTaken | None = way
+        left: list[tuple[Term, _PathTaken]] = []
         for _ in range(TURNS):
             assert now is not None
             condition = self.condition(node.test, now)
             if condition is not TRUE:
-                left.append((t.bnot(condition), _Way(t.band(now.condition, t.bnot(condition)), now.names)))
+                left.append((t.bnot(condition), _PathTaken(t.band(now.condition, t.bnot(condition)), now.names)))
             if condition is FALSE:
                 now = None
             else:
-                now = self.body(node.body, _Way(t.band(now.condition, condition), now.names))
+                now = self.body(node.body, _PathTaken(t.band(now.condition, condition), now.names))
             if now is None or now.condition is FALSE:
                 break
         else:
             raise self.refused(node, f"a loop with more than {TURNS} turns")
-        after: _Way | None = None
+        after: _PathTaken | None = None
         for condition, one in reversed(left):
             after = _merged(condition, one, after)
         return after
 
-    def do_For(self, node: ast.For, way: _Way) -> _Way | None:
+    def do_For(self, node: ast.For, way: _PathTaken) -> _PathTaken | None:
         if node.orelse:
             raise self.refused(node, "else of a loop")
-        now: _Way | None = way
+        now: _PathTaken | None = way
         if isinstance(node.iter, ast.Call) and self.constant(node.iter.func, way) is range:
             ends = [integer(self.value(a, way)).constant for a in node.iter.args]
             if any(e is None for e in ends):
@@ -266,7 +266,7 @@ class _Call:
 
     # Conditions
 
-    def condition(self, node: ast.expr, way: _Way) -> Term:
+    def condition(self, node: ast.expr, way: _PathTaken) -> Term:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return t.bnot(self.condition(node.operand, way))
         if isinstance(node, ast.BoolOp):
@@ -284,7 +284,7 @@ class _Call:
             return t.bnot(doubles.equal(value.bits, doubles.constant(0.0)))
         return t.nonzero(value)
 
-    def comparisons(self, node: ast.Compare, way: _Way) -> Term:
+    def comparisons(self, node: ast.Compare, way: _PathTaken) -> Term:
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             (among,) = node.comparators
             if not isinstance(among, ast.Tuple):
@@ -322,14 +322,14 @@ class _Call:
 
     # Expressions
 
-    def value(self, node: ast.expr, way: _Way) -> Value:
+    def value(self, node: ast.expr, way: _PathTaken) -> Value:
         handler = getattr(self, f"of_{type(node).__name__}", None)
         if handler is None:
             raise self.refused(node, type(node).__name__)
         found: Value = handler(node, way)
         return found
 
-    def of_Constant(self, node: ast.Constant, way: _Way) -> Value:
+    def of_Constant(self, node: ast.Constant, way: _PathTaken) -> Value:
         return self.literal(node.value, node)
 
     def literal(self, value: Any, node: ast.AST) -> Value:
@@ -339,7 +339,7 @@ class _Call:
             return Double(doubles.constant(float(value)))
         raise self.refused(node, f"the constant {value!r}")
 
-    def constant(self, node: ast.expr, way: _Way) -> Any:
+    def constant(self, node: ast.expr, way: _PathTaken) -> Any:
         """The object that a name stands for which is not a local variable."""
         if isinstance(node, ast.Name) and node.id not in code_of(self.function).co_varnames:
             known = self.function.__globals__
@@ -351,17 +351,17 @@ class _Call:
             return getattr(math, node.attr)
         raise self.refused(node, f"`{ast.unparse(node)}`")
 
-    def of_Name(self, node: ast.Name, way: _Way) -> Value:
+    def of_Name(self, node: ast.Name, way: _PathTaken) -> Value:
         if node.id in code_of(self.function).co_varnames:
             if node.id not in way.names:
                 raise self.refused(node, f"`{node.id}` is not set on every way")
             return way.names[node.id]
         return self.literal(self.constant(node, way), node)
 
-    def of_Attribute(self, node: ast.Attribute, way: _Way) -> Value:
+    def of_Attribute(self, node: ast.Attribute, way: _PathTaken) -> Value:
         return self.literal(self.constant(node, way), node)
 
-    def of_Subscript(self, node: ast.Subscript, way: _Way) -> Value:
+    def of_Subscript(self, node: ast.Subscript, way: _PathTaken) -> Value:
         table = self.constant(node.value, way)
         if not isinstance(table, np.ndarray) or table.dtype.kind not in "iuf":
             raise self.refused(node, "an index into anything but a table of numbers")
@@ -375,7 +375,7 @@ class _Call:
         found = entry(name, table, place)
         return Double(found) if table.dtype.kind == "f" else found
 
-    def of_BinOp(self, node: ast.BinOp, way: _Way) -> Value:
+    def of_BinOp(self, node: ast.BinOp, way: _PathTaken) -> Value:
         left, right = self.value(node.left, way), self.value(node.right, way)
         if isinstance(left, Double) or isinstance(right, Double):
             a, b = (v.bits if isinstance(v, Double) else doubles.from_integer(integer(v)) for v in (left, right))
@@ -391,7 +391,7 @@ class _Call:
             raise self.refused(node, type(node.op).__name__)
         return build(a, b)
 
-    def of_UnaryOp(self, node: ast.UnaryOp, way: _Way) -> Value:
+    def of_UnaryOp(self, node: ast.UnaryOp, way: _PathTaken) -> Value:
         if isinstance(node.op, ast.Not):
             return self.condition(node, way)
         value = self.value(node.operand, way)
@@ -401,10 +401,10 @@ class _Call:
             return t.not_(integer(value))
         raise self.refused(node, type(node.op).__name__)
 
-    def of_Compare(self, node: ast.Compare, way: _Way) -> Value:
+    def of_Compare(self, node: ast.Compare, way: _PathTaken) -> Value:
         return self.condition(node, way)
 
-    def of_BoolOp(self, node: ast.BoolOp, way: _Way) -> Value:
+    def of_BoolOp(self, node: ast.BoolOp, way: _PathTaken) -> Value:
         *first, last = node.values
         found = self.value(last, way)
         for operand in reversed(first):
@@ -416,7 +416,7 @@ class _Call:
             found = joined
         return found
 
-    def of_IfExp(self, node: ast.IfExp, way: _Way) -> Value:
+    def of_IfExp(self, node: ast.IfExp, way: _PathTaken) -> Value:
         condition = self.condition(node.test, way)
         if condition.constant is not None:
             return self.value(node.body if condition is TRUE else node.orelse, way)
@@ -424,7 +424,7 @@ class _Call:
         assert found is not None
         return found
 
-    def of_Call(self, node: ast.Call, way: _Way) -> Value:
+    def of_Call(self, node: ast.Call, way: _PathTaken) -> Value:
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self.refused(node, "a call with keywords or *")
         function = self.constant(node.func, way)
@@ -477,8 +477,9 @@ class _Call:
 
 
 _BUILTINS: dict[Any, Callable[..., Value]] = {
-    abs: _Call.absolute, min: _Call.least, max: _Call.greatest, int: _Call.to_int, float: _Call.to_float,
-    math.copysign: _Call.copysign, math.sqrt: _Call.root,
+    abs: _InterpretedCall.absolute, min: _InterpretedCall.least, max: _InterpretedCall.greatest,
+    int: _InterpretedCall.to_int, float: _InterpretedCall.to_float, math.copysign: _InterpretedCall.copysign,
+    math.sqrt: _InterpretedCall.root,
 }  # fmt: skip
 
 
@@ -549,7 +550,7 @@ def entry(name: str, table: Any, place: Term) -> Term:
     if place.constant is not None:
         return t.const(flat[place.constant] if place.constant < len(flat) else 0, 64)
     if len(flat) > LARGEST_TABLE:
-        return t.apply(Function(f"table.{name}", 64, lambda k: flat[k] if k < len(flat) else 0), place)
+        return t.apply(TermFunction(f"table.{name}", 64, lambda k: flat[k] if k < len(flat) else 0), place)
     values = [t.const(v, 64) for v in flat]
     for bit in range(max(len(flat) - 1, 1).bit_length()):
         chosen = t.nonzero(t.extract(place, bit, bit))

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.terms import FALSE, Float, Function, Term
+from ptxdiff.proving.terms import FALSE, Term, TermFunction, TheoryFormat
 
 NAN = 0x7FF8000000000000
 _INFINITY = 0x7FF0000000000000
@@ -181,7 +181,7 @@ def to_integer(a: Term) -> Term:
     return t.ite(t.ult(field, _c(1023 + 63)), found, t.apply(_OUT_OF_RANGE, a))
 
 
-_OUT_OF_RANGE = Function("f64.integer_out_of_range", 64, lambda a: 1 << 63)
+_OUT_OF_RANGE = TermFunction("f64.integer_out_of_range", 64, lambda a: 1 << 63)
 
 
 # Arithmetic
@@ -195,13 +195,13 @@ def _divided(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-def _function(name: str, compute: Callable[..., float], operation: str) -> Function:
-    return Function(
+def _function(name: str, compute: Callable[..., float], operation: str) -> TermFunction:
+    return TermFunction(
         f"f64.{name}",
         64,
         lambda *patterns: pattern(compute(*map(number, patterns))),
         lambda *texts: f"({operation} RNE {' '.join(f'((_ to_fp 11 53) {text})' for text in texts)})",
-        Float(11, 53, NAN),
+        TheoryFormat(11, 53, NAN),
     )
 
 

@@ -16,7 +16,7 @@ import torch
 
 from ptxdiff.proving import definitions, doubles, summaries
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.terms import Function, NotModelled, Term
+from ptxdiff.proving.terms import NotModelled, Term, TermFunction
 
 Terms = Any
 """A numpy array of terms, of dtype object."""
@@ -171,7 +171,7 @@ def _converted(x: Term, source: torch.dtype, target: torch.dtype) -> Term:
         if width == 64:
             return found
         fits = t.ult(doubles.absolute(wide), doubles.constant(2.0 ** (width - 1)))
-        unknown = Function(f"f64.out_of_range_of.{width}", width)
+        unknown = TermFunction(f"f64.out_of_range_of.{width}", width)
         return t.ite(fits, t.extract(found, width - 1, 0), t.apply(unknown, wide))
     return _resized(x, source, width)
 
@@ -402,7 +402,7 @@ def _function(name: str) -> Callable[..., Terms]:
             values = [torch.tensor(doubles.number(p), dtype=torch.float64) for p in patterns]
             return doubles.pattern(float(function(*values)))
 
-        symbol = Function(f"f64.{name}", 64, numeric, approximate=True)
+        symbol = TermFunction(f"f64.{name}", 64, numeric, approximate=True)
         return _each(lambda *x: t.apply(symbol, *x), *(self.terms(a, dtype) for a in arguments))
 
     return operation

@@ -25,7 +25,7 @@ STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class Bits:
+class MaskedTerm:
     """A value and the mask of its undefined bits; both are conditions for a predicate."""
 
     value: Term
@@ -66,13 +66,13 @@ def _term_width(width: int) -> int:
     return 0 if width == 1 else width
 
 
-def _defined(value: Term) -> Bits:
-    return Bits(value, t.const(0, value.width))
+def _defined(value: Term) -> MaskedTerm:
+    return MaskedTerm(value, t.const(0, value.width))
 
 
-def _lost(width: int) -> Bits:
+def _lost(width: int) -> MaskedTerm:
     width = _term_width(width)
-    return Bits(t.const(0, width), t.const(t.ones(width), width))
+    return MaskedTerm(t.const(0, width), t.const(t.ones(width), width))
 
 
 def run(
@@ -113,7 +113,7 @@ def _element(value: Term, low: int, width: int) -> Term:
     return t.nonzero(found) if width == 1 else found
 
 
-def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> Bits:
+def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> MaskedTerm:
     """An input register: its elements, the first in the low bits, and undefined bits above them."""
     own = elements[operand.first : operand.first + operand.count]
     if operand.width == 1:
@@ -123,13 +123,13 @@ def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> Bits:
         wide = t.as_bits(element, operand.width) if element.width == 0 else t.zext(element, operand.width)
         value = t.or_(value, t.shl(wide, t.const(k * width, operand.width)))
     above = t.ones(operand.width) & ~t.ones(width * operand.count)
-    return Bits(value, t.const(above, operand.width))
+    return MaskedTerm(value, t.const(above, operand.width))
 
 
 class _Lane:
     def __init__(self, block: AsmBlock) -> None:
         self.program = block.program
-        self.registers: list[Bits | None] = [None] * len(block.program.registers)
+        self.registers: list[MaskedTerm | None] = [None] * len(block.program.registers)
         self.undefined = FALSE
         self.approximate: set[str] = set()
         self.computed: list[Computed] = []
@@ -176,7 +176,7 @@ class _Lane:
         for writer, bits in zip(step.destinations, results, strict=True):
             self.write(writer, bits, condition, doubt)
 
-    def read(self, reader: ReadSlot) -> Bits:
+    def read(self, reader: ReadSlot) -> MaskedTerm:
         width = _term_width(reader.width)
         if reader.shared:
             raise NotModelled("an address in shared memory")
@@ -188,21 +188,21 @@ class _Lane:
         if bits.value.width != width:
             if width == 0 or bits.value.width < width:
                 raise NotModelled("a register that is read wider than it is")
-            bits = Bits(t.extract(bits.value, width - 1, 0), t.extract(bits.undefined, width - 1, 0))
-        return Bits(t.bnot(bits.value), bits.undefined) if reader.negated else bits
+            bits = MaskedTerm(t.extract(bits.value, width - 1, 0), t.extract(bits.undefined, width - 1, 0))
+        return MaskedTerm(t.bnot(bits.value), bits.undefined) if reader.negated else bits
 
-    def write(self, writer: WriteSlot, bits: Bits, condition: Term, doubt: Term) -> None:
+    def write(self, writer: WriteSlot, bits: MaskedTerm, condition: Term, doubt: Term) -> None:
         if writer.slot < 0:
             return
         width = _term_width(writer.width)
         if writer.upper >= 0:
             self.write(WriteSlot(writer.upper, 64), _above(bits, writer.signed), condition, doubt)
-        bits = Bits(*(_resized(v, width, writer.signed) for v in (bits.value, bits.undefined)))
+        bits = MaskedTerm(*(_resized(v, width, writer.signed) for v in (bits.value, bits.undefined)))
         old = self.registers[writer.slot] or _lost(writer.width)
         undefined = t.ite(condition, bits.undefined, old.undefined)
         if doubt is not FALSE:
             undefined = t.ite(doubt, t.const(t.ones(width), width), undefined)
-        self.registers[writer.slot] = Bits(t.ite(condition, bits.value, old.value), undefined)
+        self.registers[writer.slot] = MaskedTerm(t.ite(condition, bits.value, old.value), undefined)
 
 
 def _wait(waiting: dict[int, Term], at: int, condition: Term) -> None:
@@ -222,15 +222,15 @@ def _resized(value: Term, width: int, is_signed: bool) -> Term:
     return t.sext(value, width) if is_signed else t.zext(value, width)
 
 
-def _above(bits: Bits, is_signed: bool) -> Bits:
+def _above(bits: MaskedTerm, is_signed: bool) -> MaskedTerm:
     """The upper 64 bits of a widened 64-bit result."""
     if not is_signed:
         return _defined(t.const(0, 64))
     value, undefined = (t.ashr(_resized(v, 64, True), t.const(63, 64)) for v in (bits.value, bits.undefined))
-    return Bits(value, undefined)
+    return MaskedTerm(value, undefined)
 
 
-def _scalar(lane: _Lane, step: Step) -> list[Bits]:
+def _scalar(lane: _Lane, step: Step) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     values = [s.value for s in sources]
     form = step.bound.form
@@ -241,11 +241,11 @@ def _scalar(lane: _Lane, step: Step) -> list[Bits]:
         build = definitions.uninterpreted if form.approximate else definitions.of_lanes
         value = build(function, *values)
         lane.computed.append(Computed(step.bound.spelling, function, tuple(values), value))
-        found.append(Bits(value, _undefined(form, sources, function, value.width, number)))
+        found.append(MaskedTerm(value, _undefined(form, sources, function, value.width, number)))
     return found
 
 
-def _undefined(form: Form, sources: Sequence[Bits], function: ArrayFunction, width: int, number: int) -> Term:
+def _undefined(form: Form, sources: Sequence[MaskedTerm], function: ArrayFunction, width: int, number: int) -> Term:
     """The mask of a result by its form's rule; see `ptxdiff.ptx.numeric.definedness`."""
     rule, masks = form.undefined, [s.undefined for s in sources]
     if all(m.constant == 0 for m in masks):
@@ -286,7 +286,9 @@ def _all_if(condition: Term, width: int) -> Term:
     return t.ite(condition, t.const(t.ones(width), width), t.const(0, width))
 
 
-def _moved(form: Form, movable: Sequence[str], sources: Sequence[Bits], function: ArrayFunction, width: int) -> Term:
+def _moved(
+    form: Form, movable: Sequence[str], sources: Sequence[MaskedTerm], function: ArrayFunction, width: int
+) -> Term:
     """The definition itself, applied to the masks of the sources that it moves."""
     names = [*(s.name for s in form.sources), *form.reads]
     values = [s.undefined if n in movable else s.value for n, s in zip(names, sources, strict=True)]
@@ -294,7 +296,7 @@ def _moved(form: Form, movable: Sequence[str], sources: Sequence[Bits], function
     return t.ite(_any(others), t.const(t.ones(width), width), definitions.of_lanes(function, *values))
 
 
-def _combined(sources: Sequence[Bits], function: ArrayFunction) -> Term:
+def _combined(sources: Sequence[MaskedTerm], function: ArrayFunction) -> Term:
     """The bits that differ for some choice of zeros or ones for each source's undefined bits."""
     choices = []
     for source in sources:
@@ -354,14 +356,14 @@ def _spread(mask: Term, width: int, part: int) -> Term:
     return found
 
 
-def _and(sources: Sequence[Bits]) -> Term:
+def _and(sources: Sequence[MaskedTerm]) -> Term:
     """A defined zero makes the result bit defined."""
     a, b = sources
     either = t.or_(a.undefined, b.undefined)
     return t.and_(t.and_(either, t.or_(a.value, a.undefined)), t.or_(b.value, b.undefined))
 
 
-def _or(sources: Sequence[Bits]) -> Term:
+def _or(sources: Sequence[MaskedTerm]) -> Term:
     """A defined one makes the result bit defined."""
     a, b = sources
     either = t.or_(a.undefined, b.undefined)
@@ -369,21 +371,21 @@ def _or(sources: Sequence[Bits]) -> Term:
     return t.and_(either, zeros)
 
 
-def _select(sources: Sequence[Bits]) -> Term:
+def _select(sources: Sequence[MaskedTerm]) -> Term:
     """The mask of the chosen source; all bits if the predicate is undefined."""
     a, b, p = sources
     chosen = t.ite(p.value, a.undefined, b.undefined)
     return t.ite(p.doubtful, t.const(t.ones(chosen.width), chosen.width), chosen)
 
 
-_EXACT: dict[str, Callable[[Sequence[Bits]], Term]] = {"and_": _and, "or_": _or, "select": _select}
+_EXACT: dict[str, Callable[[Sequence[MaskedTerm]], Term]] = {"and_": _and, "or_": _or, "select": _select}
 
 
-def _mov(lane: _Lane, step: Step) -> list[Bits]:
+def _mov(lane: _Lane, step: Step) -> list[MaskedTerm]:
     return [lane.read(r) for r in step.sources]
 
 
-def _unpack(lane: _Lane, step: Step) -> list[Bits]:
+def _unpack(lane: _Lane, step: Step) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     each = len(step.destinations) // len(sources)
     found = []
@@ -395,11 +397,11 @@ def _unpack(lane: _Lane, step: Step) -> list[Bits]:
             found.append(source)
         else:
             high = low + writer.width - 1
-            found.append(Bits(t.extract(source.value, high, low), t.extract(source.undefined, high, low)))
+            found.append(MaskedTerm(t.extract(source.value, high, low), t.extract(source.undefined, high, low)))
     return found
 
 
-def _pack(lane: _Lane, step: Step) -> list[Bits]:
+def _pack(lane: _Lane, step: Step) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     width = step.sources[0].width
     each = len(sources) // len(step.destinations)
@@ -412,11 +414,11 @@ def _pack(lane: _Lane, step: Step) -> list[Bits]:
             by = t.const(k * width, total)
             value = t.or_(value, t.shl(_resized(part.value, total, False), by))
             undefined = t.or_(undefined, t.shl(_resized(part.undefined, total, False), by))
-        found.append(Bits(value, undefined))
+        found.append(MaskedTerm(value, undefined))
     return found
 
 
-def _split(lane: _Lane, step: Step) -> list[Bits]:
+def _split(lane: _Lane, step: Step) -> list[MaskedTerm]:
     source = lane.read(step.sources[0])
     found = []
     for number, writer in enumerate(step.destinations):
@@ -425,14 +427,14 @@ def _split(lane: _Lane, step: Step) -> list[Bits]:
             found.append(_defined(t.const(0, source.value.width)))
             continue
         mask, by = t.const((1 << step.detail) - 1, source.value.width), t.const(low, source.value.width)
-        found.append(Bits(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
+        found.append(MaskedTerm(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
     return found
 
 
-def _nothing(lane: _Lane, step: Step) -> list[Bits]:
+def _nothing(lane: _Lane, step: Step) -> list[MaskedTerm]:
     return []
 
 
-_RUNNERS: Mapping[str, Callable[[_Lane, Step], list[Bits]]] = {
+_RUNNERS: Mapping[str, Callable[[_Lane, Step], list[MaskedTerm]]] = {
     "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, "nothing": _nothing,
 }  # fmt: skip

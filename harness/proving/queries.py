@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.terms import Function, Term
+from ptxdiff.proving.terms import Term, TermFunction
 
 Way = Literal["uninterpreted", "floats", "bits"]
 
@@ -96,7 +96,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[int, str] = {}
         self.variables: dict[str, int] = {}
-        self.declared: set[Function] = set()
+        self.declared: set[TermFunction] = set()
         self.formats: set[tuple[int, int]] = set()
         self.exact = True
 
@@ -126,7 +126,7 @@ class _Writer:
         self.lines.append(f"(define-fun {name} () {_sort(term.width)} {text})")
 
     def apply(self, name: str, term: Term, args: list[str]) -> None:
-        function: Function = term.detail
+        function: TermFunction = term.detail
         if self.interpreted and function.theory is not None and function.format is not None:
             form = function.format
             self.formats.add((form.exponent_bits, form.significand_bits))

@@ -53,7 +53,7 @@ def by_z3(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
 
 
 def main() -> None:
-    """Answer the query on standard input."""
+    """SolverAnswer the query on standard input."""
     asked: dict[str, Any] = json.load(sys.stdin)
     most = math.ceil(asked["seconds"])
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))

@@ -33,7 +33,7 @@ class SolverFault(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class SolverAnswer:
     """A solver's answer: "sat" with a model, "unsat", or "unknown" when its time was over.
 
     seconds: of the processor.
@@ -60,7 +60,7 @@ def version(solver: str) -> str:
     return f"{solver} {importlib.metadata.version(PACKAGES[solver])}"
 
 
-def ask(query: Query, seconds: float, solvers: Sequence[str] = ()) -> Answer:
+def ask(query: Query, seconds: float, solvers: Sequence[str] = ()) -> SolverAnswer:
     """The first answer of these solvers, which run at the same time; by default of the one for the query.
 
     Raises SolverFault if all of them fail.
@@ -84,7 +84,7 @@ def ask(query: Query, seconds: float, solvers: Sequence[str] = ()) -> Answer:
                 else:
                     unknown = found
             if time.monotonic() > latest:
-                return Answer("unknown", seconds, "+".join(solvers))
+                return SolverAnswer("unknown", seconds, "+".join(solvers))
             time.sleep(0.005)
     finally:
         for process in running.values():
@@ -113,15 +113,15 @@ def _started(name: str, query: Query, seconds: float) -> subprocess.Popen[str]:
     return process
 
 
-def _read(name: str, process: subprocess.Popen[str], seconds: float) -> Answer | str:
+def _read(name: str, process: subprocess.Popen[str], seconds: float) -> SolverAnswer | str:
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout as out, process.stderr as err:
         text, words = out.read(), err.read()
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        return Answer("unknown", seconds, name)
+        return SolverAnswer("unknown", seconds, name)
     if process.returncode != 0 or not text:
         lines = words.strip().splitlines()
         return f"{name} ended with {process.returncode}: {lines[-1] if lines else 'no words'}"
     found = json.loads(text)
-    return Answer(found["answer"], found["seconds"], name, found["model"])
+    return SolverAnswer(found["answer"], found["seconds"], name, found["model"])

@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxdiff.proving import doubles
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.terms import Float, Function, Term
+from ptxdiff.proving.terms import Term, TermFunction, TheoryFormat
 from ptxdiff.ptx.isa import float32, half
 from ptxdiff.ptx.isa.convert_integral import integral
 from ptxdiff.ptx.numeric.floatbits import BF16, F16
@@ -48,7 +48,7 @@ def known(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int)
 
 
 @functools.cache
-def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool) -> Function:
+def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool) -> TermFunction:
     """The IEEE operation on patterns. ftz: whether tiny results are flushed; operands are flushed before it."""
     width = 1 + exponent_bits + mantissa_bits
 
@@ -78,8 +78,8 @@ def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: i
     nan = (1 << (width - 1)) - 1
     # The theory flushes nothing: there the definition's source is used.
     solved = not ftz
-    return Function(
-        name, width, numeric, theory if solved else None, Float(exponent_bits, mantissa_bits + 1, nan), expand
+    return TermFunction(
+        name, width, numeric, theory if solved else None, TheoryFormat(exponent_bits, mantissa_bits + 1, nan), expand
     )
 
 

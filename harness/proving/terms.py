@@ -1,7 +1,7 @@
 """Terms over bit-vectors: built once each, simplified where that is cheap, and evaluated on numbers.
 
 A term of width 0 is a condition, with the values 0 and 1. Floats are bit patterns; operations on them that are no
-plain operations on bits are `Function` applications.
+plain operations on bits are `TermFunction` applications.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NotEvaluable(Exception):
 
 
 @dataclass(frozen=True)
-class Float:
+class TheoryFormat:
     """A format of the solver's theory: its exponent bits, its significand bits with the hidden one, its only NaN."""
 
     exponent_bits: int
@@ -32,20 +32,20 @@ class Float:
 
 
 @dataclass(frozen=True)
-class Function:
+class TermFunction:
     """A function of terms that the solver need not know.
 
     name: its symbol; equal names are equal functions. result: bits of its result. numeric: its value on patterns, None
     if it has none here. theory: its text in SMT-LIB's theory of floats, from the texts of its arguments, with the
-    format of the result (see `Float`). expand: builds it from other terms. A solver takes a function as uninterpreted
-    until it is asked to use one of these. approximate: its bits are a model, which no query may use.
+    format of the result (see `TheoryFormat`). expand: builds it from other terms. A solver takes a function as
+    uninterpreted until it is asked to use one of these. approximate: its bits are a model, which no query may use.
     """
 
     name: str
     result: int
     numeric: Callable[..., int] | None = None
     theory: Callable[..., str] | None = None
-    format: Float | None = None
+    format: TheoryFormat | None = None
     expand: Callable[..., Term] | None = None
     approximate: bool = False
 
@@ -53,11 +53,11 @@ class Function:
         return hash(self.name)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Function) and other.name == self.name
+        return isinstance(other, TermFunction) and other.name == self.name
 
 
 class Term:
-    """A node of a graph of terms. detail: a constant's value, a variable's name, bounds of `extract`, a `Function`.
+    """A node of a graph of terms. detail: a constant's value, a variable's name, bounds of `extract`, a `TermFunction`.
 
     maybe: a mask of the bits that may be set.
     """
@@ -265,7 +265,7 @@ def sub(a: Term, b: Term) -> Term:
 
 
 def _signed_bits(a: Term) -> int:
-    """Bits in which a signed number fits."""
+    """MaskedTerm in which a signed number fits."""
     if a.op == "sext":
         return a.args[0].width
     if a.constant is not None:
@@ -368,7 +368,7 @@ def sext(a: Term, width: int) -> Term:
 
 
 def extract(a: Term, high: int, low: int) -> Term:
-    """Bits `low` to `high`."""
+    """MaskedTerm `low` to `high`."""
     if high - low + 1 == a.width:
         return a
     if a.parts is None:
@@ -526,7 +526,7 @@ def nonzero(a: Term) -> Term:
     return a if a.width == 0 else bnot(eq(a, const(0, a.width)))
 
 
-def apply(function: Function, *args: Term) -> Term:
+def apply(function: TermFunction, *args: Term) -> Term:
     """A function of terms; a constant where all arguments are constants and it can be computed."""
     term = _make("apply", args, function, function.result)
     if function.numeric is not None and all(a.op == "const" for a in args):
@@ -587,7 +587,7 @@ def digest(roots: Iterable[Term]) -> str:
     return hashlib.sha256(b"".join(found[id(r)] for r in roots)).hexdigest()
 
 
-def functions(roots: Iterable[Term]) -> set[Function]:
+def functions(roots: Iterable[Term]) -> set[TermFunction]:
     """The functions that are applied in some terms."""
     return {t.detail for t in ordered(roots) if t.op == "apply"}
 

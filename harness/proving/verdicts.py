@@ -99,7 +99,7 @@ def prove(
     """
     variant = _named(case, name)
     other = None if against == "reference" else _named(case, against)
-    search = _Search(seconds, tuple(solvers))
+    search = _ProofSearch(seconds, tuple(solvers))
     done: list[int] = []
     found = Verdict("proved", target=target, against=against)
     try:
@@ -244,7 +244,7 @@ def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Result
 
 
 def _bits(fmt: Format) -> int:
-    """Bits of an element as the constraints count them: a truth value has one."""
+    """MaskedTerm of an element as the constraints count them: a truth value has one."""
     kind = np.dtype(fmt.numpy_dtype())
     return 1 if kind == np.bool_ else kind.itemsize * 8
 
@@ -329,7 +329,7 @@ def _digest_of(graph: Any) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-class _Search:
+class _ProofSearch:
     """The queries of one verdict, until its time is over."""
 
     def __init__(self, seconds: float, solvers: tuple[str, ...]) -> None:
@@ -383,13 +383,13 @@ class _Search:
                 break
         return Verdict("not settled", last)
 
-    def _ask(self, asked: queries.Query, seconds: float) -> solving.Answer:
+    def _ask(self, asked: queries.Query, seconds: float) -> solving.SolverAnswer:
         """An answer; of a query that was refuted before, the kept one."""
         key = asked.text.encode()
         for solver in self.solvers or (asked.solver,):
             if _proofs.get(key, solving.version(solver).encode()) == b"unsat":
                 self.used.add(solver)
-                return solving.Answer("unsat", 0.0, solver)
+                return solving.SolverAnswer("unsat", 0.0, solver)
         answer = solving.ask(asked, seconds, self.solvers)
         self._asked += answer.seconds * max(len(self.solvers), 1)
         if answer.answer != "unknown":

@@ -21,7 +21,7 @@ from tests.sampling import spread
 MODELLED = [f for f in SCALAR_FORMS if not f.approximate]
 MANTISSA = {16: 10, 32: 23, 64: 52}
 HALF_PLACES = (12, 15, 28, 41, 44)
-"""Bits below the last place of a narrower format, in a float32 and in a float64."""
+"""MaskedTerm below the last place of a narrower format, in a float32 and in a float64."""
 WITHOUT_TERMS = ["fns.b32"]
 """Patterns of forms whose loops have no constant bound."""
 
