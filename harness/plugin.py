@@ -80,6 +80,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--ptx-records", metavar="PATH", help="write records to this file, or to a new file in this folder")
     group.addoption(
+        "--ptx-share-texts", action="store_true",
+        help="put texts into the store of the folder of --ptx-records, as where it names a folder",
+    )  # fmt: skip
+    group.addoption(
         "--ptx-resume", action="store_true", help="continue the --ptx-records file, and keep the results that it has"
     )
     group.addoption(
@@ -202,7 +206,7 @@ def _add_recorder(config: pytest.Config) -> None:
 def _check_options(config: pytest.Config) -> None:
     """Refuse options that contradict each other or name unknown things, before anything is collected."""
     option = config.option
-    if option.ptx_resume and not (option.ptx_records or "").endswith(".jsonl"):
+    if option.ptx_resume and not (option.ptx_records or "").endswith((".jsonl", ".jsonl.zst")):
         raise pytest.UsageError("--ptx-resume continues one records file: name it with --ptx-records=FILE.jsonl")
     if option.ptx_require_gpu and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
+from ptxdiff.records import COMPRESSED, PLAIN, Key, RecordError, Result, RunRecords, collector_paused, read, read_lines, record_files
 from ptxdiff.records.compare import distance
 from ptxdiff.reports.model import RANK, STRENGTH, Item, state_of, target_order
 from ptxdiff.reports.selection import selection
@@ -413,12 +413,12 @@ def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
 
 
 def folder(path: Path) -> Iterator[RunRecords]:
-    """The runs of a folder of `*.jsonl`, oldest first, read one at a time. Raises RecordError if there is none."""
+    """The runs of a folder, oldest first, read one at a time. Raises RecordError if there is none."""
     heads = []
-    for file in sorted(path.glob("*.jsonl")):
+    for file in record_files(path):
         head = next(iter(read_lines(file)), None)
         heads.append((getattr(head, "started", ""), file))
     if not heads:
-        raise RecordError(f"{path}: no records (*.jsonl) in this folder")
+        raise RecordError(f"{path}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
     for _, file in sorted(heads):
         yield read(file)

@@ -58,9 +58,9 @@ def main(args: argparse.Namespace) -> int:
 
 def one_run(paths: Sequence[Path], *, merge: bool = False) -> RunRecords:
     """The run in a file, or the newest run in a folder. Several paths are merged, as are all files with merge=True."""
-    from ptxdiff.records import merged, read
+    from ptxdiff.records import merged, read, record_files
 
-    files = [f for p in paths for f in (sorted(p.glob("*.jsonl")) if merge and p.is_dir() else [p])]
+    files = [f for p in paths for f in (record_files(p) if merge and p.is_dir() else [p])]
     return merged([read(f) for f in files or paths])
 
 

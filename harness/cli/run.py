@@ -56,7 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="an optimisation level of ptxas; repeatable (default: 3, Triton's; at full effort 3 and 0)",
     )  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="run everything, and reuse no results of earlier runs")
-    parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
+    parser.add_argument(
+        "--output", default="build/records", metavar="PATH",
+        help="records: a folder, in which runs are compressed and share their texts; or a file that holds all of a run:"
+        " .jsonl, or compressed .jsonl.zst (default: build/records)",
+    )  # fmt: skip
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
     parser.epilog = "Words after -- go to pytest: ptxdiff run cases -- -k rcp -n 4"
 
@@ -64,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run the cases. Returns pytest's exit code."""
     from ptxdiff.model.targets import normal
-    from ptxdiff.records import RecordError, resumable
+    from ptxdiff.records import RecordError, is_records_name, resumable
     from ptxdiff.running.recorder import records_path
 
     paths = _addresses(args.paths)
@@ -82,6 +86,7 @@ def main(args: argparse.Namespace) -> int:
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         require("xdist", purpose="pytest's option -n")
     words = [*paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
+    words += ["--ptx-share-texts"] * (not is_records_name(args.output))
     words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += [f"--ptx-cluster={args.cluster}"] * (args.cluster is not None)

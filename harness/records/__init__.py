@@ -16,9 +16,10 @@ evidence of passes, `shown` texts in each medium, `compare` two runs side by sid
 
 from ptxdiff.records.agreement import Split, explained, splits
 from ptxdiff.records.assemblers import AssemblerTally, by_assembler, names_assembler
+from ptxdiff.records.compressed import COMPRESSED, PLAIN, is_records_name, record_files
 from ptxdiff.records.encoding import from_json, to_json
 from ptxdiff.records.evidence import beside, evidence_of_passes, passes
-from ptxdiff.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
+from ptxdiff.records.files import Writer, collect, collector_paused, lines, newest_file, read, read_lines, resumable
 from ptxdiff.records.inregisters import ALONE, InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
@@ -26,6 +27,7 @@ from ptxdiff.records.merge import MACHINES, machines, merged
 from ptxdiff.records.seal import Seal
 from ptxdiff.records.sent import Sent, of_run, packed, received, sent, unpacked
 from ptxdiff.records.statistics import Beside
+from ptxdiff.records.texts import TextStore
 from ptxdiff.records.types import (
     DECLARED,
     EVIDENCE,
@@ -52,6 +54,7 @@ from ptxdiff.records.types import (
     Run,
     RunRecords,
     Share,
+    Stored,
     Survivor,
     Text,
     TextKind,
@@ -64,10 +67,12 @@ from ptxdiff.records.types import (
 
 __all__ = [
     "ALONE",
+    "COMPRESSED",
     "DECLARED",
     "EVIDENCE",
     "EXPECTED",
     "MACHINES",
+    "PLAIN",
     "PTXAS",
     "PYTORCH",
     "SCHEMA",
@@ -98,9 +103,11 @@ __all__ = [
     "Sent",
     "Share",
     "Split",
+    "Stored",
     "Survivor",
     "Text",
     "TextKind",
+    "TextStore",
     "Timing",
     "VariantInfo",
     "Verdict",
@@ -113,16 +120,19 @@ __all__ = [
     "evidence_of_passes",
     "explained",
     "from_json",
+    "is_records_name",
     "lines",
     "machines",
     "merged",
     "names_assembler",
+    "newest_file",
     "of_run",
     "packed",
     "passes",
     "read",
     "read_lines",
     "received",
+    "record_files",
     "resumable",
     "sent",
     "splits",

@@ -26,6 +26,7 @@ from ptxdiff.records.types import (
     RecordError,
     Result,
     Run,
+    Stored,
     Text,
     Timing,
 )
@@ -34,6 +35,7 @@ _KINDS: dict[str, type[Any]] = {
     "run": Run,
     "case": CaseInfo,
     "text": Text,
+    "stored text": Stored,
     "result": Result,
     "timing": Timing,
     "in registers": InRegisters,
@@ -148,31 +150,28 @@ Reader = Callable[[Any], Any]
 class _Layout:
     """How to make an object of a record class from JSON."""
 
-    readers: Mapping[str, tuple[type[Any] | None, Reader]]
-    """By field. If a type is given, every JSON value of that type is taken unchanged."""
+    readers: Mapping[str, tuple[str, type[Any] | None, Reader]]
+    """By field, with its name: one string for all objects. JSON of the type, if one is given, is taken unchanged."""
     required: frozenset[str]
-    defaults: Mapping[str, Any]
-    factories: tuple[tuple[str, Callable[[], Any]], ...]
+    empty: Mapping[str, Any]
+    """The empty mappings of absent fields, one for all objects: nothing changes a record."""
 
 
 def _build(cls: type[Any], obj: Any) -> Any:
     # A history of nightly runs has half a million of these. So types are resolved once for each class, and fields are
-    # set without the frozen dataclass's __init__.
+    # set without the frozen dataclass's __init__. Plain defaults stay attributes of the class: most fields have them.
     layout = _LAYOUTS.get(cls) or _layout(cls)
     if not isinstance(obj, dict):
         raise _Fault(f"expected an object, found {_shown(obj)}")
     made = object.__new__(cls)
     fields = made.__dict__
-    fields.update(layout.defaults)
-    for name, factory in layout.factories:
-        if name not in obj:
-            fields[name] = factory()
+    fields.update(layout.empty)
     readers = layout.readers
     name = ""
     try:
         for name, value in obj.items():
-            plain, reader = readers[name]
-            fields[name] = value if type(value) is plain else reader(value)
+            field, plain, reader = readers[name]
+            fields[field] = value if type(value) is plain else reader(value)
     except KeyError:
         raise _Fault(f"unknown field {_shown(name)}; a newer version may have written it") from None
     except _Fault as e:
@@ -188,12 +187,12 @@ _LAYOUTS: dict[type[Any], _Layout] = {}
 def _layout(cls: type[Any]) -> _Layout:
     unset = dataclasses.MISSING
     fields = dataclasses.fields(cls)
-    defaults = {f.name: f.default for f in fields if f.default is not unset}
-    factories = tuple((f.name, f.default_factory) for f in fields if f.default_factory is not unset)
+    defaults = {f.name for f in fields if f.default is not unset}
+    empty = {f.name: f.default_factory() for f in fields if f.default_factory is not unset}
     hints = typing.get_type_hints(cls, include_extras=True)
-    readers = {f.name: (_AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
-    required = frozenset(readers.keys() - defaults.keys() - {name for name, _ in factories})
-    return _LAYOUTS.setdefault(cls, _Layout(readers, required, defaults, factories))
+    readers = {f.name: (f.name, _AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
+    required = frozenset(readers.keys() - defaults - empty.keys())
+    return _LAYOUTS.setdefault(cls, _Layout(readers, required, empty))
 
 
 def _reader(hint: Any) -> Reader:

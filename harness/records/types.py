@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -372,6 +372,14 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """A text of this run that lies in the store of its folder (`ptxdiff.records.texts`): its hash and kind."""
+
+    hash: str
+    kind: TextKind
+
+
+@dataclass(frozen=True)
 class Run:
     """The head of a records file."""
 
@@ -398,7 +406,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | Mutation | End
+Record = Run | CaseInfo | Text | Stored | Result | Timing | InRegisters | Disagreement | Mutation | End
 
 
 @dataclass(frozen=True)
@@ -415,7 +423,7 @@ class RunRecords:
 
     run: Run
     cases: dict[str, CaseInfo] = field(default_factory=dict)
-    texts: dict[str, Text] = field(default_factory=dict)
+    texts: MutableMapping[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
     end: End | None = None
@@ -424,6 +432,8 @@ class RunRecords:
     disagreements: list[Disagreement] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
     in_registers: list[InRegisters] = field(default_factory=list)
+    stored: dict[str, TextKind] = field(default_factory=dict)
+    """The texts that lie in the store of the run's folder. Reading a whole run loads them into `texts`."""
 
 
 def text_hash(text: str) -> str:
