@@ -236,7 +236,12 @@ def _gpus(value: Any) -> str:
 
 def revision(records: RunRecords) -> str:
     """The git revision of a run in twelve digits, with `+` for uncommitted changes; "" if unknown."""
-    return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(records.run.environment)))))
+    return revision_in(records.run.environment)
+
+
+def revision_in(environment: Mapping[str, Any]) -> str:
+    """The git revision that a run's environment names; see `revision`."""
+    return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(environment)))))
 
 
 def _revision(environment: Mapping[str, Any]) -> str:

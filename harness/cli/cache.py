@@ -17,6 +17,7 @@ KINDS = {
     "cubin": "machine code that ptxas made",
     "inductor": "the cache of torch.compile",
     "items": "results of the emulator and the assembler, for unchanged cases",
+    "nights": "facts of runs, for the history on a page",
     "packets": "parts of HTML pages",
     "pairs": "differences between two targets, run again",
     "ptx": "PTX that Triton made",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ptxdiff.cli import UsageError, render, say
 
 if TYPE_CHECKING:
     from ptxdiff.records import RunRecords
 
+_Run = TypeVar("_Run")
 FORMATS = {
     "html": "build/report.html",
     "junit": "build/junit.xml",
@@ -82,12 +83,26 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     from ptxdiff.reports.history import folder, history
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
-    past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
-    book = ledger if ledger.exists() else None
     packets = DiskCache("packets")
+    runs = _shown(records[0], folder(records[0], DiskCache("nights"))) if whole else [one_run(records, merge=merge)]
+    past, newest = history(runs)
+    book = ledger if ledger.exists() else None
     written = html.write_history(past, newest, output, conformance=book, cache=cache_folder(), packets=packets)
     render(summary.terminal(newest))
     say(f"report: {written.resolve()}")
+
+
+def _shown(path: Path, runs: Iterator[_Run]) -> Iterator[_Run]:
+    """The runs of a folder, with a progress bar on a terminal while they are read."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from ptxdiff.records import record_files
+
+    console = Console(stderr=True)
+    count = len(record_files(path))
+    quiet = count < 2 or not console.is_terminal
+    return iter(track(runs, f"reading {count} runs", count, console=console, transient=True, disable=quiet))
 
 
 def own_ledger() -> Path:

@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxdiff.records.inregisters import InRegisters
-from ptxdiff.records.key import Amount, Count
+from ptxdiff.records.key import Amount, Count, Key
 from ptxdiff.records.rules import ContradictionError, check
 from ptxdiff.records.types import (
     SCHEMA,
@@ -191,6 +192,8 @@ def _layout(cls: type[Any]) -> _Layout:
     empty = {f.name: f.default_factory() for f in fields if f.default_factory is not unset}
     hints = typing.get_type_hints(cls, include_extras=True)
     readers = {f.name: (f.name, _AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
+    if cls is Key:
+        readers |= {name: (name, None, _name) for name, hint in hints.items() if hint is str}
     required = frozenset(readers.keys() - defaults - empty.keys())
     return _LAYOUTS.setdefault(cls, _Layout(readers, required, empty))
 
@@ -218,6 +221,14 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise _Fault(f"expected a string, found {_shown(value)}")
+
+
+_known = sys.intern
+"""The one string of a text that many records have: names, and digests of definitions. A file repeats each."""
+
+
+def _name(value: Any) -> str:
+    return _known(value) if type(value) is str else _text(value)
 
 
 def _truth(value: Any) -> bool:
@@ -292,8 +303,10 @@ def _mapping(item: Reader, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise _Fault(f"expected an object, found {_shown(values)}")
     try:
+        if item is _text and _alike(item, values.values()):
+            return {_known(name): _known(value) for name, value in values.items()}
         if _alike(item, values.values()):
-            return dict(values)
+            return {_known(name): value for name, value in values.items()}
         return {name: item(value) for name, value in values.items()}
     except _Fault as e:
         raise _Fault(f"a value of it: {e}") from None

@@ -144,22 +144,71 @@ def test_a_changed_environment_is_listed(base):
     assert found.environment_changes(0) == []
 
 
+def stored(night, path, shared=False):
+    writer = Writer(path, shared=shared)
+    writer.write(night.run, *night.cases.values(), *night.texts.values(), *night.results, *night.timings)
+    if night.end:
+        writer.write(night.end)
+    writer.close()
+
+
 def test_a_folder_is_read_in_the_order_of_the_runs_not_of_the_names(base, tmp_path):
-    for name, night in zip(("b", "a"), synthetic.nights(base, 2, planted={}), strict=True):
-        writer = Writer(tmp_path / f"{name}.jsonl")
-        for record in (
-            night.run,
-            *night.cases.values(),
-            *night.texts.values(),
-            *night.results,
-            *night.timings,
-            night.end,
-        ):
-            writer.write(record)
-        writer.close()
-    runs = list(folder(tmp_path))
-    assert [r.run.started[:10] for r in runs] == ["2026-03-01", "2026-03-02"]
-    assert runs[0].results == sorted(base.results, key=lambda r: r.key.item)
+    for name, night in zip(("b.jsonl", "a.jsonl.zst"), synthetic.nights(base, 2, planted={}), strict=True):
+        stored(night, tmp_path / name)
+    first, newest = folder(tmp_path)
+    assert [first.started[:10], newest.run.started[:10]] == ["2026-03-01", "2026-03-02"]
+    assert newest.results == sorted(base.results, key=lambda r: r.key.item)
+
+
+class Kept(dict):
+    """Facts of nights by their inputs. read: how many were found."""
+
+    read = 0
+
+    def get(self, *parts):
+        found = dict.get(self, parts)
+        self.read += found is not None
+        return found
+
+    def put(self, data, *parts):
+        self[parts] = data
+
+
+def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path):
+    """Bits change, change back, and change again; a variant is missing in between; one run has no end."""
+    planted = list(synthetic.nights(base, 30))
+    runs = [planted[n] for n in (0, 14, 0, 1, 27, 2, 29)]
+    runs = [
+        dataclasses.replace(r, run=dataclasses.replace(r.run, started=f"2026-04-0{n + 1}T02:00:00Z"))
+        for n, r in enumerate(runs)
+    ]
+    runs[3] = dataclasses.replace(runs[3], results=runs[3].results[:-40], end=None)
+    expected, _ = history(runs)
+    assert {c.kind for c in expected.changes} >= {"bits", "ulp", "vanished", "new"}
+    for n, run in enumerate(runs):
+        stored(run, tmp_path / f"{n}.jsonl.zst", shared=True)
+    kept = Kept()
+    for reads in (0, 6):
+        before = kept.read
+        found, newest = history(folder(tmp_path, kept))
+        assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
+        assert found.nights == expected.nights
+        assert len(newest.texts) == len(base.texts)
+        assert kept.read - before >= reads
+    (tmp_path / "2.jsonl.zst").unlink()
+    stored(dataclasses.replace(runs[4], run=runs[2].run), tmp_path / "2.jsonl.zst", shared=True)
+    assert history(folder(tmp_path, kept))[0].changes != expected.changes
+
+
+def test_an_edited_run_of_a_history_is_refused_although_its_facts_are_kept(base, tmp_path):
+    kept = Kept()
+    for n, night in enumerate(synthetic.nights(base, 3, planted={})):
+        stored(night, tmp_path / f"{n}.jsonl")
+    history(folder(tmp_path, kept))
+    path = tmp_path / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
+    with pytest.raises(RecordError, match="the checksum is wrong"):
+        history(folder(tmp_path, kept))
 
 
 def test_no_run_at_all_is_refused(tmp_path):
