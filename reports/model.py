@@ -371,7 +371,8 @@ def with_sass(results: Iterable[Result]) -> list[Result]:
     """The same results; those without SASS get that of another result with the same PTX."""
     found = list(results)
     sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in found if r.ptx and r.sass}
-    return [r if r.sass else replace(r, sass=sass.get((r.key.target, r.key.fusion, r.ptx), "")) for r in found]
+    others = ("" if r.sass else sass.get((r.key.target, r.key.fusion, r.ptx), "") for r in found)
+    return [replace(r, sass=other) if other else r for r, other in zip(found, others, strict=True)]
 
 
 def target_order(target: str) -> tuple[int, str]:

@@ -34,6 +34,7 @@ VERBS = {
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and list those that a run would miss",
     "new": "write a new case file as a starting point",
+    "records": "list the runs of a folder, write one as a file of JSON lines, remove texts that no run needs",
     "cache": "show or delete what lies in the cache folder",
 }
 

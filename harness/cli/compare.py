@@ -24,11 +24,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("before", help="a records file, a folder (its newest run is used), or a PTX file")
-    parser.add_argument("after", nargs="?", help="another of the same kind (default with --targets: the first again)")
+    parser.add_argument(
+        "after", nargs="?",
+        help="another of the same kind (default: the two newest runs of a folder; with --targets, the first again)",
+    )  # fmt: skip
     parser.add_argument(
         "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the first run with target Y of the second"
     )
     parser.add_argument("--kind", action="append", help="show differences of this kind only (repeatable)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each difference on a line of its own")
     files = parser.add_argument_group("two PTX files")
     files.add_argument(
         "--like",
@@ -74,8 +78,8 @@ def main(args: argparse.Namespace) -> int:
 
 def _records(args: argparse.Namespace) -> int:
     from ptxdiff.model.targets import normal
-    from ptxdiff.records import RecordError, read
-    from ptxdiff.records.compare import KINDS, CompareError, compare
+    from ptxdiff.records import RecordError, read, record_files
+    from ptxdiff.records.compare import KINDS, CompareError, compare, grouped
 
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:
@@ -86,18 +90,26 @@ def _records(args: argparse.Namespace) -> int:
                 f"{name} names a case, and compare takes two runs' records, or two {PTX} files with whole kernels. "
                 "Two pieces of asm are compared as variants of one case: ptxdiff run compares each with the reference"
             )
+    before, after = Path(args.before), Path(args.after or args.before)
     if args.after is None and not args.targets:
-        raise UsageError("give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a")
+        files = record_files(before)
+        if len(files) < 2:
+            raise UsageError(
+                "give a second run, a folder with two runs, or two targets of one run: "
+                "ptxdiff compare A --targets sm_90a sm_100a"
+            )
+        before, after = files[-2:]
+        say(f"{before.name} → {after.name}")
     try:
         targets = (normal(args.targets[0]), normal(args.targets[1])) if args.targets else None
-        found = compare(read(Path(args.before)), read(Path(args.after or args.before)), targets=targets)
+        found = compare(read(before, texts=False), read(after, texts=False), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in found.environment.items():
         say(f"  {name}: {old} → {new}")
     shown = found.of(*args.kind) if args.kind else list(found.differences)
-    for difference in shown:
-        say(str(difference))
+    for line in map(str, shown) if args.verbose else grouped(shown):
+        say(line)
     say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1
 

@@ -235,9 +235,18 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         elif backends:
             # An ordinary CI machine has no GPU, and a GPU may run alone. Results of other backends stay, with a remark.
             names = f"backend{'s' * (len(backends) > 1)} {' and '.join(sorted(backends))}"
-            yield Objection(ACCEPTED, _subject(d.key), f"not checked here, {names} did not run: {d.detail}")
+            yield Objection(ACCEPTED, _subject(d.key), f"not checked here, {names} did not run: {d.detail or d.key}")
+    alone: dict[str, list[Change]] = defaultdict(list)
     for d in comparison.of("new"):
-        yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
+        if d.detail:
+            yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
+        else:
+            alone[_subject(d.key)].append(d)
+    for subject, members in alone.items():
+        first = (
+            f"1 result, {members[0].key}" if len(members) == 1 else f"{len(members)} results, {members[0].key} first"
+        )
+        yield Objection(ACCEPTED, subject, f"new, so not compared with the baseline: {first}")
 
 
 def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:

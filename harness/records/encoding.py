@@ -316,6 +316,8 @@ def _alike(item: Reader, values: Collection[Any]) -> bool:
     """Whether no value needs conversion, as for texts, and for counts in mappings, which are most of a file."""
     if item is _text:
         return set(map(type, values)) <= {str}
+    if item is _whole:
+        return set(map(type, values)) <= {int}
     if item is _count:
         return not values or (set(map(type, values)) == {int} and min(values) >= 0)
     return False

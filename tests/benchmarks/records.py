@@ -51,7 +51,7 @@ def write(run: RunRecords, path: Path, night: int, *, shared: bool = False) -> N
     writer = Writer(path, shared=shared)
     started = f"2026-{1 + night // 28:02d}-{1 + night % 28:02d}T02:00:00+00:00"
     writer.write(replace(run.run, run_id=f"night-{night}", started=started), *run.cases.values(), *run.texts.values())
-    slower = [replace(r, seconds=r.seconds + night / 1000) for r in run.results]
+    slower = [replace(r, seconds=round(r.seconds + night / 1000, 4)) for r in run.results]
     for first in range(0, len(slower), 20):
         writer.write(*slower[first : first + 20])
     writer.write(*run.timings, End(started, 600.0, dict(Counter(r.outcome for r in slower))))
@@ -71,7 +71,10 @@ def action(name: str, path: Path) -> None:
             sys.stdout = sys.__stdout__
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     processor = sum(u.ru_utime + u.ru_stime for u in used)
-    print(json.dumps({"processor": processor, "memory": used[0].ru_maxrss / 1e3}))
+    # Not ru_maxrss, which a process takes over from the one that started it.
+    status = Path("/proc/self/status").read_text()
+    memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    print(json.dumps({"processor": processor, "memory": memory / 1e3}))
 
 
 def measured(label: str, name: str, path: Path, cache: Path) -> None:
