@@ -102,7 +102,7 @@ def _records(args: argparse.Namespace) -> int:
         say(f"{before.name} → {after.name}")
     try:
         targets = (normal(args.targets[0]), normal(args.targets[1])) if args.targets else None
-        found = compare(read(before, texts=False), read(after, texts=False), targets=targets)
+        found = compare(read(before), read(after), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in found.environment.items():

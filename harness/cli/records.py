@@ -108,11 +108,13 @@ def _list(path: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(runs, indent=2))
         return
-    table = Table("file", "started", "revision", "results", "verdicts", "size", "", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for head in ("file", "started", "revision", "results", "verdicts", "size", ""):
+        table.add_column(head, no_wrap=head != "verdicts", overflow="fold")
     for run in runs:
         verdicts = ", ".join(f"{n:,} {name}" for name, n in run["verdicts"].items())
         size, state = f"{run['bytes'] / 1e6:.1f} MB", "" if run["complete"] else "cut short"
-        table.add_row(run["file"], run["started"], run["revision"], f"{run['results']:,}", verdicts, size, state)
+        table.add_row(run["file"], run["started"][:16], run["revision"], f"{run['results']:,}", verdicts, size, state)
     if runs:
         render(table)
     store = TextStore(path if path.is_dir() else path.parent)

@@ -243,10 +243,8 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         else:
             alone[_subject(d.key)].append(d)
     for subject, members in alone.items():
-        first = (
-            f"1 result, {members[0].key}" if len(members) == 1 else f"{len(members)} results, {members[0].key} first"
-        )
-        yield Objection(ACCEPTED, subject, f"new, so not compared with the baseline: {first}")
+        count = "1 result" if len(members) == 1 else f"{len(members)} results, first"
+        yield Objection(ACCEPTED, subject, f"new, so not compared with the baseline: {count} {members[0].key}")
 
 
 def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:

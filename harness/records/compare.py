@@ -81,10 +81,9 @@ def grouped(changes: Iterable[Change]) -> Iterator[str]:
         change = f": {steps[0]}" if steps else ""
         change += f" and {len(steps) - 1} other changes" if len(steps) > 1 else ""
         where = [", ".join(dict.fromkeys(getattr(c.key, part) for c in members)) for part in ("target", "backend")]
-        yield (
-            f"{first.mark} {KINDS[first.kind]}{change}  {first.key.case}::{first.key.variant}, {len(members)} results on "
-            f"{where[0]} ({where[1]}); first: {first.key}" + (f"  {first.detail}" if first.detail else "")
-        )
+        subject = f"{first.key.case}::{first.key.variant}, {len(members)} results on {where[0]} ({where[1]})"
+        detail = f"  {first.detail}" if first.detail else ""
+        yield f"{first.mark} {KINDS[first.kind]}{change}  {subject}; first: {first.key}{detail}"
 
 
 @dataclass(frozen=True)

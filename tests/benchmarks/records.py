@@ -126,7 +126,6 @@ def main(words: list[str] | None = None) -> int:
             write(run, history / f"{night:02d}.jsonl.zst", night, shared=True)
         size = sum(p.stat().st_size for p in history.rglob("*") if p.is_file())
         print(f"{f'{given.nights} runs, compressed, texts shared':<44}{'':>17}{'':>6}{size / 1e6:>8.1f} MB on disk")
-        del run
         for form, path in (("plain", plain), ("compressed", one)):
             measured(f"read, {form}", "read", path, place / "none")
             measured(f"report of one run, {form}, empty cache", "report", path, place / form)

@@ -418,7 +418,8 @@ def test_compare_compares_two_targets_of_one_run(here, in_this_process, capsys):
     assert re.search(r"[1-9]\d* results in both", out)
     code, _, err = said(capsys, "compare", "run.jsonl")
     assert code == 2
-    assert "give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a" in err
+    words = "give a second run, a folder with two runs, or two targets of one run: "
+    assert words + "ptxdiff compare A --targets sm_90a sm_100a" in err
 
 
 def test_emulate_names_the_source_of_approximate_bits(capsys):
