@@ -168,11 +168,13 @@ def _docstring(value: Any) -> str:
 
 
 def records() -> str:
-    """The types of records, from their docstrings and fields."""
-    from ptxdiff.records import types
+    """The files of records and the types in them, from their docstrings and fields."""
+    from ptxdiff.records import compressed, seal, texts, types
 
     head = f"JSON lines, schema {types.SCHEMA}. Each line has `record`, the name of its type, and ends in a checksum."
-    parts = ["# Records", f"{head} Unknown fields are refused."]
+    parts = ["# Records", f"{head} Unknown fields are refused. [Keep records](../how-to/records.md) has the commands."]
+    for title, module in (("Files", compressed), ("Texts", texts), ("Checksums", seal)):
+        parts += [f"## {title}", inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]]
     for name, value in vars(types).items():
         if dataclasses.is_dataclass(value) and value.__module__ == types.__name__:
             rows = [(f"`{f.name}`", f"`{f.type}`") for f in dataclasses.fields(value)]
