@@ -81,11 +81,11 @@ def _export(path: Path, output: str) -> None:
 
 def _whole(source: Path) -> Iterator[Record]:
     """The records of a file, with the texts that it names in their places."""
-    from ptxdiff.records import Stored, read, read_lines
+    from ptxdiff.records import StoredText, read, read_lines
 
     texts = read(source).texts
     for record in read_lines(source):
-        yield texts[record.hash] if isinstance(record, Stored) else record
+        yield texts[record.hash] if isinstance(record, StoredText) else record
 
 
 def _prune(folder: Path) -> None:

@@ -27,7 +27,7 @@ from ptxdiff.records.types import (
     RecordError,
     Result,
     Run,
-    Stored,
+    StoredText,
     Text,
     Timing,
 )
@@ -36,7 +36,7 @@ _KINDS: dict[str, type[Any]] = {
     "run": Run,
     "case": CaseInfo,
     "text": Text,
-    "stored text": Stored,
+    "stored text": StoredText,
     "result": Result,
     "timing": Timing,
     "in registers": InRegisters,

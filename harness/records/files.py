@@ -30,7 +30,7 @@ from ptxdiff.records.types import (
     Result,
     Run,
     RunRecords,
-    Stored,
+    StoredText,
     Text,
     Timing,
     WriteError,
@@ -64,7 +64,7 @@ class Writer:
         self._store: StoreWriter | None = None
         try:
             kept = self._take_up(planned) if resume else []
-            if shared or any(isinstance(r, Stored) for r in kept):
+            if shared or any(isinstance(r, StoredText) for r in kept):
                 self._store = StoreWriter(path.parent)
             begun = path.with_suffix(".partial") if resume else path
             # Unbuffered, so that closing the file does not try again to write what a full disk refused.
@@ -84,7 +84,7 @@ class Writer:
         """The records of the file that stay: without a half-written item and the `end` line of the earlier run."""
         kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
-        self._texts = {r.hash for r in kept if isinstance(r, Text | Stored)}
+        self._texts = {r.hash for r in kept if isinstance(r, Text | StoredText)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
         return kept
 
@@ -117,7 +117,7 @@ class Writer:
         if not isinstance(record, Text):
             return one
         store.add(record)
-        return Stored(record.hash, record.kind)
+        return StoredText(record.hash, record.kind)
 
     def _is_new(self, record: Record) -> bool:
         if isinstance(record, Text | CaseInfo):
@@ -278,7 +278,7 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.cases[record.case] = record
         elif isinstance(record, Text):
             found.texts[record.hash] = record
-        elif isinstance(record, Stored):
+        elif isinstance(record, StoredText):
             found.stored[record.hash] = record.kind
         elif isinstance(record, Result):
             found.results.append(record)

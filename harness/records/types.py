@@ -372,7 +372,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredText:
     """A text of this run that lies in the store of its folder (`ptxdiff.records.texts`): its hash and kind."""
 
     hash: str
@@ -406,7 +406,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Stored | Result | Timing | InRegisters | Disagreement | Mutation | End
+Record = Run | CaseInfo | Text | StoredText | Result | Timing | InRegisters | Disagreement | Mutation | End
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ def test_run_reports_with_the_history_of_its_folder(here, in_this_process):
     command = ["run", "--backend", "emulator", "--target", "sm_90", "--output", "runs", "--report", "report.html"]
     for _ in range(2):
         assert main(command) == 0
-    assert len(list((here / "runs").glob("*.jsonl"))) == 2
+    assert len(list((here / "runs").glob("*.jsonl.zst"))) == 2
     assert "What changed over 2 runs" in (here / "report.html").read_text()
 
 

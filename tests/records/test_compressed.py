@@ -14,7 +14,7 @@ from backports import zstd
 from ptxdiff.records import (
     End,
     RecordError,
-    Stored,
+    StoredText,
     Text,
     TextStore,
     WriteError,
@@ -26,6 +26,7 @@ from ptxdiff.records import (
     text_hash,
 )
 from ptxdiff.records.texts import Pack, StoreWriter
+from tests.case_sources import RIGHT
 from tests.records.test_records import KEY, RESULT, RUN
 from tests.reports import synthetic
 
@@ -142,7 +143,7 @@ def test_a_resumed_run_goes_on_in_its_form(tmp_path):
         writer.write(record)
     writer.close()
     kinds = [type(r) for r in read_lines(path)]
-    assert kinds.count(Stored) == 40
+    assert kinds.count(StoredText) == 40
     assert kinds.count(Text) == 0
     assert dict(read(path).texts) == {t.hash: t for t in PTX}
 
@@ -290,3 +291,30 @@ def test_a_text_is_in_its_pack_when_its_record_is_written(tmp_path):
     pack.add(PTX[0].hash, PTX[0].text)
     assert PTX[0].text in zstd.ZstdDecompressor().decompress(pack.path.read_bytes()).decode()
     pack.close()
+
+
+def test_runs_in_a_folder_are_compressed_and_share_texts(run_cases, pytester):
+    """A second run in the folder adds no text, and a named file holds all of its run."""
+    options = ("--ptx-backend=emulator", "--ptx-target=sm_90")
+    for _ in range(2):
+        run_cases("--ptx-records=runs", *options, flip=RIGHT)
+    first, second = record_files(pytester.path / "runs")
+    assert first.name.endswith(".jsonl.zst")
+    assert len(packs(pytester.path / "runs")) == 1
+    run_cases("--ptx-records=run.jsonl.zst", *options, flip=RIGHT)
+    whole_run = read(pytester.path / "run.jsonl.zst")
+    assert whole_run.stored == {}
+    assert dict(read(first).texts) == dict(read(second).texts) == dict(whole_run.texts) != {}
+    assert not (pytester.path / "texts").exists()
+
+
+def test_a_run_in_a_folder_is_continued_by_its_name(run_cases, pytester):
+    run_cases("--ptx-records=runs", "--ptx-backend=emulator", "--ptx-target=sm_90", flip=RIGHT)
+    (file,) = record_files(pytester.path / "runs")
+    before = read(file)
+    words = f"--ptx-records={file.relative_to(pytester.path)}"
+    run_cases(words, "--ptx-resume", "--ptx-backend=emulator", "--ptx-target=sm_90", flip=RIGHT)
+    after = read(file)
+    assert after.stored == before.stored
+    assert [r.key for r in after.results] == [r.key for r in before.results]
+    assert after.end is not None

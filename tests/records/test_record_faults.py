@@ -16,14 +16,14 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.gating import baseline
-from ptxdiff.records import End, Mutation, RecordError, Result, RunRecords, Stored, Writer, read, resumable
+from ptxdiff.records import End, Mutation, RecordError, Result, RunRecords, StoredText, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
 from tests.sampling import sizes
 from tests.sealed import sealed, unsealed
 
 # Runs have no mutations: `ptxdiff mutate` writes them to other files. A file that is named has no stored texts.
-RUNS = [s for s in SAMPLES if not isinstance(s, Mutation | Stored)]
+RUNS = [s for s in SAMPLES if not isinstance(s, Mutation | StoredText)]
 RECORDS = [*RUNS[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
 PASS = Result(dataclasses.replace(RESULT.key, variant="plain"), "pass", evidence="hardware", total=10)
 

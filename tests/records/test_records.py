@@ -31,7 +31,7 @@ from ptxdiff.records import (
     Result,
     Run,
     Share,
-    Stored,
+    StoredText,
     Survivor,
     Text,
     Timing,
@@ -79,7 +79,7 @@ SAMPLES: list[Record] = [
         "rcp", "cases/rcp.py", "Reciprocal", {"x": "float32"}, {"y": "float32"}, "reference", "ISA", {"v": VARIANT}
     ),
     Text("0123", "ptx", "// §5 – text"),
-    Stored("4567", "sass"),
+    StoredText("4567", "sass"),
     RESULT,
     Timing(
         KEY,
@@ -164,7 +164,7 @@ def write(path: Path, *records: Record) -> None:
 
 def test_a_file_reads_back_sorted_by_kind(tmp_path):
     path = tmp_path / "new" / "folder" / "run.jsonl"
-    write(path, *[s for s in SAMPLES if not isinstance(s, Stored)])
+    write(path, *[s for s in SAMPLES if not isinstance(s, StoredText)])
     found = read(path)
     assert (found.run, found.results, found.end) == (RUN, [RESULT], SAMPLES[-1])
     assert list(found.cases) == ["rcp"]
