@@ -43,9 +43,7 @@ def scaled(run: RunRecords, count: int) -> RunRecords:
             replace(r, key=replace(r.key, target=target), ptx=names.get(r.ptx, ""), sass=names.get(r.sass, ""))
             for r in run.results
         ]
-    results = sorted(
-        results[:count], key=lambda r: r.key.item
-    )  # a run makes all targets of a variant together
+    results = sorted(results[:count], key=lambda r: r.key.item)  # a run makes all targets of a variant together
     return replace(run, results=results, texts=texts, end=None, disagreements=[])
 
 
