@@ -210,7 +210,7 @@ class _Walk:
         parts = []
         for level, name, taken in imports_in(function.__code__):
             package = function.__globals__.get("__package__") or ""
-            for module in (name, *(f"{name}.{t}" for t in taken)):
+            for module in (name, *(f"{name}.{t}" if name else t for t in taken)):  # no name in `from . import t`
                 found = self._importable("." * level + module, package)
                 if found is not None:
                     _note_import(function, found)
