@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    chosen = parser
     for verb, line in VERBS.items():
         # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
@@ -59,9 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
+            chosen = sub
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         parser.error(f"no command is called {words[0]!r}{did_you_mean(words[0], VERBS)}; ptxdiff --help lists all")
-    args = parser.parse_args(words)
+    args, strange = parser.parse_known_args(words)
+    if strange:
+        chosen.error(_strange(strange[0], chosen, args.verb))
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
@@ -80,6 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130  # as shells report SIGINT
     except BrokenPipeError:  # the program that reads our output has ended
         return 1
+
+
+def _strange(word: str, parser: argparse.ArgumentParser, verb: str) -> str:
+    """The message for a word that a verb does not know, with the nearest option."""
+    if not word.startswith("-"):
+        return f"{word!r} is one word too many"
+    name = word.partition("=")[0]
+    known = (s.lstrip("-") for a in parser._actions if a.help != argparse.SUPPRESS for s in a.option_strings)
+    near = re.sub(r"(?<=mean )|(?<= or )", "--", did_you_mean(name.lstrip("-"), known))
+    if not near and verb == "run":
+        return f"no option {name}; an option of pytest follows --: ptxdiff run cases -- {word}"
+    return f"no option {name}{near or f'; ptxdiff {verb} --help lists all'}"
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, render, say
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "those of several machines, are merged into one run",
     )  # fmt: skip
     parser.add_argument("--merge", action="store_true", help="merge all files of the given folders into one run")
-    parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="html")
-    parser.add_argument("-o", "--output", help="the file to write (default: by format, in build/; - is the terminal)")
-    parser.add_argument("--conformance", metavar="FILE", help="the ledger to show (default: the emulator's own)")
+    options.add(parser, "format", choices=tuple(FORMATS), default="html")
+    options.add(
+        parser, "output", "the file to write (default: by format, in build/; - is the terminal)", metavar="FILE"
+    )
+    options.formerly(parser, "--conformance", options.add(parser, "ledger", "the ledger to show (default: our own)"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -49,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or FORMATS[args.format]
     try:
         if args.format == "html":
-            return _html(paths, Path(output), args.conformance, merge=args.merge)
+            return _html(paths, Path(output), args.ledger, merge=args.merge)
         _other(args.format, one_run(paths, merge=args.merge), output)
     except (RecordError, RuntimeError) as e:
         raise UsageError(str(e)) from None
