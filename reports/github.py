@@ -22,6 +22,8 @@ from ptxdiff.reports.verdict import headline_facts, overall
 
 # GitHub drops a step summary beyond 1 MiB. This leaves room for other output of the job.
 LIMIT = 1_000_000
+COMMENT_LIMIT = 60_000
+"""The bytes of a comment, which GitHub refuses beyond 65,536 characters."""
 SYMBOLS = {"passed": "✅", "failed": "❌"}
 
 

@@ -34,6 +34,7 @@ VERBS = {
     "cluster": "the nodes of a Ray cluster, and files that start one on Kubernetes and Slurm",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and list those that a run would miss",
+    "init": "write what a repository with cases needs: a CI workflow, pre-commit hooks, .gitignore",
     "new": "write a new case file as a starting point",
     "cache": "show or delete what lies in the cache folder",
 }
