@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ptxdiff import options
 from ptxdiff.cli import UsageError, say
+from ptxdiff.extras import require
 from ptxdiff.lint.settings import Configuration, Options, SettingsError, unknown_rule
 
 if TYPE_CHECKING:
@@ -92,14 +93,9 @@ def _serve(args: argparse.Namespace, options: Options) -> int:
     if other := [name for name, value in given.items() if value]:
         raise UsageError(f"--lsp reads documents from an editor; give no {other[0]} with it")
     _check_targets(args)
-    try:
-        from ptxdiff.lint.server import serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
-            raise
-        raise UsageError(
-            f"--lsp needs {error.name}, which is not installed; install it with: pip install 'ptxdiff[lsp]'"
-        ) from None
+    require("pygls", "lsprotocol", purpose="--lsp")
+    from ptxdiff.lint.server import serve
+
     serve(options)
     return 0
 

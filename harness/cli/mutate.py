@@ -222,7 +222,7 @@ def edge_line(case: Case, survivor: Survivor) -> str:
     """The `hard_cases=` line to paste into the case: its present hard cases and the survivor's input."""
     codes = tuple(int(survivor.edge[n], 16) for n in case.inputs)
     rows = [*case.hard_cases, codes]
-    return "hard_cases=[" + ", ".join("(" + ", ".join(f"{c:#x}" for c in r) + ",)" for r in rows) + "],"
+    return "hard_cases=[" + ", ".join("(" + ", ".join(_code(c) for c in r) + ",)" for r in rows) + "],"
 
 
 def _summary(found: Sequence[Mutation]) -> str:
@@ -238,3 +238,7 @@ def _summary(found: Sequence[Mutation]) -> str:
         f"{total['sampled']} on the inputs tried, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )
+
+
+def _code(given: int | Sequence[int]) -> str:
+    return f"{given:#x}" if isinstance(given, int) else f"({', '.join(f'{c:#x}' for c in given)},)"

@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from ptxdiff.model.check import check_case
 from ptxdiff.model.declaration import CaseDeclaration
 from ptxdiff.model.tuning import configured
+from ptxdiff.suggestions import known_keywords
 
 
+@known_keywords()
 @dataclass(frozen=True, kw_only=True)
 class Case(CaseDeclaration):
     """One operation, named after its file. Raises CaseError for a declaration that contradicts itself.
