@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
+        _prepare(args, words[1:])
         return int(args.main(args))
     except ModuleNotFoundError as e:
         package = missing_package(e)
@@ -86,6 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130  # as shells report SIGINT
     except BrokenPipeError:  # the program that reads our output has ended
         return 1
+
+
+def _prepare(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Let case files import what they may import under pytest. Raises UsageError."""
+    from ptxdiff.cli import project
+
+    if args.verb in project.LOADING:
+        try:
+            project.import_as_pytest(word for word in words if not word.startswith("-"))
+        except ModuleNotFoundError:
+            raise
+        except ImportError as e:
+            raise UsageError(str(e)) from None
 
 
 def _strange(word: str, parser: argparse.ArgumentParser, verb: str) -> str:

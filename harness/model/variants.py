@@ -15,6 +15,7 @@ from ptxdiff.model.match import Domain, FtzPolicy, Match, NanPolicy
 from ptxdiff.model.targets import TargetSet
 from ptxdiff.records import PTXAS, names_assembler
 from ptxdiff.suggestions import known_keywords
+from ptxdiff.tracebacks import ShortTraceback
 
 Reference = Callable[..., Any]
 Context = Literal["straight", "loop", "shared"]
@@ -36,7 +37,7 @@ COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 """Valid names of a Triton build."""
 
 
-class CaseError(ValueError):
+class CaseError(ShortTraceback, ValueError):
     """A case contradicts itself; the message names the part of the case and what to write instead."""
 
 
