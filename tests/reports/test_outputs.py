@@ -138,7 +138,7 @@ def test_no_html_of_a_case_reaches_the_step_summary():
     assert tags <= {"<details", "<summary"}
 
 
-def test_each_case_file_has_one_annotation(failed):
+def test_each_cause_has_one_annotation(failed):
     found = github.annotations(failed)
     assert [a.split(",")[0] for a in found] == ["::error file=cases/prmt.py", "::error file=cases/rcp.py"]
     assert all("\n" not in a for a in found)
@@ -149,9 +149,9 @@ def test_annotations_point_at_the_variants_line_and_give_no_command(failed):
     variants = {n: dataclasses.replace(v, line=17) for n, v in info.variants.items()}
     cases = {**failed.cases, "rcp": dataclasses.replace(info, variants=variants)}
     assert ",line=17," in github.annotations(dataclasses.replace(failed, cases=cases))[1]
-    (planted,) = github.annotations(hostile.run())
-    assert "\n" not in planted
-    assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
+    for planted in github.annotations(hostile.run()):
+        assert "\n" not in planted
+        assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
 
 
 def test_sarif_has_one_result_for_each_case_with_a_stable_fingerprint(failed):
