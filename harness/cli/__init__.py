@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,11 @@ NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "t
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage, 130 stopped by Ctrl-C."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
+    completing = "_ARGCOMPLETE" in os.environ and arguments is None
+    if completing:
+        from ptxdiff.cli import completion
+
+        words = completion.verb_of_line()
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
@@ -63,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module.configure(sub)
             sub.set_defaults(main=module.main)
             chosen = sub
+    if completing:
+        completion.complete(parser, chosen)
+        return 0
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         parser.error(f"no command is called {words[0]!r}{did_you_mean(words[0], VERBS)}; ptxdiff --help lists all")
     args, strange = parser.parse_known_args(words)
