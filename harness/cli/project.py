@@ -19,7 +19,7 @@ _SETTINGS = ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproj
 def import_as_pytest(words: Iterable[str]) -> None:
     """Make imports work as in `python -m pytest WORDS`: the working directory, `pythonpath`, and conftest.py files.
 
-    Raises ImportError, with the file's name, if a conftest.py cannot be executed.
+    Raises ImportError, with the file's name, if a conftest.py cannot be executed, and for settings that pytest refuses.
     """
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
@@ -29,11 +29,16 @@ def import_as_pytest(words: Iterable[str]) -> None:
     paths = [p for p in paths if Path(p).exists()] or [p for p in ("cases",) if Path(p).is_dir()]
     if not _has_settings([Path(here), *map(Path, paths)]):
         return
+    import pytest
     from _pytest.config import ConftestImportFailure, _prepareconfig
 
-    words = ["--capture=no", "--assert=plain", "-p", "no:ptxdiff", "-p", "no:cacheprovider", *paths]
+    from ptxdiff.cli.run import plugin_words
+
+    words = ["--capture=no", "--assert=plain", *plugin_words(), *paths]
     try:
         _prepareconfig(words)  # as pytest.main does first; nothing is collected or configured
+    except pytest.UsageError as e:
+        raise ImportError(f"pytest's settings: {e}") from e
     except ConftestImportFailure as e:
         raise ImportError(f"{e.path}: {type(e.cause).__name__}: {e.cause}") from e
 

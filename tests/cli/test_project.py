@@ -30,7 +30,7 @@ def project(request, tmp_path, monkeypatch):
     if request.param == "pythonpath":
         (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["src"]\n')
     if request.param == "ini":
-        (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = src\naddopts = -q\n")
+        (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = src\naddopts = -q --ptx-effort=full\n")
     if request.param == "conftest":
         (tmp_path / "conftest.py").write_text(
             "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
@@ -67,7 +67,7 @@ def test_a_case_imports_the_users_modules(project, verb, capsys):
     assert any(m.endswith(".k") and vars(sys.modules[m]).get("double") == 2 for m in sys.modules) or verb == "speed"
 
 
-def test_run_has_what_pytest_has(tmp_path, monkeypatch):
+def test_run_has_what_pytest_has(tmp_path):
     (tmp_path / "src" / "kern").mkdir(parents=True)
     (tmp_path / "src" / "kern" / "k.py").write_text("double = 2\n")
     (tmp_path / "cases").mkdir()
@@ -85,6 +85,15 @@ def test_a_conftest_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["list"]) == 2
     assert "conftest.py: ZeroDivisionError: division by zero" in capsys.readouterr().err
+
+
+def test_settings_that_pytest_refuses_are_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "flip.py").write_text(RIGHT)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["list"]) == 2
+    assert "--no-such-option" in capsys.readouterr().err
 
 
 def test_every_verb_that_names_cases_loads_them_so():

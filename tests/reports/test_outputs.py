@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from ptxdiff.cli import main
 from ptxdiff.records import shown
 from ptxdiff.reports import github, html, junit, sarif, summary, tabular
 from ptxdiff.reports.conformance import LedgerError, ledger
@@ -299,3 +300,31 @@ def test_errors_of_approximate_forms_are_shown_in_words():
         ("lg2", "2 ulp at 0x3ef3ffde; relative 2^-22.000 elsewhere at 0x3ef3ffde", "model, with these bits"),
         ("div", "relative 2^-22.000 elsewhere at 0x3ef3ffde (of 67,108,864 inputs)", "model, with these bits"),
     )
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("junit", "<?xml"),
+        ("sarif", "{"),
+        ("csv", ""),
+        ("html", "<!"),
+        ("github-comment", "##"),
+        ("github-summary", "##"),
+    ],
+)
+def test_a_dash_prints_every_form_that_is_text(form, start, base, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ptxdiff.cli.report.one_run", lambda paths, **_: base)
+    (tmp_path / "r.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "r.jsonl", "--format", form, "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.lstrip().lower().startswith(start.lower()), printed[:80]
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_dash_is_refused_for_bytes(base, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ptxdiff.cli.report.one_run", lambda paths, **_: base)
+    (tmp_path / "r.jsonl").touch()
+    assert main(["report", str(tmp_path / "r.jsonl"), "--format", "parquet", "-o", "-"]) == 2
+    assert "parquet is no text" in capsys.readouterr().err
