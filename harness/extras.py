@@ -19,6 +19,9 @@ EXTRA_OF = {
     "xdist": "parallel",
     "ray": "cluster",
     "pyarrow": "parquet",
+    "pygls": "lsp",
+    "lsprotocol": "lsp",
+    "argcomplete": "completion",
 }
 """The extra that brings a package, by the package's import name."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, render, say
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--export", metavar="FILE", help="write one run with its texts; - prints its lines")
     chosen.add_argument("--prune", action="store_true", help="remove the texts that no run of the folder names")
-    chosen.add_argument("--json", action="store_true", help="print JSON")
+    options.add(parser, "format", choices=("text", "json"), default="text")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -38,14 +39,14 @@ def main(args: argparse.Namespace) -> int:
 
     path = Path(args.records)
     if not path.exists():
-        raise UsageError(f"{path}: no such file or folder; `ptxdiff run --output {path}` writes records")
+        raise UsageError(f"{path}: no such file or folder; `ptxdiff run --records {path}` writes records")
     try:
         if args.export:
             _export(path, args.export)
         elif args.prune:
             _prune(path)
         else:
-            _list(path, as_json=args.json)
+            _list(path, as_json=args.format == "json")
     except (RecordError, OSError) as e:
         raise UsageError(str(e)) from None
     return 0

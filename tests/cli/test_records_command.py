@@ -37,7 +37,7 @@ def test_each_run_is_one_line(folder, capsys, nights):
     assert code == 0
     assert "2 runs, " in out
     assert all(name in out for name in ("0.jsonl.zst", "1.jsonl.zst", str(folder / "texts")))
-    runs = json.loads(said(capsys, "records", folder, "--json")[1])
+    runs = json.loads(said(capsys, "records", folder, "--format", "json")[1])
     assert [r["results"] for r in runs] == [len(n.results) for n in nights]
     assert [r["complete"] for r in runs] == [True, True]
     assert sum(runs[0]["verdicts"].values()) == len(nights[0].results)

@@ -367,7 +367,7 @@ VERBS: dict[str, Callable[[str, str], list[str]]] = {
     "merge": lambda bad, good: ["report", bad, bad, "-o", f"{good}.html"],
     "annotations": lambda bad, good: ["report", bad, "-f", "github-annotations"],
     "before": lambda bad, good: ["compare", bad, bad],
-    "resume": lambda bad, good: ["run", f"{good}.py", "--output", bad, "--", "--ptx-resume"],
+    "resume": lambda bad, good: ["run", f"{good}.py", "--records", bad, "--", "--ptx-resume"],
 }
 
 
