@@ -25,7 +25,7 @@ from ptxdiff.records import RunRecords, by_assembler, collector_paused
 from ptxdiff.records.killrate import kill_rate, totals
 from ptxdiff.records.shown import visible
 from ptxdiff.reports import charts, packing
-from ptxdiff.reports.casepage import SWEPT_SHOWN, CasePage, bound_of_errors, case_page
+from ptxdiff.reports.casepage import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.conformance import LedgerTable, ledger
 from ptxdiff.reports.failingmap import map_anchor
 from ptxdiff.reports.forked import in_forks
@@ -172,15 +172,14 @@ def _charts(cases: Sequence[CasePage], past: History) -> bool:
 
 
 def _details(case: CasePage) -> bool:
-    results = (r for row in case.rows for r in row.results)
-    return any(r.ranges for r in results)
+    return any(case.spreads.values())
 
 
 def _chart_rows(case: CasePage, past: History) -> dict[str, Any]:
     """The rows of every chart of a case, by the id of the element that shows it."""
     rows: dict[str, Any] = {}
     for n, h in enumerate(case.histograms):
-        rows[f"{case.anchor}--ulps-{n}"] = {"kind": "ulps", "rows": h.bars}
+        rows[f"{case.anchor}--ulps-{n}"] = {"kind": "ulps" if h.bound is not None else "ulps_unbounded", "rows": h.bars}
     if case.speed:
         rows[f"{case.anchor}--speed"] = {"kind": "speed", "rows": [_speed_row(m) for m in case.speed]}
     rows |= _range_rows(case)
@@ -208,18 +207,10 @@ def size_text(shape: str) -> str:
 
 def _range_rows(case: CasePage) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for n, row in enumerate(case.rows):
-        bound = bound_of_errors(row)
-        ranges: dict[int, tuple[int, int]] = {}
-        for r in row.results:
-            for exponent, (low, high) in r.ranges.items():
-                if exponent.lstrip("-").isdigit():
-                    before = ranges.get(int(exponent), (low, high))
-                    ranges[int(exponent)] = (min(low, before[0]), max(high, before[1]))
-        if any(low or high for low, high in ranges.values()):
-            bounds = {} if bound is None else {"bound": bound, "minus": -bound}
-            points = [{"exponent": e, "low": low, "high": high, **bounds} for e, (low, high) in sorted(ranges.items())]
-            rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges" if bounds else "ranges_unbounded", "rows": points}
+    for n, spread in enumerate(case.spreads[row.variant] for row in case.rows):
+        if spread is not None:
+            kind = "ranges_unbounded" if spread.bound is None else "ranges"
+            rows[f"{case.anchor}--ranges-{n}"] = {"kind": kind, "rows": list(spread.points)}
     return rows
 
 
@@ -322,6 +313,7 @@ def _environment() -> Environment:
         "KINDS": KINDS,
         "LEDGER_SHOWN": LEDGER_SHOWN,
         "SWEPT_SHOWN": SWEPT_SHOWN,
+        "COLOURS": COLOURS,
         "anchor": anchor,
         "map_anchor": map_anchor,
         "since": _failure_since,

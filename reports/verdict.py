@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,9 +31,14 @@ class Overall:
     expected: int
     evidence: Mapping[str, int] = field(default_factory=dict)
     """The number of passes by evidence."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """The number of items, which terminals count, with results of a verdict: of failures and errors, if there are any."""
 
     def beside(self, verdict: str) -> str:
-        """The text to show beside the count of a verdict: for passes, their evidence; else nothing."""
+        """The text to show beside the count of a verdict: for passes their evidence, for failures their items."""
+        if verdict in self.items:
+            n = self.items[verdict]
+            return f" ({n:,} item{'s' * (n != 1)})"
         return beside(self.evidence) if verdict == "pass" else ""
 
     @property
@@ -50,8 +56,15 @@ def overall(view: View) -> Overall:
             counts[r.verdict if r.verdict in counts else "error"] += 1
     expected = sum(r.expected_failure for r in records.results)
     word = overall_word(view.counts, ended=records.end is not None)
+    wrong = {(state, r.key.item) for r in records.results if (state := state_of(r)) in ("fail", "error")}
     return Overall(
-        word, _SENTENCES[word](view), tuple(_notes(view, word)), counts, expected, evidence_of_passes(records.results)
+        word,
+        _SENTENCES[word](view),
+        tuple(_notes(view, word)),
+        counts,
+        expected,
+        evidence_of_passes(records.results),
+        Counter(state for state, _ in wrong),
     )
 
 

@@ -219,7 +219,7 @@ def failing(result: Result, *, words: str = "1 of 4096 codes differ: +1 ulp", di
         f"  {different} of {result.total} codes differ: +1 ulp {different}\n"
         f"  first: y[517], place 1 in its pack\n"
         f"    x = 0x3f800001 (1.0000001)\n    expected 0x3f800000 (1.0)\n    got      0x3f800001 (1.00000012), +1 ulp\n"
-        f"  replay: pytest cases/{k.case}.py --ptx-replay=v1.{digest(k)}"
+        f"  repeat    pytest cases/{k.case}.py --ptx-replay=v1.{digest(k)}"
     )
     return replace(
         result,

@@ -275,7 +275,7 @@ def test_without_scripts_verdict_matrix_and_failures_are_there(browser):
     assert browser.js("return document.documentElement.classList.contains('js')") is False
     text = browser.js("return document.body.innerText")
     assert "1 variant gives wrong bits: rcp::asm.rn" in text
-    assert "replay: pytest" in text
+    assert "repeat    pytest" in text
     assert browser.js("return document.querySelector('.filter').checkVisibility()") is False
     assert browser.js("return document.querySelector('.matrix').checkVisibility()") is True
 

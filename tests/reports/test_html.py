@@ -116,7 +116,7 @@ def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp
     words = page.words
     assert "✗ Failed" in words
     assert "1 variant gives wrong bits: rcp::asm.rn" in words
-    assert "replay: pytest cases/rcp.py --ptx-replay=" in words
+    assert "repeat pytest cases/rcp.py --ptx-replay=" in words
     assert "NVIDIA H200 (sm_90a)" in words
     assert "driver 570.86.15" in words
     assert "seed 0" in words
