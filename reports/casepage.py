@@ -259,7 +259,9 @@ def _bars(kinds: Mapping[str, Mapping[str, int]], bound: int | None) -> list[dic
     greatest = max(n for counts in kinds.values() for n in counts.values())
     band = {} if bound is None else {"bound": bound + 0.5, "minus": -bound - 0.5}
     bars = sorted(
-        ((*_ends(label), list(kinds).index(kind), kind, label, n) for kind, c in kinds.items() for label, n in c.items())
+        (*_ends(label), order, kind, label, n)
+        for order, (kind, counts) in enumerate(kinds.items())
+        for label, n in counts.items()
     )
     found, tops = [], Counter[str]()
     for begin, end, _, kind, label, n in bars:

@@ -30,7 +30,7 @@ from ptxdiff.reports.conformance import LedgerTable, ledger
 from ptxdiff.reports.failingmap import map_anchor
 from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
-from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
+from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.timing import Measured, looped, measured
 from ptxdiff.reports.verdict import environment_rows, headline_facts, overall
@@ -215,7 +215,11 @@ def _range_rows(case: CasePage) -> dict[str, Any]:
 
 
 def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
-    """The series to draw: those of a variant and metric that changed. Times are relative to the first night."""
+    """The series to draw: those of a variant and metric that changed, and all times of the largest size.
+
+    Times are relative to the first night. A trend of one night is none.
+    """
+    largest = _largest_size(case, past)
     found: dict[str, list[dict[str, Any]]] = {}
     for (name, variant, target, metric), values in past.series.items():
         kind, _, size = metric.partition(" ")
@@ -224,9 +228,11 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             for c in case.changes
             if c.kind == TREND_KINDS[kind] and c.variant == variant and target in c.targets
         }
-        if name != case.name or not dated:
+        if name != case.name or not (dated or (kind == "time" and size == largest)):
             continue
         measured = [(n, v) for n, v in enumerate(values) if v is not None]
+        if len(measured) < 2:
+            continue
         unit = measured[0][1] if kind == "time" else 1.0
         label = " ".join(part for part in (variant, target, size_text(size)) if part)
         found.setdefault(kind, []).extend(
@@ -240,6 +246,16 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             for n, v in measured
         )
     return found
+
+
+def _largest_size(case: CasePage, past: History) -> str:
+    sizes = {
+        size
+        for name, _, _, metric in past.series
+        if name == case.name and metric.startswith("time ")
+        for _, _, size in (metric.partition(" "),)
+    }
+    return max(sizes, key=lambda s: shape_order(s.partition(" ")[0]), default="")
 
 
 def _policy(scripts: Sequence[str]) -> str:

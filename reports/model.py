@@ -360,7 +360,7 @@ class View:
 
     @cached_property
     def families(self) -> list[Family]:
-        """The rows by family, in the order of names; cases without one are `other`, the last, or "" if no case has one."""
+        """The rows by family, in the order of names. Cases without one are `other`, the last; "" if no case has one."""
         rest = "other" if any(info.family for info in self.records.cases.values()) else ""
         found: dict[str, Family] = {}
         for case in self.cases:

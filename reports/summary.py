@@ -69,7 +69,8 @@ def _matrix(found: View) -> Table:
         table.add_column(escape(line(target)), justify="center")
     last = None
     for row in found.rows:
-        table.add_row(_text("" if row.case == last else line(row.case)), _text(line(row.variant)), *_cells(row, found.shown_targets))
+        case = "" if row.case == last else line(row.case)
+        table.add_row(_text(case), _text(line(row.variant)), *_cells(row, found.shown_targets))
         last = row.case
     cells = [row.cells[t] for row in found.rows for t in found.shown_targets]
     states = {c.state.name for c in cells}
@@ -82,9 +83,7 @@ def _matrix(found: View) -> Table:
 
 def _cells(row: Row, targets: Sequence[str]) -> list[Text]:
     cells = (row.cells[t] for t in targets)
-    return [
-        _text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name]) for c in cells
-    ]
+    return [_text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name]) for c in cells]
 
 
 def _not_run(found: View) -> list[RenderableType]:

@@ -32,7 +32,7 @@ class Overall:
     evidence: Mapping[str, int] = field(default_factory=dict)
     """The number of passes by evidence."""
     items: Mapping[str, int] = field(default_factory=dict)
-    """The number of items, which terminals count, with results of a verdict: of failures and errors, if there are any."""
+    """The number of items, which terminals count, that fail or have errors."""
 
     def beside(self, verdict: str) -> str:
         """The text to show beside the count of a verdict: for passes their evidence, for failures their items."""
@@ -189,6 +189,9 @@ def _rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, label in _KNOWN.items():
         if name in rest and (text := _text(name, rest.pop(name))):
             rows.append((label, text))
+    git = environment.get("git")
+    if isinstance(git, Mapping) and git.get("subject"):
+        rows.append(("commit", str(git["subject"])))
     rows += [(name, _text(name, value)) for name, value in rest.items()]
     return rows
 
@@ -250,6 +253,15 @@ def _gpus(value: Any) -> str:
 def revision(records: RunRecords) -> str:
     """The git revision of a run in twelve digits, with `+` for uncommitted changes; "" if unknown."""
     return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(records.run.environment)))))
+
+
+def commit(records: RunRecords) -> tuple[str, str]:
+    """The subject of a run's commit, and the address of its repository's page, which is https; "" if unknown."""
+    found = [e["git"] for e in machines(records.run.environment) if isinstance(e.get("git"), Mapping)]
+    if not found:
+        return "", ""
+    web = str(found[0].get("web") or "")
+    return str(found[0].get("subject") or ""), web if re.fullmatch(r"https://[\w.-]+(:\d+)?(/[\w.~-]+)+", web) else ""
 
 
 def _revision(environment: Mapping[str, Any]) -> str:

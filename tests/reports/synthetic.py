@@ -72,7 +72,13 @@ def environment(revision: str = "4f2a9c1d0b7e", **more: Any) -> dict[str, Any]:
         "python": "3.11.7",
         "platform": "Linux-6.1-x86_64",
         "ptxas": [{"version": "12.9", "targets": "below sm_90"}, {"version": "13.4", "targets": "sm_90a and later"}],
-        "git": {"revision": revision, "branch": "main", "dirty": False},
+        "git": {
+            "revision": revision,
+            "branch": "main",
+            "dirty": False,
+            "subject": f"Change {revision[:4]}",
+            "web": "https://example.org/team/kernels",
+        },
         **more,
     }
 
