@@ -232,7 +232,7 @@ def spread(row: Row) -> Spread | None:
     for exponent, where in sorted(exponents.items()):
         low, high = ranges[where]
         points.append({"exponent": exponent, "where": where, "low": low, "high": high, **band})
-    lowest, highest = (f(p[s] for p in points) for f, s in ((min, "low"), (max, "high")))
+    lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
     words = f"Errors from {lowest:+,} to {highest:+,} ulp."
     if bound is not None:
         words += f" The band is the promised bound, {bound} ulp."
@@ -305,7 +305,8 @@ def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
             seen.setdefault((r.key.variant, bits, o.got.bits), (r.key.variant, r, o))
     ranked = sorted(seen.values(), key=lambda w: (w[2] not in w[1].offenders, -abs(w[2].ulp or 0), simplicity(w[1])))
     places: Counter[str] = Counter()
-    chosen, rest = [], []
+    chosen: list[tuple[str, Result, Offender]] = []
+    rest: list[tuple[str, Result, Offender]] = []
     for one in ranked:
         places[one[0]] += 1
         first = one[1].verdict == "fail" and places[one[0]] <= WORST_EACH

@@ -91,13 +91,14 @@ def ulps_unbounded() -> dict[str, Any]:
 def _bars() -> Any:
     return (
         alt.Chart(ROWS)
-        .mark_rect(stroke="var(--page)", strokeWidth=0.5)
+        .mark_rect(strokeWidth=1)  # the outline shows a bar that is narrower than a pixel
         .encode(
             x=alt.X("begin:Q", title="got − expected, in ulp (symmetric log)", **_distances()),
             x2="end:Q",
             y=alt.Y("bottom:Q", scale=alt.Scale(type="symlog"), title="codes (log)", axis=_COUNTS),
             y2="top:Q",
             color=alt.Color("colour:N", scale=None),
+            stroke=alt.Stroke("colour:N", scale=None),
             tooltip=[
                 alt.Tooltip("label:N", title="ulp"),
                 alt.Tooltip("count:Q", format=","),
@@ -123,7 +124,7 @@ def ranges_unbounded() -> dict[str, Any]:
 def _errors() -> list[Any]:
     base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input", scale=alt.Scale(zero=False)))
     band = base.mark_bar(size=3, color=SERIES[0]).encode(
-        y=alt.Y("low:Q", title="signed error, ulp (symmetric log)", **_distances()),
+        y=alt.Y("low:Q", title="error, ulp (symmetric log)", **_distances()),
         y2=alt.Y2("high:Q"),
         tooltip=[
             alt.Tooltip("where:N", title="exponent"),
@@ -150,6 +151,21 @@ def speed() -> dict[str, Any]:
 
 def trend() -> dict[str, Any]:
     """One metric over the nights: rows of date, revision, value, series and step (1 on the night of a change)."""
+    rules = (
+        alt.Chart(ROWS)
+        .transform_filter(alt.FieldEqualPredicate(field="step", equal=1))
+        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
+        .encode(x="date:T", tooltip=[alt.Tooltip("date:T", format="%Y-%m-%d", title="change"), "revision:N"])
+    )
+    return _finished(alt.layer(rules, *_nights()))
+
+
+def trend_unchanged() -> dict[str, Any]:
+    """As `trend`, without a night of a change."""
+    return _finished(alt.layer(*_nights()))
+
+
+def _nights() -> list[Any]:
     base = alt.Chart(ROWS).encode(x=alt.X("date:T", title=None, axis=alt.Axis(format="%d %b", tickCount=8)))
     tips = [
         alt.Tooltip("date:T", format="%Y-%m-%d"),
@@ -162,13 +178,7 @@ def trend() -> dict[str, Any]:
     points = base.mark_point(filled=True, size=26, opacity=1).encode(
         y=value, color="series:N", shape="series:N", tooltip=tips
     )
-    rules = (
-        alt.Chart(ROWS)
-        .transform_filter(alt.FieldEqualPredicate(field="step", equal=1))
-        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
-        .encode(x="date:T", tooltip=[alt.Tooltip("date:T", format="%Y-%m-%d", title="change"), "revision:N"])
-    )
-    return _finished(alt.layer(rules, lines, points))
+    return [lines, points]
 
 
 def _tips(*names: str, number: str = ".4~g") -> list[Any]:
@@ -178,7 +188,10 @@ def _tips(*names: str, number: str = ".4~g") -> list[Any]:
 @cache
 def specifications() -> dict[str, dict[str, Any]]:
     """Every kind of chart by name."""
-    return {chart.__name__: chart() for chart in (ulps, ulps_unbounded, ranges, ranges_unbounded, speed, trend)}
+    return {
+        chart.__name__: chart()
+        for chart in (ulps, ulps_unbounded, ranges, ranges_unbounded, speed, trend, trend_unchanged)
+    }
 
 
 def library(folder: Path | None = None) -> str:

@@ -328,8 +328,8 @@ class HistoryBuilder:
         self, kind: str, night: int, item: Item, before: str, after: str, worse: bool | None, detail: str = ""
     ) -> None:
         case, variant, target, backend = item
-        where = (case, variant, (target,), (backend,), detail, None, self._last[item])
-        self._found.append(Change(kind, night, before, after, worse, *where))
+        change = Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail)
+        self._found.append(replace(change, last=self._last[item]))
 
     def _trend(self, night: int, facts: Mapping[Item, _Facts], records: RunRecords) -> None:
         series = self._history.series
@@ -374,9 +374,8 @@ class HistoryBuilder:
             low, high = (f"{(r - 1) * 100:+.1f}%" for r in (min(ratios), max(ratios)))
             after = low if low == high else f"{low} to {high}"
             detail = f"{sizes[0][0]}" + (f" and {len(sizes) - 1} more sizes" if len(sizes) > 1 else "")
-            before = last[case, variant, target, night, slower]
-            where = (case, variant, (target,), ("gpu",), detail, None, before)
-            yield Change("speed", night, "", after, slower, *where)
+            change = Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+            yield replace(change, last=last[case, variant, target, night, slower])
 
 
 def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:

@@ -184,7 +184,8 @@ def _chart_rows(case: CasePage, past: History) -> dict[str, Any]:
         rows[f"{case.anchor}--speed"] = {"kind": "speed", "rows": [_speed_row(m) for m in case.speed]}
     rows |= _range_rows(case)
     for metric, trend in _trends(case, past).items():
-        rows[f"{case.anchor}--trend-{metric}"] = {"kind": "trend", "rows": trend}
+        kind = "trend" if any(point["step"] for point in trend) else "trend_unchanged"
+        rows[f"{case.anchor}--trend-{metric}"] = {"kind": kind, "rows": trend}
     return rows
 
 

@@ -248,6 +248,14 @@ const Matrix = (() => {
   });
   widths.observe(table);
   widths.observe(holder);
+  // What scrolls sideways cannot hold an element to the window; there the header is moved as the page scrolls.
+  function follow() {
+    const above = document.querySelector(".top").offsetHeight - holder.getBoundingClientRect().top;
+    const most = table.offsetHeight - table.tHead.offsetHeight;
+    table.style.setProperty("--shift", `${Math.max(0, Math.min(above, most))}px`);
+  }
+  addEventListener("scroll", follow, { passive: true });
+  addEventListener("resize", follow);
   // With arrow keys inside, this table is what the accessibility interface calls a grid, and needs no stop of its own.
   table.setAttribute("role", "grid");
   table.setAttribute("aria-labelledby", "matrix-title");
