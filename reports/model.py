@@ -336,7 +336,7 @@ class View:
             members[(g.state.name, g.case, g.variant)].append(g)
         found = []
         for groups in members.values():
-            simplest = min((g.simplest for g in groups), key=simplicity)
+            simplest = min(groups, key=lambda g: (not g.cause, simplicity(g.simplest))).simplest
             results = [r for g in groups for r in g.results]
             found.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
         return sorted(found, key=lambda g: (RANK[g.state.name], -len(g.targets)))
@@ -414,7 +414,7 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
     members_of = {}
     firsts = []
     for members in items.values():
-        firsts.append(shown_first(sorted(members, key=simplicity)))
+        firsts.append(shown_first(sorted(members, key=lambda r: (not r.offenders, simplicity(r)))))
         members_of[id(firsts[-1])] = members
     found = []
     for block in blocks(sorted(firsts, key=simplicity)):

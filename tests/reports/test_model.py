@@ -97,7 +97,8 @@ def test_different_causes_are_different_groups_and_classes_of_difference_are_not
     found = view(run(a, b))
     assert len(found.failures) == 2
     (both,) = found.wrong
-    assert (both.kinds, both.packs, both.anchor) == (2, [1, 2], found.failures[0].anchor)
+    assert (both.kinds, both.packs, both.cause) == (2, [1, 2], "missing early clobber")  # the cause before other words
+    assert both.anchor in [g.anchor for g in found.failures if g.cause]
 
 
 def test_counts_of_cell_row_and_terminal_agree():
@@ -179,6 +180,14 @@ def test_each_failing_variant_has_its_worst_inputs():
     assert shown[:WORST_EACH] == ["loud"] * WORST_EACH
     assert {"quiet0", "quiet1", "quiet2"} < set(shown)
     assert len(shown) == WORST_SHOWN
+
+
+def test_a_result_with_a_failing_input_stands_for_a_group_before_a_simpler_one_without():
+    a = dataclasses.replace(result("fail", shape="1"), findings=("approximate, and the policy is exact",))
+    b = dataclasses.replace(synthetic.failing(result(pack=4)), findings=a.findings)
+    (group,) = view(run(a, b)).failures
+    assert group.simplest == b
+    assert group.offender is not None
 
 
 def test_the_shown_input_fails_even_if_a_passing_one_is_farther():
