@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import sys
 import zlib
 from collections import Counter, defaultdict
@@ -38,11 +39,11 @@ from ptxdiff.records import (
 from ptxdiff.records.compare import distance
 from ptxdiff.records.compressed import lines_of
 from ptxdiff.records.rules import Contents
-from ptxdiff.reports.model import RANK, STRENGTH, Item, state_of, target_order
+from ptxdiff.reports.model import RANK, STATES, STRENGTH, Item, State, state_of, target_order, worst_state
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.selection import selection
 from ptxdiff.reports.steps import steps
-from ptxdiff.reports.verdict import environment_rows, overall_word, revision_in
+from ptxdiff.reports.verdict import commit_in, environment_rows, overall_word, revision_in
 
 # The words for each kind of change, in the order of the page.
 KINDS = {
@@ -71,14 +72,24 @@ class Night:
     word: str
     counts: Mapping[str, int]
     environment: Mapping[str, str]
+    subject: str = ""
+    """The first line of the commit's message."""
+    web: str = ""
+    """The address of the repository's page; "" if it has none."""
+
+    @property
+    def commit(self) -> str:
+        """The address of the commit's page; "" if it has none."""
+        return f"{self.web}/commit/{self.revision.rstrip('+')}" if self.web and _is_commit(self.revision) else ""
 
 
 @dataclass(frozen=True)
 class Change:
     """A difference between one run and an earlier one.
 
-    night: index of the first run that has it. worse: True, False, or None if it is neither. ended: index of the run
-    that undid it; None if it still holds.
+    night: index of the first run that has it. last: index of the last run before it that had the same item, so that the
+    cause lies between these two; None if there is none. worse: True, False, or None if it is neither. ended: index of
+    the run that undid it; None if it still holds.
     """
 
     kind: str
@@ -92,6 +103,7 @@ class Change:
     backends: tuple[str, ...] = ()
     detail: str = ""
     ended: int | None = None
+    last: int | None = None
 
     @property
     def subject(self) -> str:
@@ -109,6 +121,43 @@ class Change:
         return "differs" if self.worse is None else "worse" if self.worse else "better"
 
 
+@dataclass(frozen=True)
+class Span:
+    """The commits between the last run before a change and the first run with it.
+
+    between: the number of runs between the two, which did not have the item.
+    """
+
+    good: Night
+    bad: Night
+    between: int
+
+    @property
+    def same(self) -> bool:
+        """Whether both ran one commit without changes of tracked files: then the commits are not the cause."""
+        return self.good.revision == self.bad.revision and not self.bad.revision.endswith("+")
+
+    @property
+    def commits(self) -> str:
+        """The range as git takes it: `4f2a9c1d0b7e..9b1c2d3e4f5a`; "" if an end is no commit."""
+        ends = [night.revision.rstrip("+") for night in (self.good, self.bad)]
+        return "..".join(ends) if all(map(_is_commit, ends)) and ends[0] != ends[1] else ""
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether one of the two ran with changes that are in no commit."""
+        return self.good.revision.endswith("+") or self.bad.revision.endswith("+")
+
+    @property
+    def address(self) -> str:
+        """The page that compares both commits; "" if there is none."""
+        return f"{self.bad.web}/compare/{self.commits.replace('..', '...')}" if self.bad.web and self.commits else ""
+
+
+def _is_commit(revision: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{7,40}\+?", revision) is not None
+
+
 @dataclass
 class History:
     """The history of all runs together.
@@ -121,6 +170,29 @@ class History:
     changes: list[Change] = field(default_factory=list)
     since: dict[Item, int] = field(default_factory=dict)
     series: dict[tuple[str, str, str, str], list[float | None]] = field(default_factory=dict)
+    states: dict[str, list[str]] = field(default_factory=dict)
+    """For each case its worst state in each night; "absent" where it has no result."""
+
+    def trend(self, case: str) -> list[tuple[State, int, int]]:
+        """The states of a case over all nights, as stretches: state, first and last night."""
+        states = self.states.get(case, [])
+        states = [*states, *["absent"] * (len(self.nights) - len(states))]
+        found: list[tuple[State, int, int]] = []
+        for n, name in enumerate(states):
+            if found and found[-1][0].name == name:
+                found[-1] = (found[-1][0], found[-1][1], n)
+            else:
+                found.append((STATES[name], n, n))
+        return found
+
+    def span(self, change: Change) -> Span | None:
+        """Where the cause of a change lies; None if no earlier run had the item, or if commits are unknown."""
+        if change.last is None:
+            return None
+        good, bad = self.nights[change.last], self.nights[change.night]
+        if not (good.revision and bad.revision):
+            return None
+        return Span(good, bad, change.night - change.last - 1)
 
     @property
     def standing(self) -> list[Change]:
@@ -136,7 +208,7 @@ class History:
         if night == 0:
             return []
         before, after = self.nights[night - 1].environment, self.nights[night].environment
-        names = [n for n in after if n != "revision" and before.get(n) != after[n]]
+        names = [n for n in after if n not in ("revision", "commit") and before.get(n) != after[n]]
         return [f"{n}: {before.get(n, 'unknown')} → {after[n]}" for n in names]
 
 
@@ -219,6 +291,7 @@ class HistoryBuilder:
         self._items: dict[Item, _Facts] = {}
         self._known: dict[Item, list[tuple[str, NightFacts]]] = {}  # the nights whose bits of an item were new
         self._seen: set[Item] = set()
+        self._last: dict[Item, int] = {}  # the newest run that had it
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run with the same selection
         self._asked: tuple[str, ...] = ()
         self._narrowed: list[Change] = []  # of the newest run alone: earlier runs may have had other selections
@@ -237,6 +310,7 @@ class HistoryBuilder:
         self._narrowed = []
         asked = selection(added.arguments)
         moved = self._moved_bits(added)
+        self._note_states(facts, night)
         if night:
             self._compare(night, facts, moved, asked, complete=added.ended)
         for item, fact in facts.items():
@@ -245,6 +319,7 @@ class HistoryBuilder:
             else:
                 self._history.since.pop(item, None)
         self._items.update(facts)
+        self._last.update(dict.fromkeys(facts, night))
         self._seen = set(facts)
         self._ran[asked] = {item for item, f in facts.items() if f.state != "not run"}
         self._asked = asked
@@ -252,7 +327,15 @@ class HistoryBuilder:
         env = dict(environment_rows(added.environment))
         word = overall_word(added.counts, ended=added.ended)
         self._history.nights.append(
-            Night(added.run_id, added.started, revision_in(added.environment), word, added.counts, env)
+            Night(
+                added.run_id,
+                added.started,
+                revision_in(added.environment),
+                word,
+                added.counts,
+                env,
+                *commit_in(added.environment),
+            )
         )
 
     def finish(self) -> History:
@@ -264,6 +347,15 @@ class HistoryBuilder:
         )
         history.since = {item: night for item, night in history.since.items() if item in self._seen}
         return history
+
+    def _note_states(self, facts: Mapping[Item, _Facts], night: int) -> None:
+        worst: dict[str, str] = {}
+        for (case, *_), fact in facts.items():
+            worst[case] = worst_state((fact.state, worst.get(case, "absent")))
+        for case, state in worst.items():
+            states = self._history.states.setdefault(case, [])
+            states.extend(["absent"] * (night - len(states)))
+            states.append(state)
 
     def _moved_bits(self, added: NightFacts) -> dict[Item, list[tuple[BitsOf, int]]]:
         """Results whose bits differ from the last run on the same inputs, each with the first block that differs."""
@@ -312,18 +404,27 @@ class HistoryBuilder:
     def _vanished(self, night: int, ran: set[Item], asked: tuple[str, ...]) -> Iterable[Change]:
         """Items that ran with the same selection before and are missing now. If the selection differs, one change."""
         if asked in self._ran:
-            return _presence("vanished", night, self._ran[asked] - ran, ran)
+            gone = self._ran[asked] - ran
+            return [replace(c, last=self._newest_with(gone, c)) for c in _presence("vanished", night, gone, ran)]
         gone = self._ran[self._asked] - ran
         words = f"{len({i[:2] for i in gone})} variants: this run was asked for {' '.join(asked) or 'everything'}"
         narrowed = Change("vanished", night, "ran", "not asked for", None, targets=_targets(gone), detail=words)
         self._narrowed = [narrowed] if gone else []
         return []
 
+    def _newest_with(self, items: Iterable[Item], change: Change) -> int | None:
+        """Of the items of a change, each with the newest run that had it, the oldest of these runs."""
+        mine = (
+            i for i in items if change.case in ("", i[0]) and change.variant in ("", i[1]) and i[2] in change.targets
+        )
+        return min((self._last[i] for i in mine if i in self._last), default=None)
+
     def _note(
         self, kind: str, night: int, item: Item, before: str, after: str, worse: bool | None, detail: str = ""
     ) -> None:
         case, variant, target, backend = item
-        self._found.append(Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail))
+        change = Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail)
+        self._found.append(replace(change, last=self._last[item]))
 
     def _trend(self, night: int, added: NightFacts) -> None:
         series = self._history.series
@@ -344,6 +445,8 @@ class HistoryBuilder:
 
     def _speed_changes(self) -> Iterator[Change]:
         grouped: dict[tuple[Any, ...], list[tuple[str, float]]] = defaultdict(list)
+        last: dict[tuple[Any, ...], int] = {}
+        night_count = len(self._history.nights)
         for key, values in self._history.series.items():
             case, variant, target, metric = key
             if not metric.startswith("time "):
@@ -351,6 +454,7 @@ class HistoryBuilder:
             measured = [(n, v) for n, v in enumerate(values) if v is not None]
             for step in steps([v for _, v in measured], self._noise.get(key, 0.0)):
                 where = (case, variant, target, measured[step.index][0], step.ratio > 1)
+                last[where] = min(measured[step.index - 1][0], last.get(where, night_count))
                 grouped[where].append((metric.removeprefix("time "), step.ratio))
                 if len(grouped[where]) == 1:
                     grouped[where][0] = (
@@ -362,7 +466,8 @@ class HistoryBuilder:
             low, high = (f"{(r - 1) * 100:+.1f}%" for r in (min(ratios), max(ratios)))
             after = low if low == high else f"{low} to {high}"
             detail = f"{sizes[0][0]}" + (f" and {len(sizes) - 1} more sizes" if len(sizes) > 1 else "")
-            yield Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+            change = Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+            yield replace(change, last=last[case, variant, target, night, slower])
 
 
 def _timing_key(t: Timing) -> tuple[str, str, str, str]:
@@ -455,6 +560,7 @@ def _merged(changes: Iterable[Change]) -> list[Change]:
             members[0],
             targets=tuple(sorted({t for c in members for t in c.targets}, key=target_order)),
             backends=tuple(sorted({b for c in members for b in c.backends})),
+            last=min((c.last for c in members if c.last is not None), default=None),
         )
         for members in groups.values()
     ]

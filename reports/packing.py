@@ -25,7 +25,7 @@ from ptxdiff.records.compare import distance
 from ptxdiff.records.shown import visible
 from ptxdiff.reports.highlight import Language, runs
 from ptxdiff.reports.listing import Line, listing
-from ptxdiff.reports.model import View, readability, state_of, with_sass
+from ptxdiff.reports.model import View, command_of, readability, state_of, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
 
@@ -184,7 +184,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
         state_of(r),
         r.evidence,
         r.words,
-        r.replay,
+        command_of(r),
     )
     return [
         *map(strings, texts),

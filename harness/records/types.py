@@ -263,6 +263,8 @@ class CaseInfo:
     reference: str
     source: str
     variants: Mapping[str, VariantInfo]
+    family: str = ""
+    """The heading under which lists and the matrix show the case; "" for none."""
 
 
 @dataclass(frozen=True)

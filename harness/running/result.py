@@ -122,7 +122,10 @@ class Recording:
         text = words or outcome.words
         where = f"{result.key.case}::{self.item.label}"
         failed = verdict in ("fail", "error")
-        self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
+        message = f"{where}: {verdict}: {text}"
+        if self.node:
+            message += f"\n  repeat    {self._command(result, item.setup.assembler)}"
+        self.found.results.append(replace(result, words=text, message=message if failed else ""))
 
     def _result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,

@@ -76,7 +76,7 @@ VARIANT = VariantInfo(
 SAMPLES: list[Record] = [
     RUN,
     CaseInfo(
-        "rcp", "cases/rcp.py", "Reciprocal", {"x": "float32"}, {"y": "float32"}, "reference", "ISA", {"v": VARIANT}
+        "rcp", "cases/rcp.py", "Reciprocal", {"x": "float32"}, {"y": "float32"}, "reference", "ISA", {"v": VARIANT}, "m"
     ),
     Text("0123", "ptx", "// §5 – text"),
     StoredText("4567", "sass"),

@@ -216,3 +216,60 @@ def test_no_run_at_all_is_refused(tmp_path):
         history([])
     with pytest.raises(RecordError, match="no records"):
         list(folder(tmp_path))
+
+
+def test_a_change_names_the_commits_between_which_its_cause_lies(base):
+    found, _ = history(synthetic.nights(base))
+    by_kind = {c.kind: c for c in found.changes}
+    revisions = [night.revision for night in found.nights]
+    for kind, change in by_kind.items():
+        span = found.span(change)
+        assert (span.good, span.bad) == (found.nights[change.night - 1], found.nights[change.night]), kind
+        assert span.commits == f"{revisions[change.night - 1]}..{revisions[change.night]}"
+        assert span.address == f"https://example.org/team/kernels/compare/{span.commits.replace('..', '...')}"
+        assert (span.same, span.between, span.uncommitted) == (False, 0, False)
+    assert span.bad.subject == f"Change {span.bad.revision[:4]}"
+    assert span.bad.commit == f"https://example.org/team/kernels/commit/{span.bad.revision}"
+
+
+def test_runs_that_lacked_the_item_widen_the_range_and_one_commit_is_not_its_own_cause(base):
+    nights = list(synthetic.nights(base, 4, planted={}))
+    for n in (1, 2):  # the item did not run in these
+        nights[n] = dataclasses.replace(
+            nights[n],
+            results=[r for r in nights[n].results if r.key.case != "rcp"],
+            run=dataclasses.replace(nights[n].run, arguments=("-k", "not rcp")),
+        )
+    nights[3] = dataclasses.replace(nights[3], results=[_fails(r) for r in nights[3].results])
+    found, _ = history(nights)
+    change = next(c for c in found.changes if c.kind == "verdict")
+    span = found.span(change)
+    assert (change.last, change.night, span.between) == (0, 3, 2)
+    same = synthetic.environment(found.nights[0].revision)
+    nights[3] = dataclasses.replace(nights[3], run=dataclasses.replace(nights[3].run, environment=same))
+    found, _ = history(nights)
+    span = found.span(next(c for c in found.changes if c.kind == "verdict"))
+    assert (span.same, span.commits, span.address) == (True, "", "")
+    same["git"]["dirty"] = True
+    found, _ = history(nights)
+    span = found.span(next(c for c in found.changes if c.kind == "verdict"))
+    assert (span.same, span.uncommitted) == (False, True)
+
+
+@pytest.mark.parametrize("web", ["javascript:alert(1)", 'https://a.b/c"onclick=', "http://a.b/c", "https://a.b", 7])
+def test_only_an_address_of_a_repository_becomes_a_link(base, web):
+    nights = list(synthetic.nights(base, 2, planted={}))
+    nights[1].run.environment["git"]["web"] = web
+    found, _ = history(nights)
+    assert found.nights[1].commit == ""
+
+
+def test_each_case_has_its_states_over_all_nights(base):
+    nights = list(synthetic.nights(base, 5, planted={}))
+    nights[3] = dataclasses.replace(nights[3], results=[_fails(r) for r in nights[3].results])
+    nights[4] = dataclasses.replace(nights[4], results=[r for r in nights[4].results if r.key.case != "rcp"])
+    found, _ = history(nights)
+    assert [(s.name, first, last) for s, first, last in found.trend("rcp")] == [
+        ("pass", 0, 2), ("fail", 3, 3), ("absent", 4, 4)
+    ]  # fmt: skip
+    assert [(s.name, first, last) for s, first, last in found.trend("tanh")] == [("pass", 0, 4)]

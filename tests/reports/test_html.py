@@ -116,7 +116,7 @@ def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp
     words = page.words
     assert "✗ Failed" in words
     assert "1 variant gives wrong bits: rcp::asm.rn" in words
-    assert "replay: pytest cases/rcp.py --ptx-replay=" in words
+    assert "repeat pytest cases/rcp.py --ptx-replay=" in words
     assert "NVIDIA H200 (sm_90a)" in words
     assert "driver 570.86.15" in words
     assert "seed 0" in words
@@ -309,6 +309,7 @@ def test_names_in_a_packet_are_those_of_the_matrix(tmp_path):
     elements = Page(text).elements
     rows = [a for tag, a in elements if tag == "tr" and "data-variant" in a]
     targets = {a["data-target"] for tag, a in elements if tag == "th" and a.get("data-target")}
+    rows = [row for row in rows if row["data-case"] == rows[0]["data-case"]]
     content = packet(text, rows[0]["data-case"])
     names = [content["strings"][n] for row in content["results"] for n in row[:2]]
     assert set(names[::2]) == {row["data-variant"] for row in rows}
