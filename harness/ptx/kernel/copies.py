@@ -57,7 +57,7 @@ class Reaching(ThreadFrame):
         """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
         raise NotImplementedError
 
-    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+    def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
         """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ run or when `test_wait` runs, so a read without a wait meets a copy under way, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -223,75 +223,127 @@ for _kind in ("test_wait", "try_wait"):
     _bind_wait(_kind)
 
 
+def groups(*columns: Array) -> tuple[list[int], Array]:
+    """The index of the first of each set of equal rows of some columns, and for each row the number of its set."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if (column != column[0]).any():
+            found, number = np.unique(column, return_inverse=True)
+            code = code * len(found) + number
+    if not code.any():
+        return [0], code
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    return first.tolist(), number
+
+
+def _asked(frame: KernelFrame, step: Step, lanes: Array) -> tuple[Array, Array]:
+    """The offset of each lane's barrier, and the phase or the parity of which it asks."""
+    value, mask = frame.read(step.sources[1])
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an operand of an mbarrier")
+    asked = np.broadcast_to(value, (frame.lanes,))[lanes]
+    if "parity" in step.node.modifiers:
+        asked = asked & 1  # Triton gives a parity as 0 or -1; only the lowest bit counts
+    return places(frame, step, step.sources[0], step.detail, lanes), asked
+
+
 def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     """For each lane that tests a barrier, whether the phase that it names is complete."""
-    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
-    asked = _values(frame, step, step.sources[1], lanes)
+    if not len(lanes):
+        return np.zeros(0, np.bool_)
+    offsets, asked = _asked(frame, step, lanes)
     parity = "parity" in step.node.modifiers
-    found = np.zeros(len(lanes), np.bool_)
     frame.refuse_unmade(step, offsets, lanes)
-    for number, (offset, phase, lane) in enumerate(zip(offsets, asked, lanes.tolist(), strict=True)):
-        barrier = barrier_at(frame, step, offset, lane)
-        if offset // frame.shared.size != frame.block[lane]:
-            text = f"{frame.who(lane)} asks an mbarrier of another block: only threads of its own may wait for it"
-            raise frame.fault(ExecutionError, step, text)
-        # Triton gives a parity as 0 or -1; only the lowest bit counts.
-        found[number] = (barrier.phase & 1) != phase & 1 if parity else barrier.phase > phase
-    return found
+    apart = offsets // frame.shared.size != frame.block[lanes]
+    first, number = groups(offsets, asked)
+    found = np.zeros(len(first), np.bool_)
+    for at, one in enumerate(first):
+        barrier = barrier_at(frame, step, int(offsets[one]), int(lanes[one]))
+        phase = int(asked[one])
+        found[at] = barrier.phase & 1 != phase if parity else barrier.phase > phase
+    if apart.any():
+        text = f"{frame.who(int(lanes[np.flatnonzero(apart)[0]]))} asks an mbarrier of another block: only threads of "
+        raise frame.fault(ExecutionError, step, text + "its own may wait for it")
+    return np.asarray(found[number])
 
 
-def awaited_phases(frame: KernelFrame, step: Step, lanes: Array) -> list[Completed | None]:
-    """The complete phases for which lanes waited; None if a lane knows it already, or for the one before the first.
+@dataclass(frozen=True)
+class Awaited:
+    """Complete phases, and for each of some lanes the number of the one that it may learn of; -1: none."""
+
+    phases: list[Completed]
+    number: Array
+
+    def of(self, some: Array) -> Awaited:
+        """The same of some of the lanes (a mask)."""
+        return Awaited(self.phases, self.number[some])
+
+
+def awaited_phases(frame: KernelFrame, step: Step, lanes: Array) -> Awaited:
+    """The complete phases for which lanes waited; none if a lane knows it already, or for the one before the first.
 
     A thread may have tested as soon as the phase that it named was complete, whichever phase is complete now. A parity
     names the first phase that the thread does not know, if this has the parity, and else the one before.
     """
-    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
-    asked = _values(frame, step, step.sources[1], lanes)
+    offsets, asked = _asked(frame, step, lanes)
     parity = "parity" in step.node.modifiers
     order = frame.order
-    found: list[Completed | None] = []
-    unknown: dict[tuple[int, ...], list[tuple[Completed, int]]] = {}
-    # Lanes with equal keys know the same, but for their own arrivals.
+    # Lanes of one group know the same, but for their own arrivals.
     warp_times = np.where(order.warp_time[lanes] > order.block_time[lanes], order.warp_time[lanes], 0)
     warps = np.where(warp_times > 0, lanes >> 5, lanes // frame.grid.threads)
-    held = (order.row[lanes], order.block_time[lanes], warp_times, warps, lanes, order.member[lanes])
-    for offset, phase, *of_lane, lane, member in zip(offsets, asked, *(x.tolist() for x in held), strict=True):
-        key = (offset, *of_lane)
-        if key not in unknown:
-            unknown[key] = frame.barriers[offset].unknown(order.times(np.array([lane])))
-        left = [one for one, only in unknown[key] if only != member]
+    first, group = groups(offsets, asked, order.row[lanes], order.block_time[lanes], warp_times, warps)
+    members = order.member[lanes]
+    phases: list[Completed] = []
+    number = np.full(len(lanes), -1, np.int64)
+
+    def awaited(left: list[Completed], phase: int) -> int:
         if parity:
-            found.append(left[0] if left and left[0].phase & 1 == phase & 1 else None)
+            one = left[0] if left and left[0].phase & 1 == phase else None
         else:
-            found.append(next((one for one in left if one.phase >= phase), None))
-    return found
+            one = next((one for one in left if one.phase >= phase), None)
+        if one is None:
+            return -1
+        phases.append(one)
+        return len(phases) - 1
+
+    for at, lane in enumerate(first):
+        barrier = frame.barriers[int(offsets[lane])]
+        unknown = barrier.unknown(order.times(lanes[lane : lane + 1]))
+        if not unknown:
+            continue
+        here, phase = group == at, int(asked[lane])
+        number[here] = awaited([one for one, _ in unknown], phase)
+        for member in {only for _, only in unknown if only >= 0}:
+            alone = here & (members == member)
+            if alone.any():
+                number[alone] = awaited([one for one, only in unknown if only != member], phase)
+    return Awaited(phases, number)
 
 
-def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array, phases: Sequence[Completed | None]) -> None:
+def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array, awaited: Awaited) -> None:
     """Write the predicates of lanes that tested a phase, and order lanes whose phase is complete after it.
 
-    phases: for each lane, the complete phase that it may learn of (see `awaited_phases`).
+    awaited: for each lane, the complete phase that it may learn of (see `awaited_phases`).
     """
     whole = np.zeros(frame.lanes, np.bool_)
     whole[lanes] = True
     frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
-    some = lanes[answers]
-    if not len(some):
+    learning = answers & (awaited.number >= 0)
+    if not learning.any():
         return
-    learned: dict[int, tuple[Completed, list[int]]] = {}
-    offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
-    seen = [phases[at] for at in np.flatnonzero(answers).tolist()]
-    for lane, offset, one in zip(some.tolist(), offsets, seen, strict=True):
-        if one is not None:
-            learned.setdefault(id(one), (one, []))[1].append(lane)
-            barrier = frame.barriers[offset]
-            barrier.observed = max(barrier.observed, one.phase)
-    for one, waiting in learned.values():
+    offsets = places(frame, step, step.sources[0], step.detail, lanes)
+    learned: dict[int, tuple[Completed, list[Array]]] = {}
+    for number in np.unique(awaited.number[learning]).tolist():
+        waiting, one = learning & (awaited.number == number), awaited.phases[number]
+        learned.setdefault(id(one), (one, []))[1].append(lanes[waiting])
+        barrier = frame.barriers[int(offsets[np.flatnonzero(waiting)[0]])]
+        barrier.observed = max(barrier.observed, one.phase)
+    for one, parts in learned.values():
+        some = np.sort(np.concatenate(parts))
         if "relaxed" in step.node.modifiers:
-            frame.order.learn_relaxed(waiting, one.released)
+            frame.order.learn_relaxed(some.tolist(), one.released)
         else:
-            frame.order.acquire(np.array(waiting), one.released)
+            frame.order.acquire(some, one.released)
 
 
 @runs("mbarrier_test_wait")
@@ -305,7 +357,7 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
     # A thread that does not know the end of the phase might have tested before it: it gets a no first.
     before = frame.tested.setdefault(step.node.offset, np.zeros(frame.lanes, np.bool_))
     phases = awaited_phases(frame, step, lanes)
-    early = answers & [one is not None for one in phases] & ~before[lanes]
+    early = answers & (phases.number >= 0) & ~before[lanes]
     before[lanes] = early
     answers = answers & ~early
     give(frame, step, lanes, answers, phases)

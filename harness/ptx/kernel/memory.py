@@ -38,6 +38,8 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
+_FIRST_SLOTS = 1 << 10
+"""Of units that several warps accessed."""
 _TEXT_BYTES = 1 << 16
 """The most bytes of a string that a message shows."""
 
@@ -228,9 +230,10 @@ class Shared:
         self.swizzles: Array | None = None
         self.races = races
         self.accesses = np.zeros((blocks * self.size // unit if races else 0, sharedaccess.FIELDS), np.int32)
-        # Slots for units that several warps accessed, and a stack of the free ones after its height.
+        self._split = np.zeros(len(self.accesses) * unit // sharedaccess.CHUNK, np.uint8)
+        # Slots for units that several warps accessed; how many are free again, the first unused one, and the free ones.
         self._sets = np.zeros((0, order.team // 32, 2), np.int32)
-        self._free = np.zeros(1, np.int64)
+        self._free = np.zeros(2, np.int64)
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row for each access."""
@@ -255,15 +258,13 @@ class Shared:
         self.unfenced[self.units(offsets, size)] = True
         return self._note(sharedaccess.STRONG_WRITE, offsets, size, lanes)
 
-    def note_landing(self, offsets: Array, size: int, members: Array) -> None:
-        """Record the writes of asynchronous copies when they are complete. members: who wrote, by team.
+    def note_landing(self, offsets: Array, size: int, lanes: Array, agent: int = -1) -> None:
+        """Record the writes of asynchronous copies when they are complete. agent: who wrote, if not the lanes.
 
         No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
-        units = self.units(offsets, size)
-        self.accesses[units, sharedaccess.WRITER] = members[:, None] + 1
-        self.accesses[units, sharedaccess.WRITTEN] = self.order.clock
-        self.unfenced[units] = False
+        self._note(sharedaccess.LANDING, offsets, size, lanes, agent)
+        self.unfenced[self.units(offsets, size)] = False
 
     def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
@@ -274,11 +275,13 @@ class Shared:
         bad = np.zeros(len(offsets), np.bool_)
         if not len(offsets):
             return bad
-        if order.exact:
-            self._make_room(len(offsets) * count)
+        if order.exact and kind != sharedaccess.FOREIGN:
+            # An access of a part of a chunk may give each unit of the chunk two sets of its own.
+            per = sharedaccess.CHUNK // self.unit
+            self._make_room(len(offsets) * (count if count >= per else count + 2 * per))
         where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
         known = (order.member, order.block_time, order.warp_time, order.row, order.rows, order.threads, order.exact)
-        held = (order.clock, self.accesses, self._sets, self._free)
+        held = (order.clock, self.accesses, self._split, self._sets, self._free)
         sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
         return bad
 
@@ -297,27 +300,29 @@ class Shared:
 
     def _make_room(self, accesses: int) -> None:
         """Have a free slot for each access, and in each slot an entry for every warp and agent."""
-        free, warps = int(self._free[0]), self.order.rows.shape[1] // 32
-        slots = len(self._sets)
-        if warps > self._sets.shape[1]:
-            self._sets = np.pad(self._sets, ((0, 0), (0, warps - self._sets.shape[1]), (0, 0)))
-        if not slots or free < accesses:
-            more = max(accesses, slots)
-            self._sets = np.concatenate([self._sets, np.zeros((more, self._sets.shape[1], 2), np.int32)])
-            stack = np.zeros(1 + len(self._sets), np.int64)
-            stack[1 : free + 1] = self._free[1 : free + 1]
-            stack[free + 1 : free + 1 + more] = np.arange(slots, slots + more)
-            stack[0] = free + more
-            self._free = stack
+        slots, warps = self._sets.shape[:2]
+        again, used = self._free[:2].tolist()
+        needed = min(used - again + accesses, 2 * len(self.accesses))  # a unit has at most two sets
+        wanted = self.order.rows.shape[1] // 32
+        if slots >= needed and warps >= wanted:
+            return
+        if slots < needed:
+            slots = min(max(2 * needed, _FIRST_SLOTS), 2 * len(self.accesses))
+        sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
+        sets[:used, :warps] = self._sets[:used]
+        free = np.zeros(2 + slots, np.int64)
+        free[: 2 + again] = self._free[: 2 + again]
+        self._sets, self._free = sets, free
 
-    def written_by_others(self, units: Array, lanes: Array) -> Array:
-        """Which rows of units a warp other than the lane's own wrote, and nothing orders that before the lane."""
-        who = self.accesses[units, sharedaccess.WRITER] - 1
-        when = self.accesses[units, sharedaccess.WRITTEN]
-        found = (who >= 0) & (who >> 5 != self.order.members(lanes)[:, None] >> 5)
-        if found.any():
-            found &= when >= self.order.heard(lanes, who)
-        return np.asarray(found.any(axis=1))
+    def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
+        return self._note(sharedaccess.FOREIGN, offsets, size, lanes)
+
+    def rows_of(self, units: Array) -> Array:
+        """The rows of `accesses` of some units."""
+        per = sharedaccess.CHUNK // self.unit
+        found: Array = self.accesses[np.where(self._split[units // per] != 0, units, units - units % per)]
+        return found
 
     def fence(self, lanes: Array) -> None:
         """Make visible to the async proxy what lanes wrote, and what happened before them."""
@@ -325,28 +330,27 @@ class Shared:
             return
         order = self.order
         each = order.team // order.threads * self.size // self.unit
+        units = np.flatnonzero(self.unfenced)
         teams = lanes // order.team
         for team in np.unique(teams).tolist():
-            some = slice(team * each, (team + 1) * each)
+            some = units[units // each == team]
             mine = lanes[teams == team]
             times = order.times(mine)
             times[order.members(mine)] = ALWAYS
-            who = self.accesses[some, sharedaccess.WRITER] - 1
-            ordered = (who < 0) | (self.accesses[some, sharedaccess.WRITTEN] < times[who])
-            ordered &= self._sets_before(some, sharedaccess.UPDATED, times)
+            held = self.rows_of(some)
+            who = held[:, sharedaccess.WRITER] - 1
+            ordered = (who < 0) | (held[:, sharedaccess.WRITTEN] < times[who])
+            ordered &= self._sets_before(held, sharedaccess.UPDATED, times)
             self.unfenced[some] &= ~ordered
 
-    def _sets_before(self, some: slice, column: int, times: Array) -> Array:
-        """Whether all accesses of each unit in a set happened before some times."""
-        warp, mask, when = self.accesses[some, column : column + 3].T
-        ordered = warp == 0
-        for at in np.flatnonzero(warp).tolist():
-            entries = (
-                [(int(warp[at]) - 1, int(mask[at]), int(when[at]))]
-                if warp[at] > 0
-                else [(k, int(m), int(t)) for k, (m, t) in enumerate(self._sets[mask[at]].tolist()) if m]
-            )
-            ordered[at] = all(t < times[32 * k + bit] for k, m, t in entries for bit in range(32) if m >> bit & 1)
+    def _sets_before(self, held: Array, column: int, times: Array) -> Array:
+        """Whether all accesses in a set of some rows happened before some times."""
+        ordered = held[:, column] == 0
+        for at in np.flatnonzero(~ordered).tolist():
+            if held[at, column] == -2:  # only a barrier of the whole block orders these
+                ordered[at] = held[at, column + 2] < times[: self.order.team].min()
+            else:
+                ordered[at] = all(when < times[member] for member, when in self.members_of(held[at], column))
         return np.asarray(ordered)
 
 

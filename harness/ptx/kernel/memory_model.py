@@ -292,7 +292,7 @@ class GridMemory(Between):
         table = self._tables.get(id(buffer))
         if table is None:
             table = self._tables[id(buffer)] = Shared(1, len(buffer.bytes), self.unit, True, self.order)
-        before = table.accesses[table.units(place.offsets, access.size)]
+        before = table.rows_of(table.units(place.offsets, access.size))
         bad = table.note(kind, place.offsets, access.size, lanes)
         if changes is not None:
             bad &= changes

@@ -139,14 +139,13 @@ class KernelScheduler(Scheduler):
         """
         before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
         phases = mbarriers.awaited_phases(self.kernel_frame, step, lanes)
-        known = complete & [one is None for one in phases]
+        known = complete & (phases.number < 0)
         answered_no = ~known & ~before[lanes]
         yes = complete & ~answered_no
         before[lanes] = answered_no | (before[lanes] & ~yes)
         if (answered_no | yes).any():
             told = answered_no | yes
-            some = [phases[at] for at in np.flatnonzero(told).tolist()]
-            mbarriers.give(self.kernel_frame, step, lanes[told], yes[told], some)
+            mbarriers.give(self.kernel_frame, step, lanes[told], yes[told], phases.of(told))
         return np.asarray(answered_no | yes)
 
     def _woken(self) -> bool:
