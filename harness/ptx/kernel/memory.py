@@ -229,8 +229,12 @@ class Shared:
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
         self.swizzles: Array | None = None
         self.races = races
-        self.accesses = np.zeros((blocks * self.size // unit if races else 0, sharedaccess.FIELDS), np.int32)
-        self._split = np.zeros(len(self.accesses) * unit // sharedaccess.CHUNK, np.uint8)
+        # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
+        chunks = blocks * self.size // sharedaccess.CHUNK if races else 0
+        self.accesses = np.zeros((chunks, sharedaccess.FIELDS), np.int32)
+        self._split = np.zeros(chunks, np.uint8)
+        self._parts = np.zeros(chunks, np.int64)
+        self._rows = chunks
         # Slots for units that several warps accessed; how many are free again, the first unused one, and the free ones.
         self._sets = np.zeros((0, order.team // 32, 2), np.int32)
         self._free = np.zeros(2, np.int64)
@@ -275,13 +279,13 @@ class Shared:
         bad = np.zeros(len(offsets), np.bool_)
         if not len(offsets):
             return bad
+        if count * self.unit < sharedaccess.CHUNK:
+            self._make_parts(offsets // sharedaccess.CHUNK)
         if order.exact and kind != sharedaccess.FOREIGN:
-            # An access of a part of a chunk may give each unit of the chunk two sets of its own.
-            per = sharedaccess.CHUNK // self.unit
-            self._make_room(len(offsets) * (count if count >= per else count + 2 * per))
+            self._make_room(self._slots_for(kind, offsets, count))
         where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
         known = (order.member, order.block_time, order.warp_time, order.row, order.rows, order.threads, order.exact)
-        held = (order.clock, self.accesses, self._split, self._sets, self._free)
+        held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
         sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
         return bad
 
@@ -298,16 +302,45 @@ class Shared:
         for number, held, time in entries:
             yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
 
-    def _make_room(self, accesses: int) -> None:
-        """Have a free slot for each access, and in each slot an entry for every warp and agent."""
+    def _make_parts(self, chunks: Array) -> None:
+        """Have rows for each unit of some chunks."""
+        new = chunks[self._parts[chunks] == 0]
+        if not len(new):
+            return
+        new, per = np.unique(new), sharedaccess.CHUNK // self.unit
+        self._parts[new] = self._rows + per * np.arange(len(new))
+        self._rows += per * len(new)
+        if self._rows > len(self.accesses):
+            grown = np.zeros((2 * self._rows, sharedaccess.FIELDS), np.int32)
+            grown[: len(self.accesses)] = self.accesses
+            self.accesses = grown
+
+    def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
+        """The most slots that accesses of `count` units may take."""
+        per = sharedaccess.CHUNK // self.unit
+        chunks = offsets // sharedaccess.CHUNK
+        recorded = 0 if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.LANDING) else len(offsets)
+        if count > per:
+            chunks = chunks[:, None] + np.arange(count // per)
+        parted = self._split[chunks] != 0
+        if count >= per:
+            return recorded * (count if parted.any() else count // per)
+        held = self.accesses[np.unique(chunks[~parted])]
+        several = np.count_nonzero(held[:, sharedaccess.READ] == -1) + np.count_nonzero(
+            held[:, sharedaccess.UPDATED] == -1
+        )
+        return recorded * count + several * (per - 1)
+
+    def _make_room(self, more: int) -> None:
+        """Have so many free slots, and in each slot an entry for every warp and agent."""
         slots, warps = self._sets.shape[:2]
         again, used = self._free[:2].tolist()
-        needed = min(used - again + accesses, 2 * len(self.accesses))  # a unit has at most two sets
+        needed = used - again + more
         wanted = self.order.rows.shape[1] // 32
         if slots >= needed and warps >= wanted:
             return
         if slots < needed:
-            slots = min(max(2 * needed, _FIRST_SLOTS), 2 * len(self.accesses))
+            slots = max(2 * needed, _FIRST_SLOTS)
         sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
         sets[:used, :warps] = self._sets[:used]
         free = np.zeros(2 + slots, np.int64)
@@ -321,7 +354,8 @@ class Shared:
     def rows_of(self, units: Array) -> Array:
         """The rows of `accesses` of some units."""
         per = sharedaccess.CHUNK // self.unit
-        found: Array = self.accesses[np.where(self._split[units // per] != 0, units, units - units % per)]
+        chunks = units // per
+        found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
         return found
 
     def fence(self, lanes: Array) -> None:

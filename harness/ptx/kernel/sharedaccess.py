@@ -4,8 +4,8 @@ Of each unit of bytes a row of the table `units` keeps the last plain write, the
 writes since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not
 both are strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
 
-The units of a chunk of 16 bytes have one row, the first one's, until an access of fewer bytes: then `split` says so, and
-each unit gets its own. A plain write of the whole chunk joins them again.
+The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each unit
+gets its own, from `parts` on. A plain write of the whole chunk joins them again.
 
 Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
 such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
@@ -45,9 +45,12 @@ def _later(
     block = own - own % threads
     if block <= members < block + threads and (time < since or (members == own - own % 32 and time < warp_since)):
         return False
-    for bit in range(32):
-        if mask >> bit & 1 and members + bit != who and members + bit != own and time >= rows[row, members + bit]:
+    left, member = mask & 0xFFFFFFFF, members
+    while left != 0:
+        if left & 1 != 0 and member != who and member != own and time >= rows[row, member]:
             return True
+        left >>= 1
+        member += 1
     return False
 
 
@@ -114,18 +117,18 @@ def _record(
 
 
 @scalar
-def _split(chunk: int, per: int, units: Any, sets: Any, free: Any) -> None:
+def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -> None:
     """Give each unit of a chunk its own row."""
-    first = chunk * per
-    for at in range(first + 1, first + per):
+    for number in range(per):
+        at = first + number
         for column in range(units.shape[1]):
-            units[at, column] = units[first, column]
+            units[at, column] = units[chunk, column]
         for column in (2, 5):
-            if units[first, column] == -1:
+            if number > 0 and units[chunk, column] == -1:
                 slot = _slot(free)
                 for one in range(sets.shape[1]):
-                    sets[slot, one, 0] = sets[units[first, column + 1], one, 0]
-                    sets[slot, one, 1] = sets[units[first, column + 1], one, 1]
+                    sets[slot, one, 0] = sets[units[chunk, column + 1], one, 0]
+                    sets[slot, one, 1] = sets[units[chunk, column + 1], one, 1]
                 units[at, column + 1] = slot
 
 
@@ -145,7 +148,7 @@ def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
 def _note(
     kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
     warp_times: Array, row_of: Array, rows: Array, threads: Any, exact: Any, now: Any, units: Array, split: Array,
-    sets: Array, free: Array, bad: Array,
+    parts: Array, sets: Array, free: Array, bad: Array,
 ) -> None:  # fmt: skip
     """Record accesses of `count` units from byte offsets on.
 
@@ -162,10 +165,13 @@ def _note(
         block = own - own % threads  # the first member of its block
         if count < per and split[first // per] == 0:
             split[first // per] = 1
-            _split(first // per, per, units, sets, free)
-        for at in range(first, first + count):
-            if split[at // per] == 0 and at % per != 0:
-                continue
+            _split(first // per, parts[first // per], per, units, sets, free)
+        for number in range(first, first + count):
+            at = parts[number // per] + number % per
+            if split[number // per] == 0:
+                if number % per != 0:
+                    continue
+                at = number // per
             if kind == 5:
                 units[at, 0], units[at, 1] = member + 1, now
                 continue
@@ -194,15 +200,20 @@ def _note(
     for i in range(len(offsets)):
         member = members[lanes[i]] if agent < 0 else agent
         first = offsets[i] // unit
-        for at in range(first, first + count):
-            if split[at // per] == 0 and at % per != 0:
-                continue
+        for number in range(first, first + count):
+            at = parts[number // per] + number % per
+            if split[number // per] == 0:
+                if number % per != 0:
+                    continue
+                at = number // per
             units[at, 0], units[at, 1] = member + 1, now
             if not bad[i]:  # else the bytes are those already there, so it is no race; what was before still counts
                 _empty(at, units, sets, free)
         if count >= per and not bad[i]:
             for chunk in range(first // per, (first + count) // per):
-                split[chunk] = 0
+                if split[chunk] != 0:
+                    split[chunk] = 0
+                    units[chunk, 0], units[chunk, 1], units[chunk, 2], units[chunk, 5] = member + 1, now, 0, 0
 
 
 _lock = threading.Lock()
@@ -222,7 +233,7 @@ def compiled() -> Any:
             whole = numba.int64
             known = (
                 whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, units,
-                parted, sets, free, flags,
+                parted, wide, sets, free, flags,
             )  # fmt: skip
             _made.append(on_arrays(_note, known))
     return _made[0]
