@@ -109,6 +109,7 @@ FLAGGED = np.where(np.arange(THREADS) >= 96, 7, 0)
 TICKET = """{} atom{}.shared.add.u32 old, [count], 1; setp.ne.u32 p, old, {}; @p bra END; {} END:"""
 LAST = np.zeros(THREADS)
 ASYNC = "cp.async.ca.shared.global [at], [gat], 4; cp.async.commit_group;"
+ONE_COPY = "cp.async.ca.shared.global [at], [gat], 4;"
 SWAP = "shfl.sync.bfly.b32 v, t, 1, 0x1f, -1;"
 CLUSTER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 REMOTE = "mapa.shared::cluster.u32 remote, at, peer; ld.shared::cluster.u32 v, [remote]; mov.u32 u, v;"
@@ -238,7 +239,48 @@ PAIRS = [
          MPIPELINE.format(empty=EMPTIED, release="mbarrier.arrive.shared.b64 token, [two]; ld.shared.u32 u, [other]; "
                           "add.u32 v, v, u;" + AGAIN),
          MPIPELINE.format(empty=EMPTIED, release=RELEASED + AGAIN), SUMS),
+    Pair("an arrival without .noComplete is asked for its pending count",
+         f"{made()} {ARRIVE} mbarrier.pending_count.b64 v, token; bar.sync 0; mov.u32 v, 0;",
+         f"{made(129)} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1; mbarrier.pending_count.b64 v, token; "
+         "setp.le.u32 p, v, 129; setp.ge.u32 q, v, 2; and.pred p, p, q; @p mov.u32 v, 0;", error="state"),
+    Pair("the last arrival of a phase with .noComplete",
+         f"{made()} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1;",
+         f"{made(129)} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1;", error="complete with this arrival"),
+    exchanges("a thread that has left still counts",
+              f"{made()} setp.lt.u32 q, t, 127; {STORE} {ARRIVE} {wait(0, label='V')} @!q bra REST; "
+              f"{ARRIVE} {wait(1)} REST: {LOAD}",
+              f"{made()} setp.lt.u32 q, t, 127; {STORE} @q {ARRIVE} @!q mbarrier.arrive_drop.shared.b64 token, [bar]; "
+              f"{wait(0, label='V')} @!q bra REST; {ARRIVE} {wait(1)} REST: {LOAD}", "deadlock"),
+    exchanges("mbarrier.complete_tx orders nobody",
+              f"@first mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {EXPECT.format(bar='bar', size=512)} bar.sync 0; "
+              f"{STORE} mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 4; {wait()} {LOAD}",
+              f"@first mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {EXPECT.format(bar='bar', size=512)} bar.sync 0; "
+              f"mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 4; {wait()} {STORE} bar.sync 0; {LOAD}"),
+    Pair("too few bytes by mbarrier.complete_tx",
+         f"{made(1)} {EXPECT.format(bar='bar', size=512)} @first mbarrier.complete_tx.shared.b64 [bar], 496; {wait()}",
+         f"{made(1)} {EXPECT.format(bar='bar', size=512)} @first mbarrier.complete_tx.shared.b64 [bar], 512; {wait()}",
+         error="lacks 16 bytes"),
+    # reductions at a barrier
+    Pair("bar.red and bar.sync at one barrier", split("bar.red.popc.u32 v, 0, p;", "bar.sync 0;"),
+         "setp.lt.u32 p, t, 37; bar.red.popc.u32 v, 0, p;", 37, "another kind of barrier|undefined"),
+    between("bar.red of each half", "setp.lt.u32 p, t, 37; add.u32 id, half, 1; bar.red.or.pred p, id, 64, p;",
+            "setp.lt.u32 p, t, 37; bar.red.or.pred p, 1, 128, p;"),
     # copies
+    Pair("cp.async arrives at an mbarrier for which nobody waits",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; bar.sync 0; {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}", 1000 + PARTNER,
+         "under way"),
+    Pair("cp.async arrives before its copy is issued",
+         f"{made()} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {ONE_COPY} {wait()} {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}", 1000 + PARTNER,
+         "under way"),
+    Pair("an arrival beside that of cp.async, which counts already",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}", 1000 + PARTNER,
+         "under way|race|arriv"),
+    exchanges("the arrival of cp.async hands over no stores",
+              f"{made()} {STORE} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}",
+              f"{made()} {STORE} cp.async.mbarrier.arrive.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}"),
     Pair("one thread waits for a bulk copy without a barrier",
          f"{made(1)} {COPIED} @!first bra ON; {wait()} ON: {LOAD}",
          f"{made(1)} {COPIED} @!first bra ON; {wait()} ON: bar.sync 0; {LOAD}", 1000 + PARTNER, "race|under way"),

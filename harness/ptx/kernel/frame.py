@@ -301,11 +301,14 @@ class KernelFrame(Reaching):
         if not isinstance(region, LocalMemory):
             self._same_place(step, access, lanes, place, values)
 
-    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
-        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
+    def land(
+        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
+        agent: int = -1,
+    ) -> None:  # fmt: skip
+        """See `Reaching`."""
         shared = self.shared
         if self.grid.races:
-            shared.note_landing(place.offsets, access.size, lanes)
+            shared.note_landing(place.offsets, access.size, lanes, agent)
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
@@ -335,8 +338,9 @@ class KernelFrame(Reaching):
         return self.bulk.reader(units) or self.tensor.reader(units)
 
     def asynchronous(self) -> bool:
-        """Complete bulk copies and commits of tensor cores under way; returns whether there were any."""
+        """Complete copies that report to mbarriers, and commits of tensor cores; returns whether there were any."""
         copied = self.bulk.land()
+        copied |= self.copies.arrive()
         return self.tensor.land() or copied
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:

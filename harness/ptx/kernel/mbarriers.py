@@ -88,6 +88,7 @@ def _binds_with_number(operation: str, what: str) -> None:
 
 _binds_with_number("mbarrier_init", "the count of an mbarrier")
 _binds_with_number("mbarrier_expect", "the bytes that an mbarrier expects")
+_binds_with_number("mbarrier_complete", "the bytes that an mbarrier counts as arrived")
 
 
 @runs("mbarrier_init")
@@ -140,11 +141,81 @@ def _run_expect(frame: KernelFrame, step: Step, active: Array | None) -> None:
             barrier_at(frame, step, offset, lane).bytes += count
 
 
+@runs("mbarrier_complete")
+def _run_complete(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """mbarrier.complete_tx: count bytes as arrived, as a copy does. It is relaxed: nobody is ordered after the lane."""
+    lanes = _lanes(frame, active)
+    if len(lanes):
+        counts = _values(frame, step, step.sources[1], lanes)
+        offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+        frame.refuse_unmade(step, offsets, lanes)
+        for offset, count, lane in zip(offsets, counts, lanes.tolist(), strict=True):
+            found = barrier_at(frame, step, offset, lane)
+            found.bytes -= count
+            found.copies = True
+            found.settle(frame.order)
+
+
+@binds("mbarrier_copies")
+def _bind_copies(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    return Step(
+        "mbarrier_copies", node, bound, (_bind(builder, node, bound, 0),), detail=_access(builder, node, bound, 0)
+    )
+
+
+@runs("mbarrier_copies")
+def _run_copies(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """cp.async.mbarrier.arrive: an arrival as soon as the copies that each lane has issued are complete.
+
+    Without `.noinc` the arrival is one more than the phase otherwise takes (ISA: the pending count is incremented).
+    """
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    offsets = places(frame, step, step.sources[0], step.detail, lanes)
+    frame.refuse_unmade(step, offsets, lanes)
+    for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+        found = barrier_at(frame, step, offset, lane)
+        found.owed += 1
+        if "noinc" not in step.node.modifiers:
+            found.pending += 1
+        elif found.owed > found.pending:
+            text = f"{frame.who(lane)} lets its copies arrive at the mbarrier at offset {offset % frame.shared.size}, "
+            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} arrivals in all")
+    frame.copies.arrive_later(step, lanes, offsets)
+
+
+@binds("mbarrier_pending")
+def _bind_pending(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    state = builder.read(node.operands[1], TYPES["b64"], False, f"state of {bound.spelling}")
+    writer = builder.destination(node.operands[0], TYPES["u32"], bound)
+    return Step("mbarrier_pending", node, bound, (state,), (writer,))
+
+
+_INCOMPLETE = 1 << 63
+"""In the state that an arrival without completion gives: its bits 32 to 62 are the pending count before it."""
+
+
+@runs("mbarrier_pending")
+def _run_pending(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    states = np.array(_values(frame, step, step.sources[0], lanes), np.uint64)
+    bad = (states & np.uint64(_INCOMPLETE)) == 0
+    if bad.any():
+        text = f"{frame.who(int(lanes[np.flatnonzero(bad)[0]]))} asks for the pending count of a state that no arrival "
+        raise frame.fault(ExecutionError, step, text + "with .noComplete gave")
+    counts = (states >> np.uint64(32) & np.uint64(0x7FFFFFFF)).astype(np.uint32)
+    frame.write_lanes(step.destinations[0], counts, None, lanes, active)
+
+
 @binds("mbarrier_arrive")
 def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """Bind `state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
-    expecting = "expect_tx" in node.modifiers
-    expect(builder, node, *((3,) if expecting else (2, 3)))
+    counted = not {"expect_tx", "noComplete"}.isdisjoint(node.modifiers)
+    expect(builder, node, *((3,) if counted else (2, 3)))
     base, displacement = address(builder, node.operands[1], _space(bound))
     if bound.modifiers["space"] == "shared::cluster" and not isinstance(node.operands[0], Sink):
         raise builder.error(OperandError, f"{bound.spelling} gives no state: its destination is '_'", node.offset)
@@ -162,7 +233,8 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if not len(lanes):
         return
     counts = _values(frame, step, step.sources[1], lanes) if len(step.sources) > 1 else [1] * len(lanes)
-    expecting = "expect_tx" in step.node.modifiers
+    expecting, drops = "expect_tx" in step.node.modifiers, "arrive_drop" in step.node.modifiers
+    incomplete = "noComplete" in step.node.modifiers
     tokens = np.zeros(len(lanes), np.uint64)
     offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
     frame.refuse_unmade(step, offsets, lanes)
@@ -170,7 +242,7 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
     arrived: dict[int, list[int]] = {}
     for number, (offset, count, lane) in enumerate(zip(offsets, counts, lanes.tolist(), strict=True)):
         found = barrier_at(frame, step, offset, lane)
-        tokens[number] = found.phase
+        tokens[number] = found.phase | (_INCOMPLETE | found.pending << 32 if incomplete else 0)
         arrivals = 1 if expecting else count
         if expecting:
             found.bytes += count
@@ -180,6 +252,11 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
             )
             raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} more")
         found.pending -= arrivals
+        if drops:  # later phases take fewer
+            found.expected -= arrivals
+        if incomplete and not (found.pending or found.bytes):
+            text = f"{frame.who(lane)} arrives at the mbarrier at offset {offset % frame.shared.size} with .noComplete,"
+            raise frame.fault(ExecutionError, step, f"{text} and its phase is complete with this arrival")
         arrived.setdefault(offset, []).append(lane)
         if not found.pending:
             _release(frame, step, found, arrived.pop(offset))
@@ -242,9 +319,9 @@ def _asked(frame: KernelFrame, step: Step, lanes: Array) -> tuple[Array, Array]:
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an operand of an mbarrier")
     asked = np.broadcast_to(value, (frame.lanes,))[lanes]
-    if "parity" in step.node.modifiers:
-        asked = asked & 1  # Triton gives a parity as 0 or -1; only the lowest bit counts
-    return places(frame, step, step.sources[0], step.detail, lanes), asked
+    # Triton gives a parity as 0 or -1; only the lowest bit counts. The upper half of a state is its pending count.
+    named = 1 if "parity" in step.node.modifiers else 0xFFFFFFFF
+    return places(frame, step, step.sources[0], step.detail, lanes), asked.astype(np.uint64) & np.uint64(named)
 
 
 def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
@@ -366,7 +443,7 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
 def awaited(frame: KernelFrame, step: Step, lane: int) -> str:
     """A description of the phase for which a suspended thread waits."""
     offset = int(places(frame, step, step.sources[0], step.detail, np.array([lane]))[0])
-    phase = _values(frame, step, step.sources[1], np.array([lane]))[0]
+    phase = _values(frame, step, step.sources[1], np.array([lane]))[0] & 0xFFFFFFFF
     named = f"the phase of parity {phase & 1}" if "parity" in step.node.modifiers else f"phase {phase}"
     at = offset % frame.shared.size
     return f"for {named} of the mbarrier at offset {at}; {barrier_at(frame, step, offset, lane).words}"

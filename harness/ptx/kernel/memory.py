@@ -326,9 +326,7 @@ class Shared:
         if count >= per:
             return recorded * (count if parted.any() else count // per)
         held = self.accesses[np.unique(chunks[~parted])]
-        several = np.count_nonzero(held[:, sharedaccess.READ] == -1) + np.count_nonzero(
-            held[:, sharedaccess.UPDATED] == -1
-        )
+        several = int((held[:, [sharedaccess.READ, sharedaccess.UPDATED]] == -1).sum())
         return recorded * count + several * (per - 1)
 
     def _make_room(self, more: int) -> None:

@@ -107,7 +107,7 @@ class Promises:
             if step.guard >= 0:
                 read.append(step.guard)
             moves = step.node.opcode == "mov"
-            groups = active.reshape(-1, 128).any(axis=1)
+            groups: Array = np.asarray(active.reshape(-1, 128).any(axis=1))
             for slot in read:
                 for promise in self._of(slot, groups):
                     if not moves or slot in promise.inputs:

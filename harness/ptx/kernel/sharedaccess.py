@@ -4,8 +4,8 @@ Of each unit of bytes a row of the table `units` keeps the last plain write, the
 writes since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not
 both are strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
 
-The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each unit
-gets its own, from `parts` on. A plain write of the whole chunk joins them again.
+The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each
+unit gets its own, from `parts` on. A plain write of the whole chunk joins them again.
 
 Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
 such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
