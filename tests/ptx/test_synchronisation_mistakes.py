@@ -20,7 +20,7 @@ HEAD = """.version 8.6
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 memory)
 {
-    .reg .pred p, q, first, low, done;
+    .reg .pred p, q, first, low, done, r1, r2, even, high, second;
     .reg .b32 t, lane, warp, half, at, other, u, v, old, i, s, n, a, id, rank, remote, peer;
     .reg .b64 y, x, gat, gother, gword, g, token;
     .shared .align 128 .b8 data[1024];
@@ -32,6 +32,9 @@ HEAD = """.version 8.6
     setp.eq.u32 first, t, 0; setp.lt.u32 low, t, 64;
     mov.u32 a, data; mad.lo.u32 at, t, 4, a; add.u32 u, t, 64; and.b32 u, u, 127; mad.lo.u32 other, u, 4, a;
     mad.wide.u32 gat, t, 4, x; mad.wide.u32 gother, u, 4, x; add.u64 gword, x, 512;
+    setp.eq.u32 r1, t, 32; setp.eq.u32 r2, t, 64; and.b32 n, warp, 1; setp.eq.u32 even, n, 0;
+    setp.eq.u32 q, t, 96; and.b32 n, lane, 16; setp.ne.u32 p, n, 0; setp.lt.and.u32 high, t, 32, p;
+    selp.b32 n, 0xffff0000, 0x0000ffff, p; setp.eq.u32 second, t, 1;
     mov.u32 v, 0; mov.u32 rank, %cluster_ctarank; xor.b32 peer, rank, 1;
     @first st.shared.u32 [count], 0; bar.sync 0;
 """
@@ -108,6 +111,10 @@ def flagged(store: str, load: str, before: str = "", behind: str = "", late: str
 FLAGGED = np.where(np.arange(THREADS) >= 96, 7, 0)
 TICKET = """{} atom{}.shared.add.u32 old, [count], 1; setp.ne.u32 p, old, {}; @p bra END; {} END:"""
 LAST = np.zeros(THREADS)
+WORD, STRONG_WORD = "ld.{0}.u32 v, [{1}];", "ld.relaxed.gpu.{0}.u32 v, [{1}];"
+ADD, SET = "red.{0}.add.u32 [{1}], 1;", "st.{0}.u32 [{1}], 5;"
+UPDATES = f"@r2 {ADD} @r1 {ADD}"
+EVEN_WARPS = "@even bar.sync 1, 64;"
 ASYNC = "cp.async.ca.shared.global [at], [gat], 4; cp.async.commit_group;"
 ONE_COPY = "cp.async.ca.shared.global [at], [gat], 4;"
 SWAP = "shfl.sync.bfly.b32 v, t, 1, 0x1f, -1;"
@@ -367,6 +374,29 @@ PAIRS = [
          np.where(np.arange(THREADS) == 127, PARTNER, 0)),
     Pair("a ticket that only releases", TICKET.format(STORE, ".release.cta", 127, LOAD),
          TICKET.format(STORE, ".acq_rel.cta", 127, LOAD), np.where(np.arange(THREADS) == 127, PARTNER, 0)),
+    # accesses of some threads, of which only some meet: in shared and in global memory
+    *[
+        Pair(f"{name}, {memory} memory", f"{wrong.format(memory, word)} mov.u32 v, 0;",
+             f"{right.format(memory, word)} mov.u32 v, 0;")
+        for memory, word in (("shared", "count"), ("global", "gword"))
+        for name, wrong, right in (
+            ("a load and then an atomic operation of another warp", f"@first {WORD} @q {ADD}",
+             f"@first {WORD} bar.sync 0; @q {ADD}"),
+            ("a load of what one warp updated before, and another one met", f"{UPDATES} {EVEN_WARPS} @r1 {WORD}",
+             f"{UPDATES} bar.sync 1, 128; @r1 {WORD}"),
+            ("a store to what one warp has read, and another one met",
+             f"@r1 {WORD} @r2 {WORD} {EVEN_WARPS} @first {SET}",
+             f"@r1 {WORD} @r2 {WORD} bar.sync 1, 128; @first {SET}"),
+            ("a store to what a strong load read", f"@r2 {STRONG_WORD} @first {SET}",
+             f"@r2 {STRONG_WORD} bar.sync 0; @first {SET}"),
+            ("a store to what strong loads of two warps read, and one met",
+             f"@r1 {STRONG_WORD} @r2 {STRONG_WORD} {EVEN_WARPS} @first {SET}",
+             f"@r1 {STRONG_WORD} @r2 {STRONG_WORD} bar.sync 1, 128; @first st.relaxed.gpu.{{0}}.u32 [{{1}}], 5;"),
+            ("a store to what the other half of a warp has read",
+             f"@high {WORD} @second {WORD} bar.warp.sync n; @first {SET}",
+             f"@high {WORD} bar.warp.sync -1; @second {WORD} bar.warp.sync -1; @first {SET}"),
+        )
+    ],
     # flags
     *[
         Pair(f"a flag: {name}", flagged(*wrong), flagged(*right), FLAGGED)

@@ -283,9 +283,9 @@ _SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "loca
 _SEQUENCES = {
     "cp": _SPACES,
     "cvta": _SPACES | {"to"},
-    "bar": frozenset({"cta", "warp", "sync", "arrive", "red"}),
-    "barrier": frozenset({"cta", "cluster", "sync", "arrive", "wait", "red"}),
-    "fence": _SPACES | {"proxy", "async"},
+    "bar": frozenset({"cta", "warp", "sync", "arrive", "red", "popc", "and", "or"}),
+    "barrier": frozenset({"cta", "cluster", "sync", "arrive", "wait", "red", "popc", "and", "or"}),
+    "fence": frozenset({"proxy", "async"}),
 }
 """Modifiers that have the order of the form; others may lie between them."""
 _ORDERED = frozenset({"ld", "st", "mbarrier"})

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxdiff.ptx.binding.builder import binds, expect
 from ptxdiff.ptx.binding.program import ReadSlot, Step
-from ptxdiff.ptx.errors import ExecutionError, OperandError
+from ptxdiff.ptx.errors import ExecutionError, OperandError, UnsupportedOnTarget
 from ptxdiff.ptx.isa.forms import Bound
 from ptxdiff.ptx.kernel.accesses import address
 from ptxdiff.ptx.kernel.builder import KernelBuilder
@@ -216,6 +216,8 @@ def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     """Bind `state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
     counted = not {"expect_tx", "noComplete"}.isdisjoint(node.modifiers)
     expect(builder, node, *((3,) if counted else (2, 3)))
+    if len(node.operands) == 3 and not counted and builder.target.older_than(90):
+        raise builder.error(UnsupportedOnTarget, f"a count for {bound.spelling} needs sm_90 and later", node.offset)
     base, displacement = address(builder, node.operands[1], _space(bound))
     if bound.modifiers["space"] == "shared::cluster" and not isinstance(node.operands[0], Sink):
         raise builder.error(OperandError, f"{bound.spelling} gives no state: its destination is '_'", node.offset)

@@ -45,7 +45,9 @@ _TEXT_BYTES = 1 << 16
 
 
 class Shadow:
-    """For each unit of a buffer, its last writer, reader and updater; -1: none. updaters: None before any atomic.
+    """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
+
+    updaters, strong_readers: None before any atomic operation, or any strong load.
 
     `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
     """
@@ -55,6 +57,7 @@ class Shadow:
         self.writers = np.full(size // unit + 1, -1, np.int64)
         self.readers = np.full(size // unit + 1, -1, np.int64)
         self.updaters: Array | None = None
+        self.strong_readers: Array | None = None
         self.unfenced: Array | None = None
         self.written = False
 
@@ -206,31 +209,19 @@ class GlobalMemory:
         return f"{size} bytes at offset {offset} of {name}, which has {buffer.size} bytes"
 
 
-class Shared:
-    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
+class AccessTable:
+    """The last accesses to each unit of some bytes, by which races are found (`sharedaccess`).
 
-    `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
-    whether two accesses race (`sharedaccess`).
+    size: bytes, a multiple of 16. `unit`: the size of the program's smallest access. `order`: what the frame's lanes
+    know of each other. `exact`: whether anything may order fewer threads than a block.
     """
 
-    def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
-        self.size = -(-max(size, 16) // 16) * 16
-        self.limit = size
-        self.blocks = blocks
+    def __init__(self, size: int, unit: int, order: HappensBefore, exact: bool) -> None:
         self.unit = unit
         self.order = order
-        self.bytes = np.zeros(blocks * self.size, np.uint8)
-        self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
-        # Asynchronous copies: how many are under way to a unit, and their data.
-        self.under_way = np.zeros(blocks * self.size // unit, np.int32)
-        self.coming = np.zeros(blocks * self.size, np.uint8)
-        # How many products and bulk copies under way read a unit; units that threads wrote without a proxy fence since.
-        self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
-        self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
-        self.swizzles: Array | None = None
-        self.races = races
+        self.exact = exact
         # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
-        chunks = blocks * self.size // sharedaccess.CHUNK if races else 0
+        chunks = size // sharedaccess.CHUNK
         self.accesses = np.zeros((chunks, sharedaccess.FIELDS), np.int32)
         self._split = np.zeros(chunks, np.uint8)
         self._parts = np.zeros(chunks, np.int64)
@@ -243,6 +234,115 @@ class Shared:
         """The units that accesses of `size` bytes touch, one row for each access."""
         first = offsets // self.unit
         return first[:, None] + np.arange(max(size // self.unit, 1))
+
+    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
+        order, count = self.order, max(size // self.unit, 1)
+        bad = np.zeros(len(offsets), np.bool_)
+        if not len(offsets):
+            return bad
+        if count * self.unit < sharedaccess.CHUNK:
+            self._make_parts(offsets // sharedaccess.CHUNK)
+        if self.exact and kind != sharedaccess.FOREIGN:
+            self._make_room(self._slots_for(kind, offsets, count))
+        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
+        known = (
+            order.member,
+            order.block_time,
+            order.warp_time,
+            order.row,
+            order.rows,
+            order.threads,
+            order.team,
+            self.exact,
+        )
+        held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
+        sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
+        return bad
+
+    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        return self._note(kind, offsets, size, lanes)
+
+    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
+        """The members of a set in a unit's row of `accesses`, each with a time."""
+        warp, mask, when = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        if warp < 0:
+            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
+        for number, held, time in entries:
+            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
+    def _make_parts(self, chunks: Array) -> None:
+        """Have rows for each unit of some chunks."""
+        new = chunks[self._parts[chunks] == 0]
+        if not len(new):
+            return
+        new, per = np.unique(new), sharedaccess.CHUNK // self.unit
+        self._parts[new] = self._rows + per * np.arange(len(new))
+        self._rows += per * len(new)
+        if self._rows > len(self.accesses):
+            self.accesses.resize((2 * self._rows, sharedaccess.FIELDS), refcheck=False)  # by moving pages, if large
+
+    def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
+        """The most slots that accesses of `count` units may take."""
+        per = sharedaccess.CHUNK // self.unit
+        chunks = offsets // sharedaccess.CHUNK
+        recorded = 0 if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.LANDING) else len(offsets)
+        if count > per:
+            chunks = chunks[:, None] + np.arange(count // per)
+        parted = self._split[chunks] != 0
+        if count >= per:
+            return recorded * (count if parted.any() else count // per)
+        held = self.accesses[np.unique(chunks[~parted])]
+        several = int((held[:, sharedaccess.SETS] == -1).sum())
+        return recorded * count + several * (per - 1)
+
+    def _make_room(self, more: int) -> None:
+        """Have so many free slots, and in each slot an entry for every warp and agent."""
+        slots, warps = self._sets.shape[:2]
+        again, used = self._free[:2].tolist()
+        needed = used - again + more
+        wanted = self.order.rows.shape[1] // 32
+        if slots >= needed and warps >= wanted:
+            return
+        if slots < needed:
+            slots = max(2 * needed, _FIRST_SLOTS)
+        sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
+        sets[:used, :warps] = self._sets[:used]
+        free = np.zeros(2 + slots, np.int64)
+        free[: 2 + again] = self._free[: 2 + again]
+        self._sets, self._free = sets, free
+
+    def rows_of(self, units: Array) -> Array:
+        """The rows of `accesses` of some units."""
+        per = sharedaccess.CHUNK // self.unit
+        chunks = units // per
+        found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
+        return found
+
+
+class Shared(AccessTable):
+    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
+
+    `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
+    whether two accesses race (`sharedaccess`).
+    """
+
+    def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
+        self.size = -(-max(size, 16) // 16) * 16
+        self.limit = size
+        self.blocks = blocks
+        super().__init__(blocks * self.size if races else 0, unit, order, order.exact)
+        self.bytes = np.zeros(blocks * self.size, np.uint8)
+        self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
+        # Asynchronous copies: how many are under way to a unit, and their data.
+        self.under_way = np.zeros(blocks * self.size // unit, np.int32)
+        self.coming = np.zeros(blocks * self.size, np.uint8)
+        # How many products and bulk copies under way read a unit; units that threads wrote without a proxy fence since.
+        self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
+        self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
+        self.swizzles: Array | None = None
+        self.races = races
 
     def note_read(self, offsets: Array, size: int, lanes: Array, strong: bool = False) -> Array:
         """Record reads; returns which lanes read a unit that another thread wrote and nothing orders before them.
@@ -274,87 +374,9 @@ class Shared:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
         self._note(sharedaccess.LANDED, offsets, size, lanes, member)
 
-    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
-        order, count = self.order, max(size // self.unit, 1)
-        bad = np.zeros(len(offsets), np.bool_)
-        if not len(offsets):
-            return bad
-        if count * self.unit < sharedaccess.CHUNK:
-            self._make_parts(offsets // sharedaccess.CHUNK)
-        if order.exact and kind != sharedaccess.FOREIGN:
-            self._make_room(self._slots_for(kind, offsets, count))
-        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
-        known = (order.member, order.block_time, order.warp_time, order.row, order.rows, order.threads, order.exact)
-        held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
-        sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
-        return bad
-
-    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
-        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
-        return self._note(kind, offsets, size, lanes)
-
-    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
-        """The members of a set in a unit's row of `accesses`, each with a time."""
-        warp, mask, when = row[column : column + 3].tolist()
-        entries = [(warp - 1, mask, when)] if warp > 0 else []
-        if warp < 0:
-            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
-        for number, held, time in entries:
-            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
-
-    def _make_parts(self, chunks: Array) -> None:
-        """Have rows for each unit of some chunks."""
-        new = chunks[self._parts[chunks] == 0]
-        if not len(new):
-            return
-        new, per = np.unique(new), sharedaccess.CHUNK // self.unit
-        self._parts[new] = self._rows + per * np.arange(len(new))
-        self._rows += per * len(new)
-        if self._rows > len(self.accesses):
-            grown = np.zeros((2 * self._rows, sharedaccess.FIELDS), np.int32)
-            grown[: len(self.accesses)] = self.accesses
-            self.accesses = grown
-
-    def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
-        """The most slots that accesses of `count` units may take."""
-        per = sharedaccess.CHUNK // self.unit
-        chunks = offsets // sharedaccess.CHUNK
-        recorded = 0 if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.LANDING) else len(offsets)
-        if count > per:
-            chunks = chunks[:, None] + np.arange(count // per)
-        parted = self._split[chunks] != 0
-        if count >= per:
-            return recorded * (count if parted.any() else count // per)
-        held = self.accesses[np.unique(chunks[~parted])]
-        several = int((held[:, [sharedaccess.READ, sharedaccess.UPDATED]] == -1).sum())
-        return recorded * count + several * (per - 1)
-
-    def _make_room(self, more: int) -> None:
-        """Have so many free slots, and in each slot an entry for every warp and agent."""
-        slots, warps = self._sets.shape[:2]
-        again, used = self._free[:2].tolist()
-        needed = used - again + more
-        wanted = self.order.rows.shape[1] // 32
-        if slots >= needed and warps >= wanted:
-            return
-        if slots < needed:
-            slots = max(2 * needed, _FIRST_SLOTS)
-        sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
-        sets[:used, :warps] = self._sets[:used]
-        free = np.zeros(2 + slots, np.int64)
-        free[: 2 + again] = self._free[: 2 + again]
-        self._sets, self._free = sets, free
-
     def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
         return self._note(sharedaccess.FOREIGN, offsets, size, lanes)
-
-    def rows_of(self, units: Array) -> Array:
-        """The rows of `accesses` of some units."""
-        per = sharedaccess.CHUNK // self.unit
-        chunks = units // per
-        found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
-        return found
 
     def fence(self, lanes: Array) -> None:
         """Make visible to the async proxy what lanes wrote, and what happened before them."""

@@ -1,8 +1,8 @@
 """Record accesses to shared memory and detect races, in compiled code, one access after the other.
 
-Of each unit of bytes a row of the table `units` keeps the last plain write, the plain reads since, and the strong
-writes since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not
-both are strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
+Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes since
+(atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both are
+strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
 
 The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each
 unit gets its own, from `parts` on. A plain write of the whole chunk joins them again.
@@ -21,8 +21,10 @@ from typing import Any
 from ptxdiff.ptx.numeric.bits import scalar
 from ptxdiff.ptx.numeric.vectorise import Array, on_arrays
 
-WRITER, WRITTEN, READ, UPDATED, FIELDS = 0, 1, 2, 5, 8
-"""Columns of a unit: the last plain write (its member + 1, time); reads and strong writes (warp + 1, mask, time each).
+WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
+SETS = [READ, UPDATED, READ_STRONGLY]
+"""Columns of a unit: the last plain write (its member + 1, time); plain reads, strong writes and strong reads (warp +
+1, mask, time each); the team (+ 1) of all these, as a row forgets one team when another accesses its bytes.
 
 0 stands for none, so that the table of a new frame takes no memory yet. A warp of -1 stands for several: the mask is
 then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
@@ -78,9 +80,11 @@ def _slot(free: Any) -> int:
     """Take a free slot."""
     if free[0] > 0:
         free[0] -= 1
-        return free[2 + free[0]]
+        again: int = free[2 + free[0]]
+        return again
     free[1] += 1
-    return free[1] - 1
+    unused: int = free[1] - 1
+    return unused
 
 
 @scalar
@@ -123,7 +127,7 @@ def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -
         at = first + number
         for column in range(units.shape[1]):
             units[at, column] = units[chunk, column]
-        for column in (2, 5):
+        for column in (2, 5, 8):
             if number > 0 and units[chunk, column] == -1:
                 slot = _slot(free)
                 for one in range(sets.shape[1]):
@@ -135,7 +139,7 @@ def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -
 @scalar
 def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
     """Forget the reads and strong writes of a unit."""
-    for column in (2, 5):
+    for column in (2, 5, 8):
         if units[at, column] == -1:
             slot = units[at, column + 1]
             for one in range(sets.shape[1]):
@@ -147,8 +151,8 @@ def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
 
 def _note(
     kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
-    warp_times: Array, row_of: Array, rows: Array, threads: Any, exact: Any, now: Any, units: Array, split: Array,
-    parts: Array, sets: Array, free: Array, bad: Array,
+    warp_times: Array, row_of: Array, rows: Array, threads: Any, size_of_team: Any, exact: Any, now: Any, units: Array,
+    split: Array, parts: Array, sets: Array, free: Array, bad: Array,
 ) -> None:  # fmt: skip
     """Record accesses of `count` units from byte offsets on.
 
@@ -172,6 +176,12 @@ def _note(
                 if number % per != 0:
                     continue
                 at = number // per
+            team = lane // size_of_team + 1
+            if units[at, 11] != team:
+                if units[at, 11] != 0:
+                    _empty(at, units, sets, free)
+                    units[at, 0] = 0
+                units[at, 11] = team
             if kind == 5:
                 units[at, 0], units[at, 1] = member + 1, now
                 continue
@@ -187,12 +197,18 @@ def _note(
                 bad[i] |= _clash(
                     units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
                 )
+            if kind == 2 and units[at, 8] != 0:
+                bad[i] |= _clash(
+                    units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
+                )
             if kind == 2 or kind == 3:  # no read races with a read
                 bad[i] |= _clash(
                     units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
                 )
             if kind == 0 or kind == 4:
                 _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+            elif kind == 1:
+                _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
             elif kind == 3:
                 _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
     if kind != 2:
@@ -214,6 +230,7 @@ def _note(
                 if split[chunk] != 0:
                     split[chunk] = 0
                     units[chunk, 0], units[chunk, 1], units[chunk, 2], units[chunk, 5] = member + 1, now, 0, 0
+                    units[chunk, 8], units[chunk, 11] = 0, lanes[i] // size_of_team + 1
 
 
 _lock = threading.Lock()
@@ -232,7 +249,7 @@ def compiled() -> Any:
             parted, free, flags = (numba.types.Array(t, 1, "C") for t in (numba.uint8, numba.int64, numba.bool_))
             whole = numba.int64
             known = (
-                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, units,
+                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole, units,
                 parted, wide, sets, free, flags,
             )  # fmt: skip
             _made.append(on_arrays(_note, known))
