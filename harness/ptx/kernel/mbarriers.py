@@ -216,7 +216,7 @@ def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     """Bind `state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
     counted = not {"expect_tx", "noComplete"}.isdisjoint(node.modifiers)
     expect(builder, node, *((3,) if counted else (2, 3)))
-    if len(node.operands) == 3 and not counted and builder.target.older_than(90):
+    if len(node.operands) == 3 and not counted and builder.target is not None and builder.target.older_than(90):
         raise builder.error(UnsupportedOnTarget, f"a count for {bound.spelling} needs sm_90 and later", node.offset)
     base, displacement = address(builder, node.operands[1], _space(bound))
     if bound.modifiers["space"] == "shared::cluster" and not isinstance(node.operands[0], Sink):

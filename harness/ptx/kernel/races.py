@@ -4,9 +4,12 @@ Each buffer has arrays with an entry for each unit of bytes (the program's small
 read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
 time of the frame's clock. `happens_before` says what is ordered within a block, or a cluster. Nothing orders other
 blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this
-module does not model such order. A write after reads by several blocks of a cluster is not checked, and of several
-readers in different instructions only the last is, if not all met at one barrier. Atomics and strong stores race with
-plain accesses, not with each other: spin loops wait for them with volatile, relaxed or acquire loads.
+module does not model such order. A write after reads by several blocks of a cluster is not checked. Atomics and strong
+stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
+
+Where threads may meet otherwise than all those of a block (`KernelGrid.meets_in_part`), one access for each unit is not
+enough: a table of all accesses since the last write decides within a block or a cluster (`sharedaccess`, `_judge`), and
+the arrays only between them.
 
 Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
 
@@ -276,7 +279,7 @@ def _judge(
 def _first_unordered(
     frame: ThreadFrame, table: AccessTable, row: Array, lane: int, kind: int
 ) -> tuple[int, str] | None:
-    """A lane of the same team whose access, in the row of a unit, nothing orders before a lane's, and what it did."""
+    """A lane of the same block or cluster whose access, in the row of a unit, nothing orders before a lane's, and what it did."""
     order = frame.order
     team = lane // order.team
     if row[sharedaccess.TEAM] != team + 1:
@@ -290,6 +293,9 @@ def _first_unordered(
         earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ))
     if kind == sharedaccess.PLAIN_WRITE:
         earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ_STRONGLY))
+    # What other blocks do, outside a cluster, is judged in `memory_model`.
+    near = int(order.member[lane]) // order.cluster
+    earlier = [one for one in earlier if one[0] // order.cluster == near]
     if not earlier:
         return None
     heard = order.heard(np.array([lane]), np.array([[who for who, _, _ in earlier]]))[0]
@@ -311,7 +317,7 @@ def is_strong(step: Step) -> bool:
     """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
 
     Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
-    plain, except that in global memory volatile loads may wait for atomic operations.
+    plain, except for volatile loads of global memory (`_is_strong_read`).
     """
     return step.bound.modifiers.get("sem") in _STRONG
 
@@ -343,7 +349,7 @@ def _unordered(
     if frame.grid.synchronises:
         found &= beside
     if frame.grid.meets_in_part and not of_team:
-        found &= thread // order.team != me // order.team
+        found &= ~beside
     return found
 
 

@@ -1,8 +1,8 @@
 """Record accesses to shared memory and detect races, in compiled code, one access after the other.
 
-Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes since
-(atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both are
-strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
+Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes
+since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both
+are strong, and the one recorded is not ordered before the other (`ptxdiff.ptx.kernel.happens_before`).
 
 The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each
 unit gets its own, from `parts` on. A plain write of the whole chunk joins them again.
