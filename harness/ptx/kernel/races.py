@@ -279,7 +279,8 @@ def _judge(
 def _first_unordered(
     frame: ThreadFrame, table: AccessTable, row: Array, lane: int, kind: int
 ) -> tuple[int, str] | None:
-    """A lane of the same block or cluster whose access, in the row of a unit, nothing orders before a lane's, and what it did."""
+    """A lane of the same block or cluster whose access, in a unit's row, nothing orders before a lane's, and what it
+    did."""
     order = frame.order
     team = lane // order.team
     if row[sharedaccess.TEAM] != team + 1:
