@@ -42,11 +42,11 @@ $(STAMP): pyproject.toml
 	touch $@
 
 report: $(STAMP)
-	$(BIN)/python -m ptxdiff run $(TARGETS:%=--target=%) --output $(RECORDS) --report $(REPORT) -- -n $(JOBS)
+	$(BIN)/python -m ptxdiff run $(TARGETS:%=--target=%) --records $(RECORDS) --report $(REPORT) -- -n $(JOBS)
 
 # What pull requests are compared with. All targets, nothing reused; a run with a failure is not accepted.
 baseline: $(STAMP)
-	$(BIN)/python -m ptxdiff run cases --backend emulator --backend assembler --fresh --output $(RECORDS)/baseline.jsonl -- -n $(JOBS)
+	$(BIN)/python -m ptxdiff run cases --backend emulator --backend assembler --fresh --records $(RECORDS)/baseline.jsonl -- -n $(JOBS)
 	$(BIN)/python -m ptxdiff gate $(RECORDS)/baseline.jsonl --baseline baseline --accept --digests
 
 test: check unit

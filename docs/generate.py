@@ -2,7 +2,7 @@
 
     python docs/generate.py FOLDER
 
-One function a page; each returns Markdown. Nothing here needs torch, triton or a GPU.
+One function a page; each returns Markdown. The catalogue has plots too. Nothing here needs torch, triton or a GPU.
 """
 
 from __future__ import annotations
@@ -168,11 +168,13 @@ def _docstring(value: Any) -> str:
 
 
 def records() -> str:
-    """The types of records, from their docstrings and fields."""
-    from ptxdiff.records import types
+    """The files of records and the types in them, from their docstrings and fields."""
+    from ptxdiff.records import compressed, seal, texts, types
 
     head = f"JSON lines, schema {types.SCHEMA}. Each line has `record`, the name of its type, and ends in a checksum."
-    parts = ["# Records", f"{head} Unknown fields are refused."]
+    parts = ["# Records", f"{head} Unknown fields are refused. [Keep records](../how-to/records.md) has the commands."]
+    for title, module in (("Files", compressed), ("Texts", texts), ("Checksums", seal)):
+        parts += [f"## {title}", inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]]
     for name, value in vars(types).items():
         if dataclasses.is_dataclass(value) and value.__module__ == types.__name__:
             rows = [(f"`{f.name}`", f"`{f.type}`") for f in dataclasses.fields(value)]
@@ -254,25 +256,144 @@ def exit_codes() -> str:
 
 
 def catalogue() -> str:
-    """Every case file with its variants' names, parsed and not imported."""
+    """Every case file with its variants' names, parsed and not imported, and the errors of its approximate forms."""
     families: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
-    for path in sorted((ROOT / "cases").glob("[!_]*.py")):
+    for path in _case_files():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Case"]
         family = next((_constant(k.value) for c in calls for k in c.keywords if k.arg == "family"), "") or "other"
         variants = [k.value for c in calls for k in c.keywords if k.arg == "variants"]
         names = [_constant(key) for v in variants if isinstance(v, ast.Dict) for key in v.keys]
         title = (ast.get_docstring(tree) or "").partition("\n\n")[0]
-        families[family].append((f"`{path.stem}`", title, ", ".join(f"`{n}`" for n in names if n)))
+        families[family].append((path.stem, title, ", ".join(f"`{n}`" for n in names if n)))
+    plots = approximate_forms()
     head = "Cases that come with ptxdiff; `ptxdiff new mine --from NAME` copies one."
-    parts = ["# The catalogue", head]
+    about = (
+        "Where a case writes an approximate instruction out, a table below its family has the instruction's largest"
+        " error against the exact result, of the emulator's definition, which an H200 confirmed, and a plot shows the"
+        " error by the exponent of the argument (instructions of two arguments have none). A case without them has"
+        " exact or correctly rounded instructions, or leaves the choice to Triton. What a variant does on each target"
+        " is in the report of a run, with its error over the inputs of that run."
+    )
+    parts = ["# The catalogue", head, about]
     for family, rows in sorted(families.items(), key=lambda item: (item[0] == "other", item[0])):
-        parts += [f"## {family[0].upper()}{family[1:]}", table(("case", "what it tests", "variants"), rows)]
+        cells = [(f"[`{c}`](#errors-of-{_slug(c)})" if c in plots else f"`{c}`", *rest) for c, *rest in rows]
+        parts += [f"## {family[0].upper()}{family[1:]}", table(("case", "what it tests", "variants"), cells)]
+        for case in (c for c, *_ in rows if c in plots):
+            forms = plots[case]
+            alternative = "; ".join(f"{form}: {_largest_errors(errors)}" for form, errors in forms.items())
+            worst = table(("form", "largest error"), [(f"`{f}`", _largest_errors(e)) for f, e in forms.items()])
+            parts += [f"(errors-of-{_slug(case)})=\n### Errors of {case}", worst]
+            if any(errors["profile"] for errors in forms.values()):
+                parts.append(f"![Largest error by exponent. {alternative}](errors/{case}.svg)")
     return "\n\n".join(parts)
+
+
+def _case_files() -> list[Path]:
+    return sorted((ROOT / "cases").glob("[!_]*.py"))
+
+
+def _slug(case: str) -> str:
+    return case.replace("_", "-")
+
+
+def _largest_errors(errors: Mapping[str, Any]) -> str:
+    found = [f"{e['error']:.4g} {e['measure']} at {', '.join(e['at'])}" for e in errors["largest"]]
+    inputs = errors["inputs"]
+    return "; ".join(found) + f" (of {_power(inputs)} inputs)"
+
+
+def approximate_forms() -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The approximate forms that each case writes out, with the ledger's errors over all inputs."""
+    from ptxdiff.conformance import ledger
+
+    known = {form: e.errors for form, e in ledger.read().entries.items() if e.errors}
+    found = {}
+    for path in _case_files():
+        text = _text_of_case(path)
+        named = {w for w in re.findall(r"[a-z][a-z0-9]*(?:\.[a-z0-9]+)+", text) if w in known}
+        if named:
+            found[path.stem] = {form: known[form] for form in sorted(named)}
+    return found
+
+
+def _text_of_case(path: Path) -> str:
+    """The text of a case file, with the functions that it imports from the modules beside it."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.level and node.module:
+            beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            if beside.is_file():
+                text += _definitions(beside.read_text(encoding="utf-8"), {a.name for a in node.names})
+    return text
+
+
+def _definitions(text: str, names: set[str]) -> str:
+    """The parts of a module that define these names, and the names that those parts use."""
+    parts: dict[str, ast.stmt] = {}
+    for node in ast.parse(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node]
+        for target in targets:
+            name = getattr(target, "name", "") or getattr(target, "id", "")
+            if name:
+                parts[name] = node
+    wanted, taken = sorted(names), dict[str, str]()
+    while wanted:
+        name = wanted.pop()
+        if name in parts and name not in taken:
+            taken[name] = ast.get_source_segment(text, parts[name]) or ""
+            wanted += [n.id for n in ast.walk(parts[name]) if isinstance(n, ast.Name)]
+    return "\n".join(taken.values())
+
+
+def write_plots(folder: Path) -> None:
+    """Write the plot of each case with approximate forms. A plot that has not changed keeps its time."""
+    from ptxdiff.cli.errorplot import write
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for case, found in approximate_forms().items():
+        forms = {form: errors for form, errors in found.items() if any(errors["profile"])}
+        if not forms:
+            continue
+        path = folder / f"{case}.svg"
+        fresh = path.with_name(f"new-{path.name}")
+        write(fresh, forms)
+        if path.exists() and path.read_bytes() == fresh.read_bytes():
+            fresh.unlink()
+        else:
+            fresh.replace(path)
 
 
 def _constant(node: ast.AST | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+# Decisions ------------------------------------------------------------------------------------------------------------
+
+
+def decisions() -> dict[str, str]:
+    """A page for each decision of ARCHITECTURE.md, by its name in the site, and `index`, which lists them."""
+    section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("\n## Decisions\n")[2]
+    section = section.partition("\n## ")[0]
+    pages: dict[str, str] = {}
+    titles: dict[str, str] = {}
+    name = ""
+    for paragraph in section.strip().split("\n\n"):
+        found = re.match(r"\*\*(.+?)\*\*", paragraph, re.DOTALL)
+        if found is None:  # it goes on with the one before
+            pages[name] += f"\n\n{paragraph}"
+            continue
+        title = " ".join(found[1].split()).rstrip(".")
+        name = "-".join(re.findall(r"[a-z0-9]+", title.lower())[:8])
+        if name in pages:
+            raise ValueError(f"two decisions would be the page {name}: give one of them another title")
+        whole = found[1].rstrip().endswith(".")
+        body = paragraph[found.end() :].strip() if whole else paragraph.replace("**", "", 2)
+        pages[name], titles[name] = f"# {title}\n\n{body}", title
+    head = "What was decided about ptxdiff, and why: one page a decision. Names in code type are files of `harness/`."
+    links = "\n".join(f"- [{title}]({name}.md)" for name, title in titles.items())
+    hidden = "\n".join(titles)
+    return {**pages, "index": f"# Decisions\n\n{head}\n\n{links}\n\n```{{toctree}}\n:hidden:\n\n{hidden}\n```"}
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -291,11 +412,26 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def write_pages(folder: Path) -> None:
     """Write every page into a folder. A page that has not changed keeps its time."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
-        path, text = folder / f"{name}.md", page().rstrip() + "\n"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        _write(folder / f"{name}.md", page())
+    write_plots(folder / "errors")
+
+
+def write_decisions(folder: Path) -> None:
+    """Write the pages of decisions into a folder, and remove those of decisions that are gone."""
+    pages = decisions()
+    for name, text in pages.items():
+        _write(folder / f"{name}.md", text)
+    for path in folder.glob("*.md"):
+        if path.stem not in pages:
+            path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = text.rstrip() + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

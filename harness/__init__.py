@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         numpy_reference,
         plain,
     )
+    from ptxdiff.notebooks import bits
     from ptxdiff.ptx import emulate
     from ptxdiff.scripts.emulating import emulating
 
@@ -68,6 +69,7 @@ _MODULES = {
         "relative",
         "ulp",
     ),
+    "ptxdiff.notebooks": ("bits",),
     "ptxdiff.ptx": ("emulate",),
     "ptxdiff.scripts.emulating": ("emulating",),
     "ptxdiff.model.targets": ("ALL", "NONE", "only", "since"),
@@ -76,7 +78,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "approximate",
-    "asm", "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel",
+    "asm", "between", "bits", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel",
     "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from ptxdiff.model.targets import capability, normal
 from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
 from ptxdiff.ptx.kernel.tensormaps import PADDED_NIBBLES, HostMap
+from ptxdiff.tracebacks import ShortTraceback
 
 MOST_POINTED = 1 << 18
 """The most addresses that host code can get in one session: those below the addresses of parameters."""
 
 
-class LaunchError(ValueError):
+class LaunchError(ShortTraceback, ValueError):
     """A launch that is refused: for arguments that Triton does not accept, or a kernel that does not compile."""
 
 

@@ -21,6 +21,9 @@ EXTRA_OF = {
     "pyarrow": "parquet",
     "bitwuzla": "prove",
     "z3": "prove",
+    "pygls": "lsp",
+    "lsprotocol": "lsp",
+    "argcomplete": "completion",
 }
 """The extra that brings a package, by the package's import name."""
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ptxdiff.options import add_to_pytest
+
 GROUP = "ptxdiff: differential tests of inline PTX"
 
 _FILES = "ptxdiff_files"
@@ -23,106 +25,7 @@ _FILES = "ptxdiff_files"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ptxdiff's options, which all begin with --ptx-."""
     group = parser.getgroup("ptxdiff", GROUP)
-    group.addoption(
-        "--ptx-effort", choices=("quick", "full", "exhaustive"), default="quick", help="how much of the sweep to run"
-    )
-    group.addoption(
-        "--ptx-backend",
-        action="append",
-        choices=("auto", "gpu", "emulator", "assembler"),
-        help="where to run (repeatable); auto, the default, uses everything this machine has",
-    )
-    group.addoption(
-        "--ptx-target",
-        action="append",
-        metavar="sm_90a",
-        help="a target to run (repeatable), or all; the default is every target that the installed Triton serves",
-    )
-    group.addoption(
-        "--ptx-compiler",
-        action="append",
-        metavar="NAME=PATH",
-        help="the Triton build for variants with compiler=NAME: a Python interpreter, or the folder of an "
-        "environment (repeatable; `make tlx` makes one called tlx)",
-    )
-    group.addoption(
-        "--ptx-also",
-        action="append",
-        metavar="NAME",
-        help="run every variant that names no compiler once more, compiled by the build called NAME (repeatable)",
-    )
-    group.addoption(
-        "--ptx-assembler",
-        action="append",
-        metavar="bundled|PATH",
-        help="a ptxas for the machine code of the gpu and the assembler backend (repeatable): bundled, which is the "
-        "default, for the one that Triton carries, or the program at PATH",
-    )
-    group.addoption(
-        "--ptx-opt",
-        action="append",
-        type=int,
-        choices=range(4),
-        help="a level of optimisation of ptxas (repeatable; default: 3, Triton's; at full effort 3 and 0)",
-    )
-    group.addoption(
-        "--ptx-cluster",
-        metavar="ADDRESS",
-        help="run items on the nodes of this Ray cluster: HOST:PORT, auto (the one that this machine belongs to), or "
-        "local (start one here); needs ptxdiff[cluster]",
-    )
-    group.addoption("--ptx-require-gpu", action="store_true", help="fail what no GPU here can run, instead of skipping")
-    group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs; a failure message has the token")
-    group.addoption(
-        "--ptx-dump",
-        metavar="DIR",
-        help="write each failure's inputs, outputs, expected values and mask to a .npz file in this folder",
-    )
-    group.addoption("--ptx-records", metavar="PATH", help="write records to this file, or to a new file in this folder")
-    group.addoption(
-        "--ptx-resume", action="store_true", help="continue the --ptx-records file, and keep the results that it has"
-    )
-    group.addoption(
-        "--ptx-fresh",
-        action="store_true",
-        help="run everything: reuse no results and no compiled code of earlier runs (default: results of the emulator "
-        "and the assembler are reused where nothing has changed, and their records say so)",
-    )
-    group.addoption(
-        "--ptx-limit",
-        type=float,
-        metavar="SECONDS",
-        help="the longest time for work on a GPU, and for each run on the emulator "
-        "(default: 60, and 600 for a sweep on a GPU; also an ini setting, ptx_limit)",
-    )
-    group.addoption(
-        "--ptx-approximate",
-        choices=("hopper", "rounded"),
-        default="hopper",
-        help="bits of approximate instructions on the emulator: a Hopper GPU's (default), or the nearest to the true "
-        "value; passes on the latter count as 'model'",
-    )
-    group.addoption(
-        "--ptx-sanitize",
-        choices=("memcheck", "racecheck", "initcheck", "synccheck"),
-        help="run kernels on a GPU under this tool of compute-sanitizer; its findings are failures",
-    )
-    group.addoption(
-        "--ptx-timing",
-        action="store_true",
-        help="time the variants of every case as well, by each assembler that --ptx-assembler and --ptx-opt name, "
-        "alone on each GPU; --benchmark-only times them for pytest-benchmark",
-    )
-    group.addoption(
-        "--ptx-lint",
-        action="store_true",
-        help="lint the asm of every case file as well, in an item of its own",
-    )
-    group.addoption(
-        "--ptx-prove",
-        action="store_true",
-        help="prove each variant's asm right for all inputs as well, in an item of its own (the extra `prove`)",
-    )
+    add_to_pytest(group.addoption)
     group.addoption(
         "--ptx-cases",
         action="append",
@@ -207,7 +110,7 @@ def _add_recorder(config: pytest.Config) -> None:
 def _check_options(config: pytest.Config) -> None:
     """Refuse options that contradict each other or name unknown things, before anything is collected."""
     option = config.option
-    if option.ptx_resume and not (option.ptx_records or "").endswith(".jsonl"):
+    if option.ptx_resume and not (option.ptx_records or "").endswith((".jsonl", ".jsonl.zst")):
         raise pytest.UsageError("--ptx-resume continues one records file: name it with --ptx-records=FILE.jsonl")
     if option.ptx_require_gpu and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(

@@ -47,6 +47,7 @@ from ptxdiff.references.description import Format, Scalar, Shaped
 __all__ = [
     "BF16",
     "BF16X2",
+    "BF16X4",
     "E2M1",
     "E2M1X2",
     "E2M1X4",
@@ -64,6 +65,7 @@ __all__ = [
     "E5M2X4",
     "F16",
     "F16X2",
+    "F16X4",
     "F32",
     "F32X2",
     "F64",
@@ -183,7 +185,8 @@ E5M2X2, E5M2X4 = _packed(E5M2, 2, "uint16"), _packed(E5M2, 4, "uint32")
 E2M3X2, E2M3X4 = _packed(E2M3, 2, "uint16"), _packed(E2M3, 4, "uint32")
 E3M2X2, E3M2X4 = _packed(E3M2, 2, "uint16"), _packed(E3M2, 4, "uint32")
 UE8M0X2 = _packed(UE8M0, 2, "uint16")
-F16X2, BF16X2 = _packed(F16, 2, "uint32"), _packed(BF16, 2, "uint32")
+F16X2, F16X4 = _packed(F16, 2, "uint32"), _packed(F16, 4, "uint64")
+BF16X2, BF16X4 = _packed(BF16, 2, "uint32"), _packed(BF16, 4, "uint64")
 F32X2 = _packed(F32, 2, "uint64")
 
 I8, I16, I32, I64 = (_integer(bits, "signed") for bits in (8, 16, 32, 64))

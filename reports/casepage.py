@@ -31,6 +31,7 @@ from ptxdiff.reports.model import (
 from ptxdiff.reports.timing import Measured, RegisterSpeed
 
 WORST_SHOWN = 8
+WORST_EACH = 3
 OPCODES_SHOWN = 12
 SWEPT_SHOWN = 40
 
@@ -44,6 +45,14 @@ class Histogram:
     bound: int | None
     bars: tuple[dict[str, Any], ...]
     total: int
+
+    @property
+    def findings(self) -> dict[str, int]:
+        """The number of codes by what the judge found, without findings that no code has."""
+        counts: Counter[str] = Counter()
+        for bar in self.bars:
+            counts[bar["finding"]] += bar["count"]
+        return {kind: counts[kind] for kind in COLOURS if counts[kind]}
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,7 @@ class CasePage:
     maps: list[FailingMap]
     swept: list[Result]
     splits: list[Split]
+    spreads: dict[str, Spread | None]
 
     @property
     def state(self) -> State:
@@ -137,6 +147,7 @@ def case_page(
         maps=[m for row in rows if (m := failing_map(row)) is not None],
         swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
         splits=splits(results, view.records.disagreements),
+        spreads={row.variant: spread(row) for row in rows},
     )
 
 
@@ -171,7 +182,7 @@ def histograms(rows: Sequence[Row]) -> list[Histogram]:
         for backend, kinds in by_backend.items():
             if any(distance(label) for counts in kinds.values() for label in counts):
                 total = sum(sum(counts.values()) for counts in kinds.values())
-                found.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds)), total))
+                found.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds, bound)), total))
     return found
 
 
@@ -191,28 +202,83 @@ def by_finding(r: Result, bound: int | None) -> dict[str, dict[str, int]]:
     return {PASSES: {label: n for label, n in passing.items() if n > 0}, UNCHECKED: unchecked, FAILS: failing}
 
 
-def bound_of_errors(row: Row) -> int | None:
-    """The bound to draw beside a variant's errors, in ulp: none if it promises none, or if codes pass beyond it."""
-    bound = promised_ulp(row.info)
-    if bound is None:
-        return None
+@dataclass(frozen=True)
+class Spread:
+    """A variant's errors over the exponent of its input: points for the chart, and what they mean in words."""
+
+    bound: int | None
+    points: tuple[dict[str, Any], ...]
+    words: str
+
+
+def spread(row: Row) -> Spread | None:
+    """The errors of a variant by exponent; None if none is known, or all are zero.
+
+    Codes may pass beyond the promised bound, by a permitted flush for example; the words say so.
+    """
+    ranges: dict[str, tuple[int, int]] = {}
     for r in row.results:
-        kinds = by_finding(r, bound)
-        if any(distance(label) > bound for kind in (PASSES, UNCHECKED) for label in kinds[kind]):
-            return None
-    return bound
+        for where, (low, high) in r.ranges.items():
+            before = ranges.get(where, (low, high))
+            ranges[where] = (min(low, before[0]), max(high, before[1]))
+    exponents = {int(where): where for where in ranges if where.lstrip("-").isdigit()}
+    if not exponents or not any(low or high for low, high in ranges.values()):
+        return None
+    if SUBNORMAL in ranges:
+        exponents[min(exponents) - 2] = SUBNORMAL
+    bound = promised_ulp(row.info)
+    band = {} if bound is None else {"bound": bound, "minus": -bound}
+    points = []
+    for exponent, where in sorted(exponents.items()):
+        low, high = ranges[where]
+        points.append({"exponent": exponent, "where": where, "low": low, "high": high, **band})
+    lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
+    words = f"Errors from {lowest:+,} to {highest:+,} ulp."
+    if bound is not None:
+        words += f" The band is the promised bound, {bound} ulp."
+        beyond: Counter[str] = Counter()
+        for r in row.results:
+            for kind, counts in by_finding(r, bound).items():
+                beyond[kind] += sum(n for label, n in counts.items() if distance(label) > bound)
+        words += "".join(f" {beyond[kind]:,} {what}." for kind, what in _BEYOND.items() if beyond[kind])
+    return Spread(bound, tuple(points), words)
 
 
-def _bars(kinds: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-    def signed(label: str) -> int:
-        return -distance(label) if label.startswith("-") else distance(label)
+SUBNORMAL = "sub"
+"""The name of the range of subnormal inputs in `Result.ranges`."""
+_BEYOND = {
+    FAILS: "codes beyond it fail",
+    PASSES: "codes beyond it pass, because the policy permits them (a flush, an overflow)",
+    UNCHECKED: "codes beyond it lie where no bound is promised",
+}
+COLOURS = {PASSES: "var(--series-1)", UNCHECKED: "var(--line-strong)", FAILS: "var(--series-2)"}
 
+
+def _bars(kinds: Mapping[str, Mapping[str, int]], bound: int | None) -> list[dict[str, Any]]:
+    """The bars in order. begin, end: the distances that a bar covers; bottom, top: where it stands on those below."""
     greatest = max(n for counts in kinds.values() for n in counts.values())
-    bars = [(signed(label), kind, label, n) for kind, counts in kinds.items() for label, n in counts.items()]
-    return [
-        {"label": label, "order": order, "count": n, "share": round(100 * n / greatest, 2), "finding": kind}
-        for order, kind, label, n in sorted(bars, key=lambda b: (b[0], list(kinds).index(b[1])))
-    ]
+    band = {} if bound is None else {"bound": bound + 0.5, "minus": -bound - 0.5}
+    bars = sorted(
+        (*_ends(label), order, kind, label, n)
+        for order, (kind, counts) in enumerate(kinds.items())
+        for label, n in counts.items()
+    )
+    found, tops = [], Counter[str]()
+    for begin, end, _, kind, label, n in bars:
+        bottom = tops[label]
+        tops[label] += n
+        found.append({
+            "label": label, "begin": begin, "end": end, "bottom": bottom, "top": bottom + n, "count": n,
+            "share": round(100 * n / greatest, 2), "finding": kind, "colour": COLOURS[kind], **band,
+        })  # fmt: skip
+    return found
+
+
+def _ends(label: str) -> tuple[float, float]:
+    """The signed distances that a label covers: 0.5 to 1.5 for `1`, -32.5 to -16.5 for `-17..32`."""
+    numbers = [int(n) for n in re.findall(r"\d+", label)] or [0]
+    low, high = numbers[0] - 0.5, numbers[-1] + 0.5
+    return (-high, -low) if label.startswith("-") else (low, high)
 
 
 def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int], int]]:
@@ -228,14 +294,26 @@ def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int
 
 
 def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
-    """The worst inputs of each variant, each once: failing ones before those within their bound, then by distance."""
+    """The worst inputs of each variant, each once: all failing variants first, with their failing inputs.
+
+    A failing variant has `WORST_EACH` at least; the others follow by distance, up to `WORST_SHOWN` in all.
+    """
     seen: dict[tuple[str, str, str], tuple[str, Result, Offender]] = {}
     for r in results:
         for o in (*r.offenders[:1], *([r.worst] if r.worst else [])):
             bits = ",".join(b.bits for b in o.inputs.values())
             seen.setdefault((r.key.variant, bits, o.got.bits), (r.key.variant, r, o))
     ranked = sorted(seen.values(), key=lambda w: (w[2] not in w[1].offenders, -abs(w[2].ulp or 0), simplicity(w[1])))
-    return ranked[:WORST_SHOWN]
+    places: Counter[str] = Counter()
+    chosen: list[tuple[str, Result, Offender]] = []
+    rest: list[tuple[str, Result, Offender]] = []
+    for one in ranked:
+        places[one[0]] += 1
+        first = one[1].verdict == "fail" and places[one[0]] <= WORST_EACH
+        (chosen if first else rest).append(one)
+    chosen += rest[: max(0, WORST_SHOWN - len(chosen))]
+    variants = list(dict.fromkeys(w[0] for w in chosen))
+    return sorted(chosen, key=lambda w: variants.index(w[0]))
 
 
 def _asm(info: VariantInfo) -> list[SourceListing]:

@@ -35,6 +35,7 @@ _CONFIG: dict[str, Any] = {
         "gridColor": "var(--line)",
         "labelFontSize": 11,
         "titleFontSize": 11,
+        "labelOverlap": "greedy",
     },
     "legend": {"labelColor": "currentColor", "orient": "top", "title": None, "columns": 3, "labelLimit": 260},
     "header": {"labelColor": "currentColor", "titleColor": "currentColor"},
@@ -51,33 +52,68 @@ def _finished(chart: Any, height: int | None = 200) -> dict[str, Any]:
     return spec
 
 
-def ulps() -> dict[str, Any]:
-    """Signed ulp histogram: rows of label, order, count, and finding (of the judge for these codes)."""
-    base = alt.Chart(ROWS)
-    bars = base.mark_bar(stroke="var(--page)").encode(
-        x=alt.X("label:N", sort=alt.SortField("order"), title="got − expected, in ulp", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("count:Q", scale=alt.Scale(type="symlog"), title="codes (log)", axis=alt.Axis(tickCount=5)),
-        color=alt.Color(
-            "finding:N",
-            scale=alt.Scale(
-                domain=["passes", "no bound promised", "fails"], range=[SERIES[0], "var(--line-strong)", SERIES[1]]
-            ),
-        ),
-        tooltip=[alt.Tooltip("label:N", title="ulp"), alt.Tooltip("count:Q", format=","), alt.Tooltip("finding:N")],
+_TICKS = [0, *(sign * n for n in (1, 3, *(10**k for k in range(1, 10)), 1e12, 1e15, 1e18) for sign in (-1, 1))]
+"""Distances that an axis may name; the axis leaves out those that do not fit."""
+
+
+_SHORT = "format(datum.value, '~s')"
+"""A number as `10k`; by itself the axis would give all its numbers one unit."""
+
+
+def _distances() -> dict[str, Any]:
+    """An axis of signed distances: linear around 0, logarithmic beyond, so that 1 ulp shows beside a flush."""
+    return {
+        "scale": alt.Scale(type="symlog", nice=False, zero=False),
+        "axis": alt.Axis(values=sorted(_TICKS), labelExpr=_SHORT, labelOverlap="greedy", labelSeparation=4),
+    }
+
+
+def _bound(low: str, high: str) -> Any:
+    """The promised bound as a band. low, high: the channels along which it reaches from `minus` to `bound`."""
+    return (
+        alt.Chart(ROWS)
+        .transform_aggregate(groupby=[], least="min(minus)", most="max(bound)")
+        .mark_rect(color="var(--pass)", opacity=0.16)
+        .encode(**{low: alt.X("least:Q") if low == "x" else alt.Y("least:Q"), high: "most:Q"})
     )
-    return _finished(bars)
+
+
+def ulps() -> dict[str, Any]:
+    """Signed ulp histogram: rows of label, begin, end, bottom, top, count, finding, colour, and minus, bound."""
+    return _finished(alt.layer(_bound("x", "x2"), _bars()))
+
+
+def ulps_unbounded() -> dict[str, Any]:
+    """As `ulps`, without a bound."""
+    return _finished(_bars())
+
+
+def _bars() -> Any:
+    return (
+        alt.Chart(ROWS)
+        .mark_rect(strokeWidth=1)  # the outline shows a bar that is narrower than a pixel
+        .encode(
+            x=alt.X("begin:Q", title="got − expected, in ulp (symmetric log)", **_distances()),
+            x2="end:Q",
+            y=alt.Y("bottom:Q", scale=alt.Scale(type="symlog"), title="codes (log)", axis=_COUNTS),
+            y2="top:Q",
+            color=alt.Color("colour:N", scale=None),
+            stroke=alt.Stroke("colour:N", scale=None),
+            tooltip=[
+                alt.Tooltip("label:N", title="ulp"),
+                alt.Tooltip("count:Q", format=","),
+                alt.Tooltip("finding:N"),
+            ],
+        )
+    )
+
+
+_COUNTS = alt.Axis(values=[0, *(10**k for k in range(19))], labelExpr=_SHORT, labelOverlap="greedy", labelSeparation=2)
 
 
 def ranges() -> dict[str, Any]:
-    """The error over the inputs' exponents: rows of exponent, low, high (signed ulp) and bound."""
-    bounds = [
-        alt.Chart(ROWS)
-        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
-        .encode(y=alt.Y(f"aggregate_{side}:Q"))
-        .transform_aggregate(groupby=[], **{f"aggregate_{side}": f"max({side})"})
-        for side in ("bound", "minus")
-    ]
-    return _finished(alt.layer(*_errors(), *bounds))
+    """The error over the inputs' exponents: rows of exponent, where, low, high (signed ulp), and minus, bound."""
+    return _finished(alt.layer(_bound("y", "y2"), *_errors()))
 
 
 def ranges_unbounded() -> dict[str, Any]:
@@ -86,11 +122,15 @@ def ranges_unbounded() -> dict[str, Any]:
 
 
 def _errors() -> list[Any]:
-    base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input"))
+    base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input", scale=alt.Scale(zero=False)))
     band = base.mark_bar(size=3, color=SERIES[0]).encode(
-        y=alt.Y("low:Q", title="signed error, ulp"),
+        y=alt.Y("low:Q", title="error, ulp (symmetric log)", **_distances()),
         y2=alt.Y2("high:Q"),
-        tooltip=[alt.Tooltip("exponent:Q"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")],
+        tooltip=[
+            alt.Tooltip("where:N", title="exponent"),
+            alt.Tooltip("low:Q", format=","),
+            alt.Tooltip("high:Q", format=","),
+        ],
     )
     return [band, base.mark_point(size=8, filled=True, color=SERIES[0]).encode(y="high:Q")]
 
@@ -111,6 +151,21 @@ def speed() -> dict[str, Any]:
 
 def trend() -> dict[str, Any]:
     """One metric over the nights: rows of date, revision, value, series and step (1 on the night of a change)."""
+    rules = (
+        alt.Chart(ROWS)
+        .transform_filter(alt.FieldEqualPredicate(field="step", equal=1))
+        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
+        .encode(x="date:T", tooltip=[alt.Tooltip("date:T", format="%Y-%m-%d", title="change"), "revision:N"])
+    )
+    return _finished(alt.layer(rules, *_nights()))
+
+
+def trend_unchanged() -> dict[str, Any]:
+    """As `trend`, without a night of a change."""
+    return _finished(alt.layer(*_nights()))
+
+
+def _nights() -> list[Any]:
     base = alt.Chart(ROWS).encode(x=alt.X("date:T", title=None, axis=alt.Axis(format="%d %b", tickCount=8)))
     tips = [
         alt.Tooltip("date:T", format="%Y-%m-%d"),
@@ -123,13 +178,7 @@ def trend() -> dict[str, Any]:
     points = base.mark_point(filled=True, size=26, opacity=1).encode(
         y=value, color="series:N", shape="series:N", tooltip=tips
     )
-    rules = (
-        alt.Chart(ROWS)
-        .transform_filter(alt.FieldEqualPredicate(field="step", equal=1))
-        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
-        .encode(x="date:T", tooltip=[alt.Tooltip("date:T", format="%Y-%m-%d", title="change"), "revision:N"])
-    )
-    return _finished(alt.layer(rules, lines, points))
+    return [lines, points]
 
 
 def _tips(*names: str, number: str = ".4~g") -> list[Any]:
@@ -139,7 +188,10 @@ def _tips(*names: str, number: str = ".4~g") -> list[Any]:
 @cache
 def specifications() -> dict[str, dict[str, Any]]:
     """Every kind of chart by name."""
-    return {chart.__name__: chart() for chart in (ulps, ranges, ranges_unbounded, speed, trend)}
+    return {
+        chart.__name__: chart()
+        for chart in (ulps, ulps_unbounded, ranges, ranges_unbounded, speed, trend, trend_unchanged)
+    }
 
 
 def library(folder: Path | None = None) -> str:

@@ -6,7 +6,8 @@ workflow commands they are encoded, so that a message cannot contain a command.
 
 from collections import defaultdict
 
-from ptxdiff.records import RunRecords, by_assembler
+from ptxdiff.records import Key, Result, RunRecords, by_assembler
+from ptxdiff.records.causes import FailureBlock, blocks, cause_words, shown_first
 from ptxdiff.records.shown import (
     html_text,
     markdown_code,
@@ -16,12 +17,14 @@ from ptxdiff.records.shown import (
     workflow_property,
 )
 from ptxdiff.reports.history import History, seconds
-from ptxdiff.reports.model import STATES, FailureGroup, Row, View, reasons, view
+from ptxdiff.reports.model import STATES, Row, View, reasons, view
 from ptxdiff.reports.timing import looped, measured
 from ptxdiff.reports.verdict import headline_facts, overall
 
 # GitHub drops a step summary beyond 1 MiB. This leaves room for other output of the job.
 LIMIT = 1_000_000
+COMMENT_LIMIT = 60_000
+"""The bytes of a comment, which GitHub refuses beyond 65,536 characters."""
 SYMBOLS = {"passed": "✅", "failed": "❌"}
 
 
@@ -42,33 +45,34 @@ def step_summary(run: RunRecords, *, history: History | None = None, limit: int 
 
 
 def annotations(run: RunRecords) -> list[str]:
-    """Workflow commands, one for each case file with a failure, at the line of the simplest failure."""
+    """Workflow commands, one for each cause of a failure, at the line of the variant, as pytest's output has blocks."""
     found = view(run)
-    by_path: dict[str, list[FailureGroup]] = defaultdict(list)
-    for group in found.failures:
-        info = found.info(group.case)
-        by_path[info.path if info else f"{group.case}.py"].append(group)
-    return [_annotation(found, path, groups) for path, groups in by_path.items()]
+    items: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    for r in run.results:
+        if r.outcome in ("fail", "error"):
+            items[r.key.case, r.key.variant, r.key.target, r.key.backend].append(r)
+    worst = ([r for r in results if r.verdict == "error"] or results for results in items.values())
+    causes = blocks(shown_first(results) for results in worst)
+    return [_annotation(found, block) for block in sorted(causes, key=lambda b: b.first.verdict != "error")]
 
 
-def _annotation(found: View, path: str, groups: list[FailureGroup]) -> str:
-    first = groups[0]
-    names = ", ".join(dict.fromkeys(g.variant for g in groups))
-    title = f"ptxdiff: {first.case}: {names}"
-    body = "\n".join(
-        f"{g.variant} on {', '.join(g.targets)} ({', '.join(g.backends)}): {g.simplest.words or g.state.word}"
-        for g in groups
-    )
-    if first.simplest.message:
-        body += f"\n\n{first.simplest.message}"
-    line = _line(found, first)
-    place = f"file={workflow_property(path)},line={line},title={workflow_property(title)}"
+def _annotation(found: View, block: FailureBlock) -> str:
+    first = block.first
+    key, info = first.key, found.info(first.key.case)
+    path = info.path if info else f"{key.case}.py"
+    where = f"{key.variant} on {key.target} ({key.backend})"
+    cause = cause_words(first.diagnosis, first.findings) or first.words
+    body = "\n".join(filter(None, (f"{where}: {cause}", block.elsewhere)))
+    if first.message:
+        body += f"\n\n{first.message}"
+    title = f"ptxdiff: {key.case}: {key.variant}"
+    place = f"file={workflow_property(path)},line={_line(found, key)},title={workflow_property(title)}"
     return f"::error {place}::{workflow_data(body[:60_000])}"
 
 
-def _line(found: View, group: FailureGroup) -> int:
-    info = found.info(group.case)
-    variant = info.variants.get(group.variant) if info else None
+def _line(found: View, key: Key) -> int:
+    info = found.info(key.case)
+    variant = info.variants.get(key.variant) if info else None
     return max(1, variant.line) if variant else 1
 
 

@@ -7,18 +7,43 @@ the last run that had them. Speed changes where `ptxdiff.reports.steps` finds a 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+import sys
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
+from ptxdiff.records import (
+    COMPRESSED,
+    PLAIN,
+    Key,
+    RecordError,
+    Result,
+    RunRecords,
+    Seal,
+    Timing,
+    collector_paused,
+    from_json,
+    read,
+    read_lines,
+    record_files,
+)
 from ptxdiff.records.compare import distance
-from ptxdiff.reports.model import RANK, STRENGTH, Item, state_of, target_order
+from ptxdiff.records.compressed import lines_of
+from ptxdiff.records.rules import Contents
+from ptxdiff.reports.model import RANK, STATES, STRENGTH, Item, State, state_of, target_order, worst_state
+from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.selection import selection
 from ptxdiff.reports.steps import steps
-from ptxdiff.reports.verdict import environment_rows, overall_word, revision
+from ptxdiff.reports.verdict import commit_in, environment_rows, overall_word, revision_in
 
 # The words for each kind of change, in the order of the page.
 KINDS = {
@@ -47,14 +72,24 @@ class Night:
     word: str
     counts: Mapping[str, int]
     environment: Mapping[str, str]
+    subject: str = ""
+    """The first line of the commit's message."""
+    web: str = ""
+    """The address of the repository's page; "" if it has none."""
+
+    @property
+    def commit(self) -> str:
+        """The address of the commit's page; "" if it has none."""
+        return f"{self.web}/commit/{self.revision.rstrip('+')}" if self.web and _is_commit(self.revision) else ""
 
 
 @dataclass(frozen=True)
 class Change:
     """A difference between one run and an earlier one.
 
-    night: index of the first run that has it. worse: True, False, or None if it is neither. ended: index of the run
-    that undid it; None if it still holds.
+    night: index of the first run that has it. last: index of the last run before it that had the same item, so that the
+    cause lies between these two; None if there is none. worse: True, False, or None if it is neither. ended: index of
+    the run that undid it; None if it still holds.
     """
 
     kind: str
@@ -68,6 +103,7 @@ class Change:
     backends: tuple[str, ...] = ()
     detail: str = ""
     ended: int | None = None
+    last: int | None = None
 
     @property
     def subject(self) -> str:
@@ -85,6 +121,43 @@ class Change:
         return "differs" if self.worse is None else "worse" if self.worse else "better"
 
 
+@dataclass(frozen=True)
+class Span:
+    """The commits between the last run before a change and the first run with it.
+
+    between: the number of runs between the two, which did not have the item.
+    """
+
+    good: Night
+    bad: Night
+    between: int
+
+    @property
+    def same(self) -> bool:
+        """Whether both ran one commit without changes of tracked files: then the commits are not the cause."""
+        return self.good.revision == self.bad.revision and not self.bad.revision.endswith("+")
+
+    @property
+    def commits(self) -> str:
+        """The range as git takes it: `4f2a9c1d0b7e..9b1c2d3e4f5a`; "" if an end is no commit."""
+        ends = [night.revision.rstrip("+") for night in (self.good, self.bad)]
+        return "..".join(ends) if all(map(_is_commit, ends)) and ends[0] != ends[1] else ""
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether one of the two ran with changes that are in no commit."""
+        return self.good.revision.endswith("+") or self.bad.revision.endswith("+")
+
+    @property
+    def address(self) -> str:
+        """The page that compares both commits; "" if there is none."""
+        return f"{self.bad.web}/compare/{self.commits.replace('..', '...')}" if self.bad.web and self.commits else ""
+
+
+def _is_commit(revision: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{7,40}\+?", revision) is not None
+
+
 @dataclass
 class History:
     """The history of all runs together.
@@ -97,6 +170,29 @@ class History:
     changes: list[Change] = field(default_factory=list)
     since: dict[Item, int] = field(default_factory=dict)
     series: dict[tuple[str, str, str, str], list[float | None]] = field(default_factory=dict)
+    states: dict[str, list[str]] = field(default_factory=dict)
+    """For each case its worst state in each night; "absent" where it has no result."""
+
+    def trend(self, case: str) -> list[tuple[State, int, int]]:
+        """The states of a case over all nights, as stretches: state, first and last night."""
+        states = self.states.get(case, [])
+        states = [*states, *["absent"] * (len(self.nights) - len(states))]
+        found: list[tuple[State, int, int]] = []
+        for n, name in enumerate(states):
+            if found and found[-1][0].name == name:
+                found[-1] = (found[-1][0], found[-1][1], n)
+            else:
+                found.append((STATES[name], n, n))
+        return found
+
+    def span(self, change: Change) -> Span | None:
+        """Where the cause of a change lies; None if no earlier run had the item, or if commits are unknown."""
+        if change.last is None:
+            return None
+        good, bad = self.nights[change.last], self.nights[change.night]
+        if not (good.revision and bad.revision):
+            return None
+        return Span(good, bad, change.night - change.last - 1)
 
     @property
     def standing(self) -> list[Change]:
@@ -112,7 +208,7 @@ class History:
         if night == 0:
             return []
         before, after = self.nights[night - 1].environment, self.nights[night].environment
-        names = [n for n in after if n != "revision" and before.get(n) != after[n]]
+        names = [n for n in after if n not in ("revision", "commit") and before.get(n) != after[n]]
         return [f"{n}: {before.get(n, 'unknown')} → {after[n]}" for n in names]
 
 
@@ -128,6 +224,64 @@ class _Facts:
     instructions: int
 
 
+BitsOf = tuple[Key, str, tuple[int, ...], tuple[str, ...]]
+"""The bits of a result: its key, the digest of its inputs, and first input and digest of each block of outputs."""
+
+
+@dataclass
+class NightFacts:
+    """All that a history needs of one run, without the results themselves.
+
+    digests: of each item's bits. load: the bits of every item, of which a history asks only where a digest changed.
+    """
+
+    run_id: str
+    started: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, Any]
+    ended: bool
+    counts: Counter[str]
+    items: dict[Item, _Facts]
+    digests: dict[Item, str]
+    timings: list[tuple[tuple[str, str, str, str], float, float]]
+    load: Callable[[], Mapping[Item, Sequence[BitsOf]]]
+
+
+def night_facts(records: RunRecords) -> NightFacts:
+    """The facts of one run."""
+    grouped: dict[Item, list[Result]] = defaultdict(list)
+    for r in records.results:
+        grouped[r.key.item].append(r)
+    counts: Counter[str] = Counter()
+    items = {item: _facts(results, counts) for item, results in grouped.items()}
+    bits = {item: found for item, results in grouped.items() if (found := _bits(results))}
+    run = records.run
+    return NightFacts(
+        run.run_id,
+        run.started,
+        run.arguments,
+        run.environment,
+        records.end is not None,
+        counts,
+        items,
+        {item: _digest(found) for item, found in bits.items()},
+        [(_timing_key(t), t.median, t.noise) for t in records.timings],
+        lambda: bits,
+    )
+
+
+def _bits(results: Iterable[Result]) -> list[BitsOf]:
+    return [
+        (r.key, r.inputs_digest, tuple(b.first for b in r.outputs_digest), tuple(b.digest for b in r.outputs_digest))
+        for r in results
+        if r.outputs_digest
+    ]
+
+
+def _digest(bits: Sequence[BitsOf]) -> str:
+    return hashlib.sha256(repr(bits).encode()).hexdigest()[:32]
+
+
 class HistoryBuilder:
     """Adds runs, oldest first; `finish` returns the history. The newest run is kept whole in `newest`."""
 
@@ -135,8 +289,9 @@ class HistoryBuilder:
         self.newest: RunRecords | None = None
         self._history = History()
         self._items: dict[Item, _Facts] = {}
-        self._bits: dict[Key, tuple[str, ...]] = {}  # the digest of the inputs, and those of the outputs
+        self._known: dict[Item, list[tuple[str, NightFacts]]] = {}  # the nights whose bits of an item were new
         self._seen: set[Item] = set()
+        self._last: dict[Item, int] = {}  # the newest run that had it
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run with the same selection
         self._asked: tuple[str, ...] = ()
         self._narrowed: list[Change] = []  # of the newest run alone: earlier runs may have had other selections
@@ -145,33 +300,43 @@ class HistoryBuilder:
 
     def add(self, records: RunRecords) -> None:
         """Add the next run."""
+        self.add_night(night_facts(records))
+        self.newest = records
+
+    def add_night(self, added: NightFacts) -> None:
+        """Add the facts of the next run."""
         night = len(self._history.nights)
-        items: dict[Item, list[Result]] = defaultdict(list)
-        for r in records.results:
-            items[r.key.item].append(r)
-        counts: Counter[str] = Counter()
-        facts = {item: _facts(results, counts) for item, results in items.items()}
+        facts = added.items
         self._narrowed = []
-        asked = selection(records.run.arguments)
-        moved = self._moved_bits(records.results)
+        asked = selection(added.arguments)
+        moved = self._moved_bits(added)
+        self._note_states(facts, night)
         if night:
-            self._compare(night, facts, moved, asked, complete=records.end is not None)
+            self._compare(night, facts, moved, asked, complete=added.ended)
         for item, fact in facts.items():
             if RANK[fact.state] <= RANK["fail"]:
                 self._history.since.setdefault(item, night)
             else:
                 self._history.since.pop(item, None)
         self._items.update(facts)
-        self._seen = set(items)
+        self._last.update(dict.fromkeys(facts, night))
+        self._seen = set(facts)
         self._ran[asked] = {item for item, f in facts.items() if f.state != "not run"}
         self._asked = asked
-        self._trend(night, facts, records)
-        env = dict(environment_rows(records.run.environment))
-        word = overall_word(counts, ended=records.end is not None)
+        self._trend(night, added)
+        env = dict(environment_rows(added.environment))
+        word = overall_word(added.counts, ended=added.ended)
         self._history.nights.append(
-            Night(records.run.run_id, records.run.started, revision(records), word, counts, env)
+            Night(
+                added.run_id,
+                added.started,
+                revision_in(added.environment),
+                word,
+                added.counts,
+                env,
+                *commit_in(added.environment),
+            )
         )
-        self.newest = records
 
     def finish(self) -> History:
         """The history of all runs added."""
@@ -183,27 +348,41 @@ class HistoryBuilder:
         history.since = {item: night for item, night in history.since.items() if item in self._seen}
         return history
 
-    def _moved_bits(self, results: Iterable[Result]) -> dict[Item, list[tuple[Result, int]]]:
+    def _note_states(self, facts: Mapping[Item, _Facts], night: int) -> None:
+        worst: dict[str, str] = {}
+        for (case, *_), fact in facts.items():
+            worst[case] = worst_state((fact.state, worst.get(case, "absent")))
+        for case, state in worst.items():
+            states = self._history.states.setdefault(case, [])
+            states.extend(["absent"] * (night - len(states)))
+            states.append(state)
+
+    def _moved_bits(self, added: NightFacts) -> dict[Item, list[tuple[BitsOf, int]]]:
         """Results whose bits differ from the last run on the same inputs, each with the first block that differs."""
-        moved: dict[Item, list[tuple[Result, int]]] = defaultdict(list)
-        for r in results:
-            if not r.outputs_digest:
+        moved: dict[Item, list[tuple[BitsOf, int]]] = defaultdict(list)
+        for item, digest in added.digests.items():
+            earlier = self._known.setdefault(item, [])
+            if earlier and earlier[-1][0] == digest:
                 continue
-            now = (r.inputs_digest, *[b.digest for b in r.outputs_digest])
-            last = self._bits.get(r.key)
-            if last == now:
+            last: dict[Key, BitsOf] = {}
+            for _, night in earlier:
+                last.update((bits[0], bits) for bits in night.load().get(item, ()))
+            earlier.append((digest, added))
+            if not last:
                 continue
-            if last and last[0] == now[0]:
-                pairs = zip(last[1:], now[1:], r.outputs_digest, strict=False)
-                moved[r.key.item].append((r, next((b.first for was, becomes, b in pairs if was != becomes), 0)))
-            self._bits[r.key] = now
+            for bits in added.load().get(item, ()):
+                key, inputs, firsts, now = bits
+                was = last.get(key)
+                if was is not None and was[1] == inputs and was[3] != now:
+                    pairs = zip(was[3], now, firsts, strict=False)
+                    moved[item].append((bits, next((first for a, b, first in pairs if a != b), 0)))
         return moved
 
     def _compare(
         self,
         night: int,
         facts: Mapping[Item, _Facts],
-        moved: Mapping[Item, list[tuple[Result, int]]],
+        moved: Mapping[Item, list[tuple[BitsOf, int]]],
         asked: tuple[str, ...],
         *,
         complete: bool,
@@ -225,20 +404,29 @@ class HistoryBuilder:
     def _vanished(self, night: int, ran: set[Item], asked: tuple[str, ...]) -> Iterable[Change]:
         """Items that ran with the same selection before and are missing now. If the selection differs, one change."""
         if asked in self._ran:
-            return _presence("vanished", night, self._ran[asked] - ran, ran)
+            gone = self._ran[asked] - ran
+            return [replace(c, last=self._newest_with(gone, c)) for c in _presence("vanished", night, gone, ran)]
         gone = self._ran[self._asked] - ran
         words = f"{len({i[:2] for i in gone})} variants: this run was asked for {' '.join(asked) or 'everything'}"
         narrowed = Change("vanished", night, "ran", "not asked for", None, targets=_targets(gone), detail=words)
         self._narrowed = [narrowed] if gone else []
         return []
 
+    def _newest_with(self, items: Iterable[Item], change: Change) -> int | None:
+        """Of the items of a change, each with the newest run that had it, the oldest of these runs."""
+        mine = (
+            i for i in items if change.case in ("", i[0]) and change.variant in ("", i[1]) and i[2] in change.targets
+        )
+        return min((self._last[i] for i in mine if i in self._last), default=None)
+
     def _note(
         self, kind: str, night: int, item: Item, before: str, after: str, worse: bool | None, detail: str = ""
     ) -> None:
         case, variant, target, backend = item
-        self._found.append(Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail))
+        change = Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail)
+        self._found.append(replace(change, last=self._last[item]))
 
-    def _trend(self, night: int, facts: Mapping[Item, _Facts], records: RunRecords) -> None:
+    def _trend(self, night: int, added: NightFacts) -> None:
         series = self._history.series
 
         def put(key: tuple[str, str, str, str], value: float) -> None:
@@ -246,20 +434,19 @@ class HistoryBuilder:
             values.extend([None] * (night + 1 - len(values)))
             values[night] = max(value, values[night] or 0.0)
 
-        for (case, variant, target, _), fact in facts.items():
+        for (case, variant, target, _), fact in added.items.items():
             if fact.ulp is not None:
                 put((case, variant, target, "ulp"), fact.ulp)
             if fact.registers:
                 put((case, variant, target, "registers"), fact.registers)
-        for t in records.timings:
-            host = t.node.partition("/")[0]  # times of different nodes are separate series
-            by = t.key.assembler and f" by {t.key.assembler}"  # so are times of different chosen assemblers
-            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}{by}" + f" on {host}" * bool(host))
-            put(key, t.median)
-            self._noise[key] = max(t.noise, self._noise.get(key, 0.0))
+        for key, median, noise in added.timings:
+            put(key, median)
+            self._noise[key] = max(noise, self._noise.get(key, 0.0))
 
     def _speed_changes(self) -> Iterator[Change]:
         grouped: dict[tuple[Any, ...], list[tuple[str, float]]] = defaultdict(list)
+        last: dict[tuple[Any, ...], int] = {}
+        night_count = len(self._history.nights)
         for key, values in self._history.series.items():
             case, variant, target, metric = key
             if not metric.startswith("time "):
@@ -267,6 +454,7 @@ class HistoryBuilder:
             measured = [(n, v) for n, v in enumerate(values) if v is not None]
             for step in steps([v for _, v in measured], self._noise.get(key, 0.0)):
                 where = (case, variant, target, measured[step.index][0], step.ratio > 1)
+                last[where] = min(measured[step.index - 1][0], last.get(where, night_count))
                 grouped[where].append((metric.removeprefix("time "), step.ratio))
                 if len(grouped[where]) == 1:
                     grouped[where][0] = (
@@ -278,7 +466,14 @@ class HistoryBuilder:
             low, high = (f"{(r - 1) * 100:+.1f}%" for r in (min(ratios), max(ratios)))
             after = low if low == high else f"{low} to {high}"
             detail = f"{sizes[0][0]}" + (f" and {len(sizes) - 1} more sizes" if len(sizes) > 1 else "")
-            yield Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+            change = Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+            yield replace(change, last=last[case, variant, target, night, slower])
+
+
+def _timing_key(t: Timing) -> tuple[str, str, str, str]:
+    host = t.node.partition("/")[0]  # times of different nodes are separate series
+    by = t.key.assembler and f" by {t.key.assembler}"  # so are times of different chosen assemblers
+    return (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}{by}" + f" on {host}" * bool(host))
 
 
 def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:
@@ -320,11 +515,10 @@ def _differences(before: _Facts, now: _Facts) -> Iterator[tuple[str, str, str, b
             yield name, str(was), str(becomes), None
 
 
-def _describe_moved(moved: Sequence[tuple[Result, int]]) -> str:
-    result, first = min(moved, key=lambda m: (m[1], m[0].key.pack))
-    blocks = len(result.outputs_digest)
-    where = f"first in the block from input {first:,}" if blocks > 1 else "in its only block"
-    return f"{len(moved)} of its results, {where} (pack {result.key.pack}, {result.key.input_set or 'inputs'})"
+def _describe_moved(moved: Sequence[tuple[BitsOf, int]]) -> str:
+    (key, _, firsts, _), first = min(moved, key=lambda m: (m[1], m[0][0].pack))
+    where = f"first in the block from input {first:,}" if len(firsts) > 1 else "in its only block"
+    return f"{len(moved)} of its results, {where} (pack {key.pack}, {key.input_set or 'inputs'})"
 
 
 def _presence(kind: str, night: int, items: set[Item], others: set[Item]) -> list[Change]:
@@ -366,6 +560,7 @@ def _merged(changes: Iterable[Change]) -> list[Change]:
             members[0],
             targets=tuple(sorted({t for c in members for t in c.targets}, key=target_order)),
             backends=tuple(sorted({b for c in members for b in c.backends})),
+            last=min((c.last for c in members if c.last is not None), default=None),
         )
         for members in groups.values()
     ]
@@ -398,27 +593,114 @@ def seconds(value: float) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
-def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
-    """Add runs in the order in which they started; returns the history and the newest run.
+def history(runs: Iterable[RunRecords | NightFacts]) -> tuple[History, RunRecords]:
+    """Add runs in the order in which they started; returns the history and the newest run, which must be a whole one.
 
     A sequence is sorted first; any other iterable must be in order. Raises ValueError if there is no run.
     """
     recorder = HistoryBuilder()
     with collector_paused():
-        for records in sorted(runs, key=lambda r: r.run.started) if isinstance(runs, Sequence) else runs:
-            recorder.add(records)
+        for run in sorted(runs, key=_started) if isinstance(runs, Sequence) else runs:
+            if isinstance(run, NightFacts):
+                recorder.add_night(run)
+            else:
+                recorder.add(run)
     if recorder.newest is None:
         raise ValueError("no run to report on")
     return recorder.finish(), recorder.newest
 
 
-def folder(path: Path) -> Iterator[RunRecords]:
-    """The runs of a folder of `*.jsonl`, oldest first, read one at a time. Raises RecordError if there is none."""
+def _started(run: RunRecords | NightFacts) -> str:
+    return run.started if isinstance(run, NightFacts) else run.run.started
+
+
+def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | NightFacts]:
+    """The runs of a folder, oldest first, read one at a time: the newest whole, of the others the facts alone.
+
+    kept: stores the facts of each run for the next report, under the digest of its file. Raises RecordError if there is
+    no run.
+    """
     heads = []
-    for file in sorted(path.glob("*.jsonl")):
+    for file in record_files(path):
         head = next(iter(read_lines(file)), None)
         heads.append((getattr(head, "started", ""), file))
     if not heads:
-        raise RecordError(f"{path}: no records (*.jsonl) in this folder")
-    for _, file in sorted(heads):
-        yield read(file)
+        raise RecordError(f"{path}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
+    *earlier, (_, newest) = sorted(heads)
+    for _, file in earlier:
+        yield _night_in(file, kept)
+    yield read(newest)
+
+
+# The facts of a night, kept between reports -------------------------------------------------------------------------
+
+_KEY = tuple(f.name for f in dataclasses.fields(Key))
+_key_values = attrgetter(*_KEY)
+
+
+def _night_in(file: Path, kept: Keeper | None) -> NightFacts:
+    """The facts of the run in a file: those of an earlier report on the same bytes, else read from it."""
+    if kept is None:
+        return night_facts(read(file, texts=False))
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").digest()
+
+    def made() -> NightFacts:
+        facts = night_facts(read(file, texts=False))
+        kept.put(_packed(_bits_to_json(facts.load())), b"bits", _code(), digest)
+        kept.put(_packed(_facts_to_json(facts)), b"night", _code(), digest)
+        return facts
+
+    def load() -> Mapping[Item, Sequence[BitsOf]]:
+        stored = kept.get(b"bits", _code(), digest)
+        return made().load() if stored is None else _bits_from_json(_unpacked(stored))
+
+    loaded = functools.cache(load)
+    stored = kept.get(b"night", _code(), digest)
+    if stored is None:
+        return replace(made(), load=loaded)
+    return _facts_from_json(_unpacked(stored), loaded)
+
+
+def _packed(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
+
+
+def _unpacked(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data))
+
+
+def _facts_to_json(night: NightFacts) -> dict[str, Any]:
+    fields = {f.name: getattr(night, f.name) for f in dataclasses.fields(night) if f.name not in ("items", "load")}
+    items = [[item, dataclasses.astuple(fact)] for item, fact in night.items.items()]
+    return {**fields, "items": items, "digests": list(night.digests.items())}
+
+
+def _facts_from_json(stored: dict[str, Any], load: Callable[[], Mapping[Item, Sequence[BitsOf]]]) -> NightFacts:
+    lists = {
+        "arguments": tuple(stored["arguments"]),
+        "counts": Counter(stored["counts"]),
+        "items": {tuple(item): _Facts(*facts) for item, facts in stored["items"]},
+        "digests": {tuple(item): digest for item, digest in stored["digests"]},
+        "timings": [(tuple(key), median, noise) for key, median, noise in stored["timings"]],
+    }
+    return NightFacts(**{**stored, **lists}, load=load)
+
+
+def _bits_to_json(bits: Mapping[Item, Sequence[BitsOf]]) -> list[Any]:
+    return [[_key_values(key), *rest] for found in bits.values() for key, *rest in found]
+
+
+def _bits_from_json(stored: list[Any]) -> dict[Item, list[BitsOf]]:
+    found: dict[Item, list[BitsOf]] = defaultdict(list)
+    for values, inputs, firsts, digests in stored:
+        key = Key(*values)
+        found[key.item].append((key, inputs, tuple(firsts), tuple(digests)))
+    return found
+
+
+@functools.cache
+def _code() -> bytes:
+    """The text of all that makes the facts of a run from its file."""
+    modules = [history, read, Contents, state_of, distance, from_json, Seal, lines_of, Result]
+    return b"".join(Path(str(sys.modules[m.__module__].__file__)).read_bytes() for m in modules)

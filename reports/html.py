@@ -25,12 +25,12 @@ from ptxdiff.records import RunRecords, by_assembler, collector_paused
 from ptxdiff.records.killrate import kill_rate, totals
 from ptxdiff.records.shown import visible
 from ptxdiff.reports import charts, packing
-from ptxdiff.reports.casepage import SWEPT_SHOWN, CasePage, bound_of_errors, case_page
+from ptxdiff.reports.casepage import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.conformance import LedgerTable, ledger
 from ptxdiff.reports.failingmap import map_anchor
 from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
-from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
+from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.timing import Measured, looped, measured
 from ptxdiff.reports.verdict import environment_rows, headline_facts, overall
@@ -172,20 +172,20 @@ def _charts(cases: Sequence[CasePage], past: History) -> bool:
 
 
 def _details(case: CasePage) -> bool:
-    results = (r for row in case.rows for r in row.results)
-    return any(r.ranges for r in results)
+    return any(case.spreads.values())
 
 
 def _chart_rows(case: CasePage, past: History) -> dict[str, Any]:
     """The rows of every chart of a case, by the id of the element that shows it."""
     rows: dict[str, Any] = {}
     for n, h in enumerate(case.histograms):
-        rows[f"{case.anchor}--ulps-{n}"] = {"kind": "ulps", "rows": h.bars}
+        rows[f"{case.anchor}--ulps-{n}"] = {"kind": "ulps" if h.bound is not None else "ulps_unbounded", "rows": h.bars}
     if case.speed:
         rows[f"{case.anchor}--speed"] = {"kind": "speed", "rows": [_speed_row(m) for m in case.speed]}
     rows |= _range_rows(case)
     for metric, trend in _trends(case, past).items():
-        rows[f"{case.anchor}--trend-{metric}"] = {"kind": "trend", "rows": trend}
+        kind = "trend" if any(point["step"] for point in trend) else "trend_unchanged"
+        rows[f"{case.anchor}--trend-{metric}"] = {"kind": kind, "rows": trend}
     return rows
 
 
@@ -208,23 +208,19 @@ def size_text(shape: str) -> str:
 
 def _range_rows(case: CasePage) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for n, row in enumerate(case.rows):
-        bound = bound_of_errors(row)
-        ranges: dict[int, tuple[int, int]] = {}
-        for r in row.results:
-            for exponent, (low, high) in r.ranges.items():
-                if exponent.lstrip("-").isdigit():
-                    before = ranges.get(int(exponent), (low, high))
-                    ranges[int(exponent)] = (min(low, before[0]), max(high, before[1]))
-        if any(low or high for low, high in ranges.values()):
-            bounds = {} if bound is None else {"bound": bound, "minus": -bound}
-            points = [{"exponent": e, "low": low, "high": high, **bounds} for e, (low, high) in sorted(ranges.items())]
-            rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges" if bounds else "ranges_unbounded", "rows": points}
+    for n, spread in enumerate(case.spreads[row.variant] for row in case.rows):
+        if spread is not None:
+            kind = "ranges_unbounded" if spread.bound is None else "ranges"
+            rows[f"{case.anchor}--ranges-{n}"] = {"kind": kind, "rows": list(spread.points)}
     return rows
 
 
 def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
-    """The series to draw: those of a variant and metric that changed. Times are relative to the first night."""
+    """The series to draw: those of a variant and metric that changed, and all times of the largest size.
+
+    Times are relative to the first night. A trend of one night is none.
+    """
+    largest = _largest_size(case, past)
     found: dict[str, list[dict[str, Any]]] = {}
     for (name, variant, target, metric), values in past.series.items():
         kind, _, size = metric.partition(" ")
@@ -233,9 +229,11 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             for c in case.changes
             if c.kind == TREND_KINDS[kind] and c.variant == variant and target in c.targets
         }
-        if name != case.name or not dated:
+        if name != case.name or not (dated or (kind == "time" and size == largest)):
             continue
         measured = [(n, v) for n, v in enumerate(values) if v is not None]
+        if len(measured) < 2:
+            continue
         unit = measured[0][1] if kind == "time" else 1.0
         label = " ".join(part for part in (variant, target, size_text(size)) if part)
         found.setdefault(kind, []).extend(
@@ -249,6 +247,16 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             for n, v in measured
         )
     return found
+
+
+def _largest_size(case: CasePage, past: History) -> str:
+    sizes = {
+        size
+        for name, _, _, metric in past.series
+        if name == case.name and metric.startswith("time ")
+        for _, _, size in (metric.partition(" "),)
+    }
+    return max(sizes, key=lambda s: shape_order(s.partition(" ")[0]), default="")
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -322,6 +330,7 @@ def _environment() -> Environment:
         "KINDS": KINDS,
         "LEDGER_SHOWN": LEDGER_SHOWN,
         "SWEPT_SHOWN": SWEPT_SHOWN,
+        "COLOURS": COLOURS,
         "anchor": anchor,
         "map_anchor": map_anchor,
         "since": _failure_since,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
-from ptxdiff.records.causes import cause_of, cause_words, plain
+from ptxdiff.records.causes import blocks, cause_of, cause_words, shown_first
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,27 @@ class Cell:
         return anchor("cell", self.case, self.variant, self.target)
 
     @property
+    def wrong(self) -> str:
+        """How many results of the items in the cell's state have it: `26 of 26`, as the terminal counts an item."""
+        backends = {r.key.backend for r in self.results if state_of(r) == self.state.name}
+        return f"{self.counts[self.state.name]} of {sum(r.key.backend in backends for r in self.results)}"
+
+    @property
     def describe(self) -> str:
         """The cell in one sentence, for a tooltip and for a screen reader."""
         counts = ", ".join(f"{n} {STATES[s].word}" for s, n in sorted(self.counts.items(), key=lambda i: RANK[i[0]]))
         evidence = f"; evidence: {', in part '.join(e.word for e in self.evidence)}" if self.evidence else ""
         return f"{self.case} {self.variant} on {self.target}: {counts or 'no record'}{evidence}"
+
+
+def counted(states: Iterable[str]) -> str:
+    """States in words, the worst first: `76 of 78 fail, 2 pass`, or `78 pass` if all are equal."""
+    counts = sorted(Counter(states).items(), key=lambda c: RANK[c[0]])
+    total = sum(n for _, n in counts)
+    words = [f"{n:,} {STATES[name].word}" for name, n in counts]
+    if len(counts) > 1:
+        words[0] = f"{counts[0][1]:,} of {total:,} {STATES[counts[0][0]].word}"
+    return ", ".join(words)
 
 
 @dataclass
@@ -171,17 +187,13 @@ class Row:
         return STATES[worst_state(c.state.name for c in self.cells.values())]
 
     @property
-    def by_backend(self) -> list[tuple[str, int, int, int, str]]:
-        """For each backend the numbers of results that passed, that ran, and of all, and those reused."""
+    def by_backend(self) -> list[tuple[str, str, str]]:
+        """For each backend its results in words (`counted`), and how many of them were reused."""
         results: dict[str, list[Result]] = defaultdict(list)
         for r in self.results:
             results[r.key.backend].append(r)
         order = [b for b in BACKENDS if b in results] + sorted(results.keys() - set(BACKENDS))
-        found = []
-        for backend in order:
-            n = Counter(r.verdict for r in results[backend])
-            found.append((backend, n["pass"], n.total() - n["not run"], n.total(), reused_words(results[backend])))
-        return found
+        return [(b, counted(map(state_of, results[b])), reused_words(results[b])) for b in order]
 
     @property
     def results(self) -> list[Result]:
@@ -190,8 +202,39 @@ class Row:
 
 
 @dataclass
+class Family:
+    """Cases under one heading of the matrix. name: "" if the run has no other family."""
+
+    name: str
+    cases: list[str]
+    rows: list[Row]
+
+    @property
+    def states(self) -> Counter[str]:
+        """The number of its rows in each state."""
+        return Counter(row.state.name for row in self.rows)
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing in it is wrong, and something passed: the matrix shows such a family collapsed."""
+        states = self.states
+        return not states["error"] and not states["fail"] and bool(states["pass"] + states["expected"])
+
+    def on(self, target: str) -> list[tuple[State, int]]:
+        """How many of its cells on a target have errors, and fail; if none does, those in the worst state."""
+        states = Counter(row.cells[target].state.name for row in self.rows)
+        shown = [name for name in ("error", "fail") if states[name]] or [worst_state(states)]
+        return [(STATES[name], states[name]) for name in shown]
+
+    @property
+    def anchor(self) -> str:
+        """The id of its heading."""
+        return anchor("family", self.name)
+
+
+@dataclass
 class FailureGroup:
-    """Failures that look alike: one variant and one kind of wrong result, on any backends, targets, packs and shapes.
+    """Failures of one cause: of one variant, on any backends, targets, packs and shapes (`ptxdiff.records.causes`).
 
     simplest: the result whose message stands for all of them.
     """
@@ -202,7 +245,7 @@ class FailureGroup:
     results: list[Result]
     simplest: Result
     kinds: int = 1
-    """The number of kinds of wrong result that it stands for."""
+    """The number of causes that it stands for."""
 
     @property
     def backends(self) -> list[str]:
@@ -219,6 +262,11 @@ class FailureGroup:
     def reused(self) -> str:
         """How many of its results are reused from earlier runs, and from which runs."""
         return reused_words(self.results)
+
+    @property
+    def items(self) -> int:
+        """The number of items: the variant on a target and a backend, what a terminal counts."""
+        return len({r.key.item for r in self.results})
 
     @property
     def packs(self) -> list[int]:
@@ -246,6 +294,11 @@ class FailureGroup:
         return cause_words(self.simplest.diagnosis, self.simplest.findings)
 
     @property
+    def command(self) -> str:
+        """The command that repeats the failure; "" if there is none."""
+        return command_of(self.simplest)
+
+    @property
     def mapped(self) -> bool:
         """Whether one of its results has a map of failing inputs."""
         return any(r.grid is not None for r in self.results)
@@ -254,7 +307,7 @@ class FailureGroup:
     def anchor(self) -> str:
         """The id under which the page links to this group."""
         k = self.simplest.key
-        return anchor("failure", self.case, self.variant, k.backend, k.target, k.pack, k.context, k.shape)
+        return anchor("failure", self.case, self.variant, k.backend, k.target, k.pack, k.context, k.shape, k.input_set)
 
 
 @dataclass
@@ -283,7 +336,7 @@ class View:
             members[(g.state.name, g.case, g.variant)].append(g)
         found = []
         for groups in members.values():
-            simplest = min((g.simplest for g in groups), key=simplicity)
+            simplest = min(groups, key=lambda g: (not g.cause, simplicity(g.simplest))).simplest
             results = [r for g in groups for r in g.results]
             found.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
         return sorted(found, key=lambda g: (RANK[g.state.name], -len(g.targets)))
@@ -292,6 +345,31 @@ class View:
     def expected(self) -> list[FailureGroup]:
         """The failures that cases declare."""
         return failure_groups([r for r in self.records.results if r.expected_failure])
+
+    @cached_property
+    def shown_targets(self) -> list[str]:
+        """The targets that are columns of the matrix: all but those on which nothing ran, unless nothing ran at all."""
+        idle = {"not run", "absent"}
+        ran = [t for t in self.targets if any(row.cells[t].state.name not in idle for row in self.rows)]
+        return ran or self.targets
+
+    @property
+    def idle_targets(self) -> list[str]:
+        """The targets on which nothing ran, which are no columns."""
+        return [t for t in self.targets if t not in self.shown_targets]
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """The rows by family, in the order of names. Cases without one are `other`, the last; "" if no case has one."""
+        rest = "other" if any(info.family for info in self.records.cases.values()) else ""
+        found: dict[str, Family] = {}
+        for case in self.cases:
+            info = self.info(case)
+            name = (info.family if info else "") or rest
+            family = found.setdefault(name, Family(name, [], []))
+            family.cases.append(case)
+            family.rows += self.case_rows(case)
+        return sorted((f for f in found.values() if f.rows), key=lambda f: (f.name == rest, f.name))
 
     def case_rows(self, case: str) -> list[Row]:
         """The rows of one case."""
@@ -329,30 +407,32 @@ def view(records: RunRecords) -> View:
 
 
 def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
-    """Results that look alike, gathered; errors first, then by the number of targets they hit."""
-    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    """Failing results by cause, as the terminal gathers items; errors first, then by the number of targets they hit."""
+    items: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for r in results:
-        groups[(r.key.case, r.key.variant, state_of(r), *_signature(r))].append(r)
+        items[(r.key.item, state_of(r), cause_of(r))].append(r)
+    members_of = {}
+    firsts = []
+    for members in items.values():
+        firsts.append(shown_first(sorted(members, key=lambda r: (not r.offenders, simplicity(r)))))
+        members_of[id(firsts[-1])] = members
     found = []
-    for members in groups.values():
-        simplest = min(members, key=simplicity)
-        k = simplest.key
-        found.append(FailureGroup(k.case, k.variant, STATES[state_of(simplest)], members, simplest))
+    for block in blocks(sorted(firsts, key=simplicity)):
+        members = [r for one in (block.first, *block.others) for r in members_of[id(one)]]
+        k = block.first.key
+        found.append(FailureGroup(k.case, k.variant, STATES[state_of(block.first)], members, block.first))
     return sorted(found, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.anchor))
-
-
-def _signature(r: Result) -> tuple[object, ...]:
-    # Without the bits: the same mistake has another first offender in each input set.
-    if r.diagnosis and r.findings:
-        return cause_of(r)
-    if r.classes:
-        return (r.diagnosis, *sorted(r.classes))
-    return (plain(r.words),)
 
 
 def offender_of(r: Result) -> Offender | None:
     """The first failing input of a result, or what else is known of it."""
     return r.offenders[0] if r.offenders else r.worst
+
+
+def command_of(r: Result) -> str:
+    """The command that repeats a failing result, as its message has it; "" if there is none."""
+    found = re.search(r"(?m)^  repeat    (.+)$", r.message)
+    return found[1] if found else ""
 
 
 def simplicity(r: Result) -> tuple[object, ...]:
@@ -371,7 +451,8 @@ def with_sass(results: Iterable[Result]) -> list[Result]:
     """The same results; those without SASS get that of another result with the same PTX."""
     found = list(results)
     sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in found if r.ptx and r.sass}
-    return [r if r.sass else replace(r, sass=sass.get((r.key.target, r.key.fusion, r.ptx), "")) for r in found]
+    others = ("" if r.sass else sass.get((r.key.target, r.key.fusion, r.ptx), "") for r in found)
+    return [replace(r, sass=other) if other else r for r, other in zip(found, others, strict=True)]
 
 
 def target_order(target: str) -> tuple[int, str]:

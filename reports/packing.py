@@ -15,6 +15,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,7 +25,7 @@ from ptxdiff.records.compare import distance
 from ptxdiff.records.shown import visible
 from ptxdiff.reports.highlight import Language, runs
 from ptxdiff.reports.listing import Line, listing
-from ptxdiff.reports.model import View, readability, state_of, with_sass
+from ptxdiff.reports.model import View, command_of, readability, state_of, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
 
@@ -54,11 +55,11 @@ def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None 
     """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
     for choose, words in _CHOICES[:-1]:
-        packed = _packed(*_content(view, results, charts, list(choose(results))), kept, budget)
+        packed = _packed(_Content(view, results, charts, list(choose(results))), kept, budget)
         if packed is not None and len(packed) <= budget:
             return packed, words
     choose, words = _CHOICES[-1]
-    packed = _packed(*_content(view, results, charts, list(choose(results))), kept, None)
+    packed = _packed(_Content(view, results, charts, list(choose(results))), kept, None)
     assert packed is not None
     return packed, words
 
@@ -72,18 +73,16 @@ def _quickly(text: bytes) -> int:
     return len(zlib.compress(text, 1)) * 4 // 3  # base64
 
 
-def _packed(
-    content: dict[str, Any], lines: list[tuple[str, Language]], kept: Keeper | None, budget: int | None
-) -> str | None:
+def _packed(content: _Content, kept: Keeper | None, budget: int | None) -> str | None:
     """The content with its lines coloured, compressed; None if that certainly exceeds `budget` bytes.
 
-    This takes most of a page's time, so the result is stored under all its inputs: the content, the lines, and the code
-    that colours and compresses. A packet that is far too large is not made.
+    This takes most of a page's time, so the result is stored under all its inputs: the rows, the digests of the texts,
+    and the code that lists, colours and compresses. A packet that is far too large is not made.
     """
-    made_from = _code(), json.dumps([content, lines], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    made_from = _code(), content.inputs
     if budget is not None:
         noted = kept.get(b"quickly", *made_from) if kept is not None else None
-        about = int(noted) if noted else _quickly(made_from[1])
+        about = int(noted) if noted else _quickly(content.text)
         if kept is not None and not noted:
             kept.put(str(about).encode(), b"quickly", *made_from)
         if about * _PACKS_TO > budget:
@@ -91,8 +90,9 @@ def _packed(
     known = kept.get(*made_from) if kept is not None else None
     if known is not None:
         return known.decode()
-    content["lines"] = [[part for run in runs(text, language) for part in run] for text, language in lines]
-    packed = compress(content)
+    packet, lines = content.packet
+    coloured = [[part for run in runs(text, language) for part in run] for text, language in lines]
+    packed = compress({**packet, "lines": coloured})
     if kept is not None:
         kept.put(packed.encode(), *made_from)
     return packed
@@ -100,24 +100,54 @@ def _packed(
 
 @functools.cache
 def _code() -> bytes:
-    modules = [sys.modules[f.__module__] for f in (compress, runs, visible)]
+    modules = [sys.modules[f.__module__] for f in (compress, runs, visible, listing)]
     text = b"".join(Path(str(m.__file__)).read_bytes() for m in modules)
     return text + f"{sys.version} Pygments {version('Pygments')} zlib {zlib.ZLIB_RUNTIME_VERSION}".encode()
 
 
-def _content(
-    view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]
-) -> tuple[dict[str, Any], list[tuple[str, Language]]]:
-    """A packet without its lines, and the lines in the order of their numbers."""
-    strings, lines = Table(), Table()
-    numbers = {_pair(r): n for n, r in enumerate(listed)}
-    content: dict[str, Any] = {
-        "results": [_row(r, strings, numbers.get(_pair(r), -1)) for r in results],
-        "listings": [_listing(view, r, strings, lines) for r in listed],
-        "charts": charts,
-    }
-    content["strings"] = list(strings.values)
-    return content, list(lines.values)
+class _Content:
+    """What a packet is made from: the results of a case, and those of them whose texts are listed.
+
+    Texts are read only where they are needed: `inputs` names them by their digests.
+    """
+
+    def __init__(self, view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]) -> None:
+        self._view, self._listed, self._strings = view, listed, Table()
+        numbers = {_pair(r): n for n, r in enumerate(listed)}
+        rows = [_row(r, self._strings, numbers.get(_pair(r), -1)) for r in results]
+        self._results: dict[str, Any] = {"results": rows, "charts": charts}
+
+    @cached_property
+    def inputs(self) -> bytes:
+        """All that decides the packet."""
+        texts = self._view.records.texts
+        named = [
+            [
+                *_listing_name(r),
+                r.key.pack,
+                r.key.fusion,
+                dict(r.resources),
+                [h if h in texts else "" for h in (r.ptx, r.sass)],
+            ]
+            for r in self._listed
+        ]
+        return _json([self._results, list(self._strings.values), named])
+
+    @cached_property
+    def packet(self) -> tuple[dict[str, Any], list[tuple[str, Language]]]:
+        """A packet without its lines, and the lines in the order of their numbers."""
+        lines = Table()
+        listings = [_listing(self._view, r, self._strings, lines) for r in self._listed]
+        return {**self._results, "listings": listings, "strings": list(self._strings.values)}, list(lines.values)
+
+    @property
+    def text(self) -> bytes:
+        """The packet and its lines as JSON."""
+        return _json(self.packet)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def compress(content: Any) -> str:
@@ -154,7 +184,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
         state_of(r),
         r.evidence,
         r.words,
-        r.replay,
+        command_of(r),
     )
     return [
         *map(strings, texts),
@@ -167,16 +197,19 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
     found = listing(ptx, sass)
     k = r.key
-    name = (k.variant, k.target, k.shape, k.context)
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
-        *map(strings, name),
+        *map(strings, _listing_name(r)),
         k.pack,
         int(k.fusion),
         _columns(found.ptx, "ptx", lines),
         _columns(found.sass, "sass", lines),
         resources,
     ]
+
+
+def _listing_name(r: Result) -> tuple[str, ...]:
+    return (r.key.variant, r.key.target, r.key.shape, r.key.context)
 
 
 def _columns(found: Sequence[Line], language: Language, lines: Table) -> list[list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -55,7 +57,7 @@ def _messages(found: View, limit: int) -> list[RenderableType]:
             parts.append(_text(f"  … {len(lines) - LINES_OF_MESSAGE} more lines in the report"))
         parts.append(_text())
     if len(found.failures) > limit:
-        parts.append(_text(f"and {len(found.failures) - limit} more kinds of failure\n", style="bold"))
+        parts.append(_text(f"and {len(found.failures) - limit} more causes of failure\n", style="bold"))
     return parts
 
 
@@ -63,25 +65,25 @@ def _matrix(found: View) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("case")
     table.add_column("variant")
-    for target in found.targets:
+    for target in found.shown_targets:
         table.add_column(escape(line(target)), justify="center")
     last = None
     for row in found.rows:
-        table.add_row(_text("" if row.case == last else line(row.case)), _text(line(row.variant)), *_cells(row))
+        case = "" if row.case == last else line(row.case)
+        table.add_row(_text(case), _text(line(row.variant)), *_cells(row, found.shown_targets))
         last = row.case
-    states = {c.state.name for row in found.rows for c in row.cells.values()}
-    evidence = {e.name for row in found.rows for c in row.cells.values() for e in c.evidence}
+    cells = [row.cells[t] for row in found.rows for t in found.shown_targets]
+    states = {c.state.name for c in cells}
+    evidence = {e.name for c in cells for e in c.evidence}
     legend = [f"{s.symbol} {s.word}" for s in STATES.values() if s.name in states]
     table.caption = "  ".join(legend + [f"{e.symbol} {e.word}" for e in EVIDENCE.values() if e.name in evidence])
     table.caption_justify = "left"
     return table
 
 
-def _cells(row: Row) -> list[Text]:
-    return [
-        _text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name])
-        for c in row.cells.values()
-    ]
+def _cells(row: Row, targets: Sequence[str]) -> list[Text]:
+    cells = (row.cells[t] for t in targets)
+    return [_text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name]) for c in cells]
 
 
 def _not_run(found: View) -> list[RenderableType]:

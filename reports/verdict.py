@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,9 +31,14 @@ class Overall:
     expected: int
     evidence: Mapping[str, int] = field(default_factory=dict)
     """The number of passes by evidence."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """The number of items, which terminals count, that fail or have errors."""
 
     def beside(self, verdict: str) -> str:
-        """The text to show beside the count of a verdict: for passes, their evidence; else nothing."""
+        """The text to show beside the count of a verdict: for passes their evidence, for failures their items."""
+        if verdict in self.items:
+            n = self.items[verdict]
+            return f" ({n:,} item{'s' * (n != 1)})"
         return beside(self.evidence) if verdict == "pass" else ""
 
     @property
@@ -50,8 +56,15 @@ def overall(view: View) -> Overall:
             counts[r.verdict if r.verdict in counts else "error"] += 1
     expected = sum(r.expected_failure for r in records.results)
     word = overall_word(view.counts, ended=records.end is not None)
+    wrong = {(state, r.key.item) for r in records.results if (state := state_of(r)) in ("fail", "error")}
     return Overall(
-        word, _SENTENCES[word](view), tuple(_notes(view, word)), counts, expected, evidence_of_passes(records.results)
+        word,
+        _SENTENCES[word](view),
+        tuple(_notes(view, word)),
+        counts,
+        expected,
+        evidence_of_passes(records.results),
+        Counter(state for state, _ in wrong),
     )
 
 
@@ -176,6 +189,9 @@ def _rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, label in _KNOWN.items():
         if name in rest and (text := _text(name, rest.pop(name))):
             rows.append((label, text))
+    git = environment.get("git")
+    if isinstance(git, Mapping) and git.get("subject"):
+        rows.append(("commit", str(git["subject"])))
     rows += [(name, _text(name, value)) for name, value in rest.items()]
     return rows
 
@@ -236,7 +252,21 @@ def _gpus(value: Any) -> str:
 
 def revision(records: RunRecords) -> str:
     """The git revision of a run in twelve digits, with `+` for uncommitted changes; "" if unknown."""
-    return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(records.run.environment)))))
+    return revision_in(records.run.environment)
+
+
+def revision_in(environment: Mapping[str, Any]) -> str:
+    """The git revision that a run's environment names; see `revision`."""
+    return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(environment)))))
+
+
+def commit_in(environment: Mapping[str, Any]) -> tuple[str, str]:
+    """The subject of a run's commit, and the address of its repository's page, which is https; "" if unknown."""
+    found = [e["git"] for e in machines(environment) if isinstance(e.get("git"), Mapping)]
+    if not found:
+        return "", ""
+    web = str(found[0].get("web") or "")
+    return str(found[0].get("subject") or ""), web if re.fullmatch(r"https://[\w.-]+(:\d+)?(/[\w.~-]+)+", web) else ""
 
 
 def _revision(environment: Mapping[str, Any]) -> str:

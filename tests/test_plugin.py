@@ -249,7 +249,11 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
 def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
     result = run_cases(flip=RIGHT.replace("return x ^ 1", body))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"flip::right[[]sm_100a-emulator]: error: {words}", "results: * error"])
+    head, repeat = (
+        f"flip::right[[]sm_100a-emulator]: error: {words}",
+        "  repeat    pytest '*flip.py::right[[]sm_100a-emulator]'",
+    )
+    result.stdout.fnmatch_lines([head, repeat, "results: * error"])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -34,7 +36,9 @@ VERBS = {
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and list those that a run would miss",
     "prove": "prove variants right for all inputs, or find an input on which one is wrong",
+    "init": "write what a repository with cases needs: a CI workflow, pre-commit hooks, .gitignore",
     "new": "write a new case file as a starting point",
+    "records": "list the runs of a folder, write one as a file of JSON lines, remove texts that no run needs",
     "cache": "show or delete what lies in the cache folder",
 }
 
@@ -47,6 +51,11 @@ NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "t
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage, 130 stopped by Ctrl-C."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
+    completing = "_ARGCOMPLETE" in os.environ and arguments is None
+    if completing:
+        from ptxdiff.cli import completion
+
+        words = completion.verb_of_line()
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
@@ -55,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    chosen = parser
     for verb, line in VERBS.items():
         # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
@@ -62,12 +72,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
+            chosen = sub
+    if completing:
+        completion.complete(parser, chosen)
+        return 0
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         parser.error(f"no command is called {words[0]!r}{did_you_mean(words[0], VERBS)}; ptxdiff --help lists all")
-    args = parser.parse_args(words)
+    args, strange = parser.parse_known_args(words)
+    if strange:
+        chosen.error(_strange(strange[0], chosen, args.verb))
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
+        _prepare(args, words[1:])
         return int(args.main(args))
     except ModuleNotFoundError as e:
         package = missing_package(e)
@@ -83,6 +100,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130  # as shells report SIGINT
     except BrokenPipeError:  # the program that reads our output has ended
         return 1
+
+
+def _prepare(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Let case files import what they may import under pytest. Raises UsageError."""
+    from ptxdiff.cli import project
+
+    if args.verb in project.LOADING:
+        try:
+            project.import_as_pytest(word for word in words if not word.startswith("-"))
+        except ModuleNotFoundError:
+            raise
+        except ImportError as e:
+            raise UsageError(str(e)) from None
+
+
+def _strange(word: str, parser: argparse.ArgumentParser, verb: str) -> str:
+    """The message for a word that a verb does not know, with the nearest option."""
+    if not word.startswith("-"):
+        return f"{word!r} is one word too many"
+    name = word.partition("=")[0]
+    known = (s.lstrip("-") for a in parser._actions if a.help != argparse.SUPPRESS for s in a.option_strings)
+    near = re.sub(r"(?<=mean )|(?<= or )", "--", did_you_mean(name.lstrip("-"), known))
+    if not near and verb == "run":
+        return f"no option {name}; an option of pytest follows --: ptxdiff run cases -- {word}"
+    return f"no option {name}{near or f'; ptxdiff {verb} --help lists all'}"
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, render, say
 from ptxdiff.diskcache import cache_folder
 
@@ -17,6 +18,7 @@ KINDS = {
     "cubin": "machine code that ptxas made",
     "inductor": "the cache of torch.compile",
     "items": "results of the emulator and the assembler, for unchanged cases",
+    "nights": "facts of runs, for the history on a page",
     "packets": "parts of HTML pages",
     "pairs": "differences between two targets, run again",
     "ptx": "PTX that Triton made",
@@ -45,7 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="only these parts of the cache (default: all)")
     parser.add_argument("--clear", action="store_true", help="delete them; they are made again when they are needed")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = options.add(parser, "format", choices=("text", "json"), default="text")
+    options.formerly(parser, "--json", form, "json")
     parser.epilog = (
         "The folder is ~/.cache/ptxdiff, or $PTXDIFF_CACHE_DIR; an empty variable turns the cache off. "
         "A run with --fresh ignores stored results without deleting them."
@@ -65,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
     if args.clear:
         for kind in chosen:
             _delete(folder / kind.name)
-    if args.json:
+    if args.format == "json":
         print(
             json.dumps({"folder": str(folder), "cleared": args.clear, "kinds": [asdict(k) for k in chosen]}, indent=2)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, say
 
 _EPILOG = """\
@@ -24,11 +25,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("before", help="a records file, a folder (its newest run is used), or a PTX file")
-    parser.add_argument("after", nargs="?", help="another of the same kind (default with --targets: the first again)")
     parser.add_argument(
-        "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the first run with target Y of the second"
+        "after", nargs="?",
+        help="another of the same kind (default: the two newest runs of a folder; with --between, the first again)",
+    )  # fmt: skip
+    between = parser.add_argument(
+        "--between", nargs=2, metavar=("X", "Y"), help="compare target X of the first run with target Y of the second"
     )
+    options.formerly(parser, "--targets", between)
     parser.add_argument("--kind", action="append", help="show differences of this kind only (repeatable)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each difference on a line of its own")
     files = parser.add_argument_group("two PTX files")
     files.add_argument(
         "--like",
@@ -48,9 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--parameters", action="append", metavar="A,B,...", help="inputs, outputs, sizes or numbers, in order"
     )
     files.add_argument("--shared", action="append", type=int, metavar="BYTES", help="dynamic shared memory")
-    files.add_argument("--target", metavar="sm_90a", help="default: the later target of the two files")
-    files.add_argument("--effort", choices=("quick", "full"), help="how many inputs (default: quick)")
-    files.add_argument("--report", metavar="FILE", help="write the comparison as an HTML page")
+    options.add(files, "target", "default: the later target of the two files", action=None)
+    options.add(files, "effort", "how many inputs (default: quick)", choices=("quick", "full"), default=None)
+    options.add(files, "report", "write the comparison as an HTML page")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -65,8 +71,8 @@ def main(args: argparse.Namespace) -> int:
         other = args.before if args.after in ptx else args.after
         second = f"{other} is not" if other else "no second file is given"
         raise UsageError(f"{ptx[0]} is a PTX file, but {second}; compare two PTX files, or two files of records")
-    if args.targets or args.kind:
-        raise UsageError(f"--{'targets' if args.targets else 'kind'} is for records; {ptx[0]} is a PTX file")
+    if args.between or args.kind:
+        raise UsageError(f"--{'between' if args.between else 'kind'} is for records; {ptx[0]} is a PTX file")
     if args.like is None:
         raise UsageError("name the case that has the files' inputs and reference: --like cases/x.py::variant")
     return _files(args)
@@ -74,8 +80,8 @@ def main(args: argparse.Namespace) -> int:
 
 def _records(args: argparse.Namespace) -> int:
     from ptxdiff.model.targets import normal
-    from ptxdiff.records import RecordError, read
-    from ptxdiff.records.compare import KINDS, CompareError, compare
+    from ptxdiff.records import RecordError, read, record_files
+    from ptxdiff.records.compare import KINDS, CompareError, compare, grouped
 
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:
@@ -86,18 +92,26 @@ def _records(args: argparse.Namespace) -> int:
                 f"{name} names a case, and compare takes two runs' records, or two {PTX} files with whole kernels. "
                 "Two pieces of asm are compared as variants of one case: ptxdiff run compares each with the reference"
             )
-    if args.after is None and not args.targets:
-        raise UsageError("give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a")
+    before, after = Path(args.before), Path(args.after or args.before)
+    if args.after is None and not args.between:
+        files = record_files(before)
+        if len(files) < 2:
+            raise UsageError(
+                "give a second run, a folder with two runs, or two targets of one run: "
+                "ptxdiff compare A --between sm_90a sm_100a"
+            )
+        before, after = files[-2:]
+        say(f"{before.name} → {after.name}")
     try:
-        targets = (normal(args.targets[0]), normal(args.targets[1])) if args.targets else None
-        found = compare(read(Path(args.before)), read(Path(args.after or args.before)), targets=targets)
+        targets = (normal(args.between[0]), normal(args.between[1])) if args.between else None
+        found = compare(read(before), read(after), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in found.environment.items():
         say(f"  {name}: {old} → {new}")
     shown = found.of(*args.kind) if args.kind else list(found.differences)
-    for difference in shown:
-        say(str(difference))
+    for line in map(str, shown) if args.verbose else grouped(shown):
+        say(line)
     say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1
 

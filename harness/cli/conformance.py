@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, errorplot
 
 if TYPE_CHECKING:
@@ -43,31 +44,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forms", nargs="*", help="opcodes, forms, or patterns of forms (default: all)")
     parser.add_argument("--status", action="append", default=[], help="only forms with this status (repeatable)")
     parser.add_argument("--summary", action="store_true", help="counts by opcode only")
-    parser.add_argument("--json", action="store_true", help="print JSON: runs, counts and entries")
-    parser.add_argument("--ledger", type=Path, help="a ledger file (default: the package's own)")
+    form = options.add(
+        parser, "format", "json prints runs, counts and entries", choices=("text", "json"), default="text"
+    )
+    options.formerly(parser, "--json", form, "json")
+    options.add(parser, "ledger", type=Path)
     parser.add_argument("--device", action="store_true", help="measure on the GPU here and report what changed")
     parser.add_argument(
         "--errors", action="store_true", help="compute approximate forms' largest errors over all inputs (minutes each)"
     )
-    parser.add_argument(
-        "--write", action="store_true", help="with --device or --errors: write the result to the ledger file"
-    )
+    options.add(parser, "write", "with --device or --errors: write the result to the ledger file")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
     )
     parser.add_argument(
         "--fit", metavar="FUNCTION", help="fit the special function unit of the GPU here: rcp, rsqrt, sqrt, ex2, ..."
     )
-    parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all forms (default: 600)")
+    options.add(parser, "seconds", "with --device: time for all forms (default: 600)", default=600.0)
     parser.add_argument(
         "--inputs", type=_count, metavar="N",
         help="with --device: the most inputs of a form, such as 2**30 (default: 2**28; for matrix products the number "
         "of tiles, default: 2**20)",
     )  # fmt: skip
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="with --device: for matrix products, only the tiles that this device has not confirmed yet",
+    options.add(
+        parser, "resume", "with --device: for matrix products, only the tiles that this device has not confirmed yet"
     )
     for name, default, words in (
         ("--everything", "2**32", "forms with at most so many inputs run on all of them"),
@@ -75,7 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         words = f"with --device: {words} (default: {default})"
         parser.add_argument(name, type=_count, default=_count(default), metavar="N", help=words)
-    parser.add_argument("--workers", type=int, help="with --device: processes (default: one per core)")
+    jobs = options.add(parser, "jobs", "with --device: processes (default: one per core)", type=int)
+    options.formerly(parser, "--workers", jobs)
 
 
 def _count(text: str) -> int:
@@ -214,10 +215,10 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
             written = time.monotonic()
 
     try:
-        outcome = campaign.run(snippets, plan, workers=args.workers, progress=console.print)
+        outcome = campaign.run(snippets, plan, workers=args.jobs, progress=console.print)
         if of_matrices:
             productcampaign.campaign(
-                of_matrices, tiles, outcome.identity.target, seconds=ends - time.monotonic(), workers=args.workers,
+                of_matrices, tiles, outcome.identity.target, seconds=ends - time.monotonic(), workers=args.jobs,
                 progress=console.print, found=keep,
                 before=productcampaign.before_of(of_matrices, outcome.identity, book) if args.resume else {},
             )  # fmt: skip
@@ -227,7 +228,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
     measured = {form: after.entries[form] for form in outcome.tallies}
     changed = ledger.changes(entries, measured)
     new = [form for form, (had, now) in changed.items() if now.status == ledger.MISMATCH]
-    if args.json:
+    if args.format == "json":
         print(json.dumps({"changed": [now.json() for _, now in changed.values()], "measured": len(measured)}))
     else:
         _print_changes(changed, measured)
@@ -252,7 +253,7 @@ def _print_changes(changed: Mapping[str, tuple[Entry | None, Entry]], measured: 
 def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry]) -> None:
     from rich.console import Console
 
-    if args.json:
+    if args.format == "json":
         counts = Counter(e.status for e in entries.values())
         found = {"runs": {n: vars(r) for n, r in book.runs.items()}, "counts": counts}
         print(json.dumps(found | {"forms": [e.json() for e in entries.values()]}))

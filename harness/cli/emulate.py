@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError
 from ptxdiff.ptx.limits import SNIPPET_SECONDS
 from ptxdiff.ptx.text.conventions import CONVENTIONS
@@ -28,27 +29,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("asm", help="the asm text, as tl.inline_asm_elementwise takes it")
-    parser.add_argument(
-        "-i", "--input", action="append", default=[], metavar="FORMAT=V,V,...", help="an input and its values"
-    )
-    parser.add_argument("-o", "--output", action="append", default=[], metavar="FORMAT", help="an output's format")
-    parser.add_argument("-c", "--constraints", help="LLVM constraints, such as '=r,r' (default: derived)")
-    parser.add_argument("-p", "--pack", type=int, default=1, help="elements per invocation (default: 1)")
-    parser.add_argument(
-        "--convention",
+    options.add(parser, "input", "an input and its values", metavar="FORMAT=V,V,...")
+    options.add(parser, "output", "an output's format", action="append", default=[], metavar="FORMAT")
+    options.add(parser, "constraints")
+    options.add(parser, "pack", "elements per invocation (default: 1)", default=1)
+    options.add(
+        parser,
+        "convention",
+        "the asm's spelling of operands: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
         default="triton",
         choices=CONVENTIONS,
-        help="the asm's spelling of operands: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
     )
-    parser.add_argument("-t", "--target", default="sm_90a", help="default: sm_90a")
-    parser.add_argument("--fuse", action="store_true", help="fuse multiplications and additions that ptxas may fuse")
-    parser.add_argument(
-        "--approximate",
-        choices=("hopper", "rounded"),
-        default="hopper",
-        help="bits of approximate instructions: a Hopper GPU's (default), or the nearest to the true value",
+    options.add(parser, "target", "default: sm_90a", action=None, default="sm_90a")
+    options.formerly(parser, "--fuse", options.add(parser, "fusion"))
+    options.add(
+        parser,
+        "approximate",
+        "bits of approximate instructions: a Hopper GPU's (default), or the nearest to the true value",
     )
-    parser.add_argument("--limit", type=float, default=SNIPPET_SECONDS, help="time limit in seconds (default: 10)")
+    options.add(parser, "limit", "time limit in seconds (default: 10)", default=SNIPPET_SECONDS)
     parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
 
 
@@ -80,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
             dtypes,
             pack=args.pack,
             target=args.target,
-            fuse=args.fuse,
+            fuse=args.fusion,
             approximate=args.approximate,
             limit=args.limit,
             convention=form.convention,
@@ -238,7 +237,7 @@ def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, tar
         dtypes,
         pack=args.pack,
         target=target,
-        fuse=args.fuse,
+        fuse=args.fusion,
         convention=form.convention,
         approximate=args.approximate,
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
@@ -23,26 +24,21 @@ LEVELS = (0, 3)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument(
-        "--output",
+    options.add(
+        parser,
+        "output",
+        "the folder of journal and findings (default: %(default)s)",
         default="build/fuzz",
         metavar="DIR",
-        help="the folder of journal and findings (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=600.0, metavar="S", help="stop after so many seconds (default: %(default)s)"
-    )
+    options.add(parser, "seconds", "stop after so many seconds (default: %(default)s)", default=600.0)
     parser.add_argument("--programs", type=int, metavar="N", help="stop after so many programs in all")
-    parser.add_argument(
-        "--seed", default="1", metavar="WORD", help="any word; each gives other programs (default: %(default)s)"
+    options.add(
+        parser, "seed", "any word; each gives other programs (default: %(default)s)", default="1", metavar="WORD"
     )
-    parser.add_argument("--target", metavar="sm_90a", help="default: the first GPU's, or sm_90a")
-    parser.add_argument(
-        "--assembler", action="append", metavar="bundled|PATH", help="a ptxas to try; repeatable (default: bundled)"
-    )
-    parser.add_argument(
-        "--opt", action="append", type=int, choices=range(4), help="a level; repeatable (default: 0 and 3)"
-    )
+    options.add(parser, "target", "default: the first GPU's, or sm_90a", action=None)
+    options.add(parser, "assembler", "a ptxas to try; repeatable (default: bundled)")
+    options.add(parser, "opt", "a level; repeatable (default: 0 and 3)")
     parser.add_argument(
         "--family", action="append", metavar="NAME[=WEIGHT]", help="only these kinds of instructions; repeatable"
     )
@@ -54,14 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ignore known findings: a finding.json, or a text file with one skeleton or refusal per line (such as "
         "refusals.txt); repeatable",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that make programs"
-    )
+    options.add(parser, "jobs", "processes that make programs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--batch", type=int, default=32, metavar="N", help="programs per module (default: %(default)s)")
-    parser.add_argument("--resume", action="store_true", help="continue the campaign in the output folder")
-    parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="run the batches on a Ray cluster: auto, HOST:PORT of its head, or local"
-    )
+    options.add(parser, "resume", "continue the campaign in the output folder")
+    options.add(parser, "cluster", "run the batches on a Ray cluster: auto, HOST:PORT of its head, or local")
     parser.add_argument("--no-gpu", action="store_true", help="look only for crashes, hangs and refusals")
     parser.add_argument(
         "--refusals", action="store_true",

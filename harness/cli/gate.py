@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("run", help="a records file, or a folder (its newest run is used)")
-    parser.add_argument("--baseline", required=True, metavar="DIR", help="the folder of the accepted records")
+    options.add(parser, "baseline", "the folder of the accepted records", required=True, metavar="DIR")
     parser.add_argument("--speed", action="store_true", help="also refuse slowdowns beyond the A/A noise")
     parser.add_argument(
         "--registers", type=float, default=0.10, metavar="R", help="accepted growth of registers (default: 0.10)"
@@ -32,18 +33,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require", action="append", default=[], choices=BACKENDS, help="a backend that must have run (repeatable)"
     )
-    parser.add_argument(
-        "--target", action="append", default=[], metavar="sm_90a", help="a target that must have results (repeatable)"
-    )
-    parser.add_argument(
-        "--assembler",
-        action="append",
+    options.add(parser, "target", "a target that must have results (repeatable)", default=[])
+    options.add(
+        parser,
+        "assembler",
         default=[],
         metavar="VERSION[ -OLEVEL]",
         help="accept only results of this ptxas, such as 13.4 or '13.4.59 -O3'; 'baseline' stands for the assemblers "
         "of the baseline (repeatable; default: all)",
     )
-    parser.add_argument("--fresh", action="store_true", help="refuse results that were reused from earlier runs")
+    options.add(parser, "fresh", "refuse results that were reused from earlier runs")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
     parser.add_argument(
         "--accept-failures",

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, say
+from ptxdiff.extras import require
 from ptxdiff.lint.settings import Configuration, Options, SettingsError, unknown_rule
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples: ptxdiff lint src/ kernels.cu
-          ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --dtype float32
+          ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --output float32
           ptxdiff lint --fix src/            # shows the repairs
           ptxdiff lint --fix --write src/    # makes the repairs
           ptxdiff lint --lsp                 # a language server, for editors
@@ -34,33 +36,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - is a snippet on standard input")
     parser.add_argument("--asm", help="the text of one snippet")
-    parser.add_argument("-c", "--constraints", help="the snippet's constraints")
-    parser.add_argument("-p", "--pack", type=int, default=1, help="elements per call of the snippet (default: 1)")
-    parser.add_argument("--dtype", action="append", default=[], help="the dtype of each result (repeatable)")
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="DTYPE", help="the dtype of each argument (repeatable)"
+    options.add(parser, "constraints", "the snippet's constraints")
+    options.add(parser, "pack", "elements per call of the snippet (default: 1)", default=1)
+    output = options.add(
+        parser, "output", "the dtype of each result (repeatable)", action="append", default=[], metavar="DTYPE"
     )
-    parser.add_argument(
-        "--convention", choices=("triton", "llvm", "cuda"), default="triton", help="the snippet's spelling of operands"
-    )
+    options.formerly(parser, "--dtype", output)
+    options.add(parser, "input", "the dtype of each argument (repeatable)", metavar="DTYPE")
+    options.add(parser, "convention", "the snippet's spelling of operands", default="triton")
     parser.add_argument("--impure", action="store_true", help="the snippet has side effects (is_pure=False, volatile)")
-    parser.add_argument("-t", "--target", action="append", default=[], help="a target that must run all (repeatable)")
-    parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
+    options.add(parser, "target", "a target that must run all (repeatable)", default=[])
+    options.add(parser, "format", choices=("text", "json", "sarif", "github"), default="text")
     parser.add_argument("--select", action="append", default=[], metavar="RULE,...", help="only these rules")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE,...", help="all rules except these")
     parser.add_argument("--isolated", action="store_true", help="read no settings from pyproject.toml")
     parser.add_argument(
         "--force-exclude", action="store_true", help="apply the exclude setting to the paths given here, too"
     )
-    parser.add_argument("--baseline", metavar="FILE", help="report only findings that are not in this baseline")
+    options.add(parser, "baseline", "report only findings that are not in this baseline", metavar="FILE")
     parser.add_argument("--write-baseline", action="store_true", help="write all findings into the file of --baseline")
     parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
-    parser.add_argument("--write", action="store_true", help="with --fix: make the repairs")
+    options.add(parser, "write", "with --fix: make the repairs")
     parser.add_argument("--lsp", action="store_true", help="be a language server on standard input and output")
-    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes (default: one for each CPU)")
+    options.add(parser, "jobs", "processes (default: one for each CPU)", type=int, default=0)
     parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
     parser.add_argument("--rules", action="store_true", help="list all rules")
-    parser.add_argument("-v", "--verbose", action="store_true", help="list every place that could not be checked")
+    options.add(parser, "verbose", "list every place that could not be checked", action="store_true", default=False)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -92,14 +93,9 @@ def _serve(args: argparse.Namespace, options: Options) -> int:
     if other := [name for name, value in given.items() if value]:
         raise UsageError(f"--lsp reads documents from an editor; give no {other[0]} with it")
     _check_targets(args)
-    try:
-        from ptxdiff.lint.server import serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
-            raise
-        raise UsageError(
-            f"--lsp needs {error.name}, which is not installed; install it with: pip install 'ptxdiff[lsp]'"
-        ) from None
+    require("pygls", "lsprotocol", purpose="--lsp")
+    from ptxdiff.lint.server import serve
+
     serve(options)
     return 0
 
@@ -158,8 +154,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--asm gives one snippet; give either --asm or paths")
     if alone and args.constraints is None:
         raise UsageError("a snippet needs its --constraints, such as '=f,f,f'")
-    if not alone and (args.constraints is not None or args.dtype or args.input):
-        raise UsageError("--constraints, --dtype and --input belong to a snippet (--asm, or -)")
+    if not alone and (args.constraints is not None or args.output or args.input):
+        raise UsageError("--constraints, --output and --input belong to a snippet (--asm, or -)")
     if not alone and not args.paths:
         raise UsageError("give files or folders, or a snippet with --asm")
     for path in args.paths:
@@ -181,10 +177,10 @@ def _snippet(args: argparse.Namespace) -> Snippet | None:
     from ptxdiff.lint.snippet import Snippet
 
     text = args.asm if args.asm is not None else sys.stdin.read()
-    for name in [*args.dtype, *args.input]:
+    for name in [*args.output, *args.input]:
         if dtype_name(TextValue.plain(name)) is None:
             raise UsageError(f"no dtype is called {name!r}; use one such as float32, bfloat16 or uint8")
-    dtypes = [tuple(dtype_name(TextValue.plain(n)) for n in names) or None for names in (args.dtype, args.input)]
+    dtypes = [tuple(dtype_name(TextValue.plain(n)) for n in names) or None for names in (args.output, args.input)]
     pure = False if args.impure else True if args.convention != "cuda" else None
     return Snippet(
         text, args.constraints, args.convention, pure, args.pack, dtypes[0], dtypes[1], targets=tuple(args.target)

@@ -50,9 +50,20 @@ def main(args: argparse.Namespace) -> int:
     if args.using and (chosen or not faults):
         chosen = _using(args.using, chosen)
     _by_family(chosen)
-    if not chosen and not faults:
+    if chosen:
+        say(f"\n{_totals(chosen)}")
+    elif not faults:
         say("no cases here: give paths of case files, or put them into ./cases; ptxdiff new NAME writes one")
     return 2 if faults else 0
+
+
+def _totals(chosen: Sequence[Named]) -> str:
+    """How many cases, variants and families there are."""
+    families = {c.loaded.case.family for c in chosen} - {""}
+    counts = {"case": len(chosen), "variant": sum(len(c.variants) for c in chosen)}
+    counts |= {"family": len(families)} if families else {}
+    plural = {"case": "cases", "variant": "variants", "family": "families"}
+    return ", ".join(f"{n} {word if n == 1 else plural[word]}" for word, n in counts.items())
 
 
 def _by_family(chosen: Sequence[Named]) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
@@ -39,26 +40,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
     parser.add_argument("--variant", action="append", default=[], help="only this variant of the cases (repeatable)")
-    parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variants name")
-    parser.add_argument(
-        "--only",
+    options.add(parser, "target", "default: sm_90a, or the latest that the variants name", action=None)
+    options.add(
+        parser,
+        "only",
+        "mutate only these; ptx is the PTX of whole Triton kernels (default: asm and reference)",
         choices=("asm", "ptx", "reference"),
-        help="mutate only these; ptx is the PTX of whole Triton kernels (default: asm and reference)",
     )
     parser.add_argument(
         "--most", type=int, default=0, metavar="N", help="the most mutants per variant or reference (default: all)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of the choice that --most makes")
+    options.add(parser, "seed", "the seed of the choice that --most makes", type=int, default=0, metavar="N")
     parser.add_argument(
         "--bits", type=int, default=24, help="run survivors on all inputs if these have at most so many bits (to 32)"
     )
-    parser.add_argument(
-        "--inputs", type=int, default=24, metavar="BITS", help="run other survivors on 2^BITS spread inputs"
+    spread = parser.add_argument(
+        "--spread", type=int, default=24, metavar="BITS", help="run other survivors on 2^BITS spread inputs"
     )
-    parser.add_argument("--seconds", type=float, default=30.0, help="the most seconds for each survivor (default: 30)")
-    parser.add_argument("--journal", type=Path, metavar="FILE", help="store finished mutations here, and reuse them")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write records, for `ptxdiff report`")
-    parser.add_argument("--json", action="store_true", help="print only JSON, one object per line")
+    options.formerly(parser, "--inputs", spread)
+    options.add(parser, "seconds", "the most seconds for each survivor (default: 30)", default=30.0)
+    options.add(parser, "journal", "store finished mutations here, and reuse them", type=Path)
+    records = options.add(parser, "records", "write records to this file, for `ptxdiff report`", type=Path)
+    options.formerly(parser, "--output", records)
+    form = options.add(
+        parser, "format", "json prints one object per line, and nothing else", choices=("text", "json"), default="text"
+    )
+    options.formerly(parser, "--json", form, "json")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -68,10 +75,10 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.mutation.settle import Search
     from ptxdiff.records import to_json
 
-    if not 0 <= args.bits <= 32 or not 0 <= args.inputs <= 32 or args.most < 0:
-        raise UsageError("--bits and --inputs must be 0 to 32, and --most must not be negative")
+    if not 0 <= args.bits <= 32 or not 0 <= args.spread <= 32 or args.most < 0:
+        raise UsageError("--bits and --spread must be 0 to 32, and --most must not be negative")
     chosen = _chosen(args.case, args.variant)
-    budget = Budget(args.most, args.seed, Search(args.bits, 1 << args.inputs, args.seconds))
+    budget = Budget(args.most, args.seed, Search(args.bits, 1 << args.spread, args.seconds))
     subjects = BY_DEFAULT if args.only is None else (args.only,)
     try:
         target = normal(args.target) if args.target else ""
@@ -79,17 +86,17 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"--target: {e}") from None
     journal = _journal(args.journal)
     found: list[Mutation] = []
-    with _records(args.output, chosen) as write:
+    with _records(args.records, chosen) as write:
         for one in chosen:
             on = target or one.target or target_of(one.loaded, one.variants)
             for mutation in _mutations(one, on, budget, subjects, journal, _tell(one, budget)):
                 found.append(mutation)
                 write(mutation)
-                if args.json:
+                if args.format == "json":
                     print(json.dumps(to_json(mutation)))
                 else:
                     say("\n".join(_lines(one.loaded, mutation)))
-    if not args.json:
+    if args.format != "json":
         say(_summary(found))
     tried = any(not m.words for m in found)
     return 0 if tried and not any(m.count("missed") or m.count("undecided") for m in found) else 1
@@ -215,7 +222,7 @@ def edge_line(case: Case, survivor: Survivor) -> str:
     """The `hard_cases=` line to paste into the case: its present hard cases and the survivor's input."""
     codes = tuple(int(survivor.edge[n], 16) for n in case.inputs)
     rows = [*case.hard_cases, codes]
-    return "hard_cases=[" + ", ".join("(" + ", ".join(f"{c:#x}" for c in r) + ",)" for r in rows) + "],"
+    return "hard_cases=[" + ", ".join("(" + ", ".join(_code(c) for c in r) + ",)" for r in rows) + "],"
 
 
 def _summary(found: Sequence[Mutation]) -> str:
@@ -231,3 +238,7 @@ def _summary(found: Sequence[Mutation]) -> str:
         f"{total['sampled']} on the inputs tried, "
         f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )
+
+
+def _code(given: int | Sequence[int]) -> str:
+    return f"{given:#x}" if isinstance(given, int) else f"({', '.join(f'{c:#x}' for c in given)},)"

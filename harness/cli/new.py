@@ -6,11 +6,11 @@ import argparse
 import ast
 import json
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 from ptxdiff.cli import UsageError
 from ptxdiff.locations import ROOT
+from ptxdiff.suggestions import did_you_mean
 
 _TEMPLATE = '''"""{title}"""
 
@@ -58,8 +58,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} exists already; choose another name, or delete the file")
     known = examples()
     if args.example and args.example not in known:
-        near = ", ".join(get_close_matches(args.example, known))
-        hint = f"; did you mean {near}?" if near else ""
+        hint = did_you_mean(args.example, known)
         raise UsageError(f"there is no example {args.example!r}{hint} (ptxdiff new --help lists all)")
     text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
@@ -32,20 +33,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", default="reference", metavar="VARIANT", help="prove the bits of this variant (default: reference)"
     )
-    parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variant names")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="processor seconds for each variant (default: 60)",
-    )
+    options.add(parser, "target", "default: sm_90a, or the latest that the variant names", action=None)
+    options.add(parser, "seconds", "processor seconds for each variant (default: 60)", default=60.0)
     parser.add_argument(
         "--solver", choices=("bitwuzla", "z3", "both"), help="default: bitwuzla, and z3 for bfloat16; both: the faster"
     )
     parser.add_argument("--all", action="store_true", help="exit with 1 also where a variant is not proved")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write records")
-    parser.add_argument("--json", action="store_true", help="print only JSON, one object per line")
+    options.add(parser, "records", "write records to this file", type=Path)
+    options.add(
+        parser, "format", "json prints one object per line, and nothing else", choices=("text", "json"), default="text"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -56,8 +53,8 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.proving.verdicts import default_target, proof_of
     from ptxdiff.records import to_json
 
-    if not args.timeout >= 1:
-        raise UsageError("--timeout is a number of seconds, at least 1")
+    if not args.seconds >= 1:
+        raise UsageError("--seconds is a number of seconds, at least 1")
     try:
         asked = normal(args.target) if args.target else ""
     except ValueError as e:
@@ -66,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
     chosen = named(args.case)
     several = sum(len(one.variants) for one in chosen) > 1
     found: list[Proof] = []
-    with _records(args.output, chosen) as write:
+    with _records(args.records, chosen) as write:
         for one in chosen:
             case = one.loaded.case
             for name in one.variants:
@@ -75,17 +72,17 @@ def main(args: argparse.Namespace) -> int:
                 target = asked or one.target or default_target(case, name)
                 try:
                     proof = proof_of(
-                        one.loaded, name, target, against=args.against, seconds=args.timeout, solvers=solvers
+                        one.loaded, name, target, against=args.against, seconds=args.seconds, solvers=solvers
                     )
                 except CaseError as e:
                     raise UsageError(str(e)) from None
                 found.append(proof)
                 write(proof)
-                if args.json:
+                if args.format == "json":
                     print(json.dumps(to_json(proof)), flush=True)
                 else:
                     say("\n".join(lines(proof)))
-    if not args.json and len(found) > 1:
+    if args.format != "json" and len(found) > 1:
         say("\n".join(table(found)))
     verdicts = Counter(p.verdict for p in found)
     wrong = verdicts["counterexample"] or (args.all and verdicts["proved"] < len(found))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, render, say
 
 if TYPE_CHECKING:
     from ptxdiff.records import RunRecords
 
+_Run = TypeVar("_Run")
 FORMATS = {
     "html": "build/report.html",
     "junit": "build/junit.xml",
@@ -19,6 +22,7 @@ FORMATS = {
     "csv": "build/results.csv",
     "parquet": "build/results.parquet",
     "github-summary": "-",
+    "github-comment": "-",
     "github-annotations": "-",
 }
 
@@ -31,9 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "those of several machines, are merged into one run",
     )  # fmt: skip
     parser.add_argument("--merge", action="store_true", help="merge all files of the given folders into one run")
-    parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="html")
-    parser.add_argument("-o", "--output", help="the file to write (default: by format, in build/; - is the terminal)")
-    parser.add_argument("--conformance", metavar="FILE", help="the ledger to show (default: the emulator's own)")
+    options.add(parser, "format", choices=tuple(FORMATS), default="html")
+    options.add(
+        parser, "output", "the file to write (default: by format, in build/; - is the terminal)", metavar="FILE"
+    )
+    options.formerly(parser, "--conformance", options.add(parser, "ledger", "the ledger to show (default: our own)"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -49,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or FORMATS[args.format]
     try:
         if args.format == "html":
-            return _html(paths, Path(output), args.conformance, merge=args.merge)
+            return _html(paths, Path(output), args.ledger, merge=args.merge)
         _other(args.format, one_run(paths, merge=args.merge), output)
     except (RecordError, RuntimeError) as e:
         raise UsageError(str(e)) from None
@@ -58,36 +64,65 @@ def main(args: argparse.Namespace) -> int:
 
 def one_run(paths: Sequence[Path], *, merge: bool = False) -> RunRecords:
     """The run in a file, or the newest run in a folder. Several paths are merged, as are all files with merge=True."""
-    from ptxdiff.records import merged, read
+    from ptxdiff.records import merged, read, record_files
 
-    files = [f for p in paths for f in (sorted(p.glob("*.jsonl")) if merge and p.is_dir() else [p])]
+    files = [f for p in paths for f in (record_files(p) if merge and p.is_dir() else [p])]
     return merged([read(f) for f in files or paths])
 
 
 def _html(paths: Sequence[Path], output: Path, ledger: str | None, *, merge: bool) -> int:
     if ledger and not Path(ledger).exists():
         raise UsageError(f"{ledger}: no such file")
-    write_page(paths, output, Path(ledger) if ledger else own_ledger(), merge=merge)
+    book = Path(ledger) if ledger else own_ledger()
+    if str(output) == "-":
+        _printed(lambda path: write_page(paths, path, book, merge=merge, quiet=True))
+    else:
+        write_page(paths, output, book, merge=merge)
     return 0
 
 
-def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bool = False) -> None:
+def _printed(write: Callable[[Path], object]) -> None:
+    """Print what `write` writes into a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "printed"
+        write(path)
+        print(path.read_text(encoding="utf-8"), end="")
+
+
+def write_page(
+    records: Sequence[Path], output: Path, ledger: Path, *, merge: bool = False, quiet: bool = False
+) -> None:
     """Write the HTML page on one run, or on a folder's newest run with its history; print its path and a summary.
 
     records: several files are merged into one run, and with merge=True also all files of folders. ledger: omitted from
-    the page if the file does not exist. Raises RecordError for records that cannot be read.
+    the page if the file does not exist. quiet: print nothing. Raises RecordError for records that cannot be read.
     """
     from ptxdiff.diskcache import DiskCache, cache_folder
     from ptxdiff.reports import html, summary
     from ptxdiff.reports.history import folder, history
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
-    past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
-    book = ledger if ledger.exists() else None
     packets = DiskCache("packets")
+    runs = _shown(records[0], folder(records[0], DiskCache("nights"))) if whole else [one_run(records, merge=merge)]
+    past, newest = history(runs)
+    book = ledger if ledger.exists() else None
     written = html.write_history(past, newest, output, conformance=book, cache=cache_folder(), packets=packets)
-    render(summary.terminal(newest))
-    say(f"report: {written.resolve()}")
+    if not quiet:
+        render(summary.terminal(newest))
+        say(f"report: {written.resolve()}")
+
+
+def _shown(path: Path, runs: Iterator[_Run]) -> Iterator[_Run]:
+    """The runs of a folder, with a progress bar on a terminal while they are read."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from ptxdiff.records import record_files
+
+    console = Console(stderr=True)
+    count = len(record_files(path))
+    quiet = count < 2 or not console.is_terminal
+    return iter(track(runs, f"reading {count} runs", count, console=console, transient=True, disable=quiet))
 
 
 def own_ledger() -> Path:
@@ -98,18 +133,26 @@ def own_ledger() -> Path:
 def _other(name: str, run: RunRecords, output: str) -> None:
     from ptxdiff.reports import github, junit, sarif, tabular
 
-    if name.startswith("github"):
-        text = github.step_summary(run) if name == "github-summary" else "\n".join(github.annotations(run))
-        if output == "-":
-            print(text)
-        else:
-            Path(output).write_text(text, encoding="utf-8")
-        return
-    Path(output).parent.mkdir(parents=True, exist_ok=True)
-    writers = {
+    texts: dict[str, Callable[[RunRecords], str]] = {
+        "github-summary": github.step_summary,
+        "github-comment": lambda run: github.step_summary(run, limit=github.COMMENT_LIMIT),
+        "github-annotations": lambda run: "\n".join(github.annotations(run)),
+    }
+    files: dict[str, Callable[[RunRecords, Path], Path]] = {
         "junit": junit.write,
         "sarif": sarif.write,
         "csv": tabular.write_csv,
         "parquet": tabular.write_parquet,
     }
-    say(str(writers[name](run, Path(output))))
+    if output != "-":
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+    if name in texts and output == "-":
+        print(texts[name](run))
+    elif name in texts:
+        Path(output).write_text(texts[name](run), encoding="utf-8")
+    elif output != "-":
+        say(str(files[name](run, Path(output))))
+    elif name == "parquet":
+        raise UsageError("parquet is no text: name a file with --output FILE")
+    else:
+        _printed(lambda path: files[name](run, path))

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
@@ -15,14 +16,12 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("what", nargs="+", metavar="NAME", help=f"{NAMES} (default: all variants)")
-    parser.add_argument("--target", help="default: the target in the name, or sm_90a")
-    parser.add_argument("--pack", type=int, help="elements per invocation (default: the variant's smallest)")
-    parser.add_argument(
-        "--compiler", action="append", default=[], metavar="NAME=PATH", help="the folder of another Triton build"
-    )
-    parser.add_argument("--fusion", action="store_true", help="compile with multiplications and additions fused")
-    parser.add_argument(
-        "--only", choices=("asm", "ptx", "sass", "resources"), action="append", help="parts to show (repeatable)"
+    options.add(parser, "target", "default: the target in the name, or sm_90a", action=None)
+    options.add(parser, "pack", "elements per invocation (default: the variant's smallest)")
+    options.add(parser, "compiler", "the folder of another Triton build", default=[])
+    options.add(parser, "fusion", "compile with multiplications and additions fused")
+    options.add(
+        parser, "only", "parts to show (repeatable)", choices=("asm", "ptx", "sass", "resources"), action="append"
     )
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named
 
 if TYPE_CHECKING:
@@ -30,16 +31,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="time elementwise variants only in registers, as throughput and latency (default: in memory as well)",
     )  # fmt: skip
     where.add_argument("--in-memory", action="store_true", help="time variants only on tensors in memory")
-    parser.add_argument(
-        "--ptx-assembler", action="append", metavar="PATH",
-        help="the ptxas that makes the machine code: the path of a program, or bundled for Triton's own (repeatable)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ptx-opt", action="append", type=int, choices=(0, 1, 2, 3), help="ptxas's level (repeatable; default: 3)"
+    assembler = options.add(
+        parser,
+        "assembler",
+        "the ptxas that makes the machine code: the path of a program, or bundled for Triton's own (repeatable)",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, metavar="S", help="seconds of launches at each size (default: 1)"
-    )
+    options.formerly(parser, "--ptx-assembler", assembler)
+    options.formerly(parser, "--ptx-opt", options.add(parser, "opt", "ptxas's level (repeatable; default: 3)"))
+    options.add(parser, "seconds", "seconds of launches at each size (default: 1)", default=1.0)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -86,19 +85,19 @@ def main(args: argparse.Namespace) -> int:
 
 def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | None, ...]:
     """The assemblers to time with; each gets its own tables. None stands for Triton's."""
-    if not (args.ptx_assembler or args.ptx_opt):
+    if not (args.assembler or args.opt):
         return (None,)
     from ptxdiff.running.assemblers import AssemblerChoice, parsed
     from ptxdiff.triton.installation import NoTriton
     from ptxdiff.triton.ptxas import NoAssembler
 
     if args.in_registers:
-        raise UsageError("--in-registers times what Triton assembles: leave out --ptx-assembler and --ptx-opt")
+        raise UsageError("--in-registers times what Triton assembles: leave out --assembler and --opt")
     try:
-        places = [parsed(place, Path.cwd()) for place in args.ptx_assembler or []]
-        return AssemblerChoice.of(places, args.ptx_opt, "quick").resolved("gpu", target)
+        places = [parsed(place, Path.cwd()) for place in args.assembler or []]
+        return AssemblerChoice.of(places, args.opt, "quick").resolved("gpu", target)
     except (NoAssembler, NoTriton) as error:
-        raise UsageError(f"--ptx-assembler: {error}") from None
+        raise UsageError(f"--assembler: {error}") from None
 
 
 def _size(word: str) -> str | int:

@@ -6,13 +6,15 @@ import argparse
 import contextlib
 import itertools
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptxdiff.cli import NAMES, UsageError
+from ptxdiff import options
+from ptxdiff.cli import NAMES, UsageError, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,18 +33,17 @@ MOST = 1 << 22
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("variant", nargs="+", metavar="NAME", help=f"one variant, {NAMES.removeprefix('cases and ')}")
-    parser.add_argument("--journal", required=True, metavar="FILE", help="the file that stores finished shards")
-    parser.add_argument("--resume", action="store_true", help="continue the sweep in the journal")
+    options.add(parser, "journal", "the file that stores finished shards", required=True)
+    options.add(parser, "resume", "continue the sweep in the journal")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th shard, for the K-th of N machines")
-    parser.add_argument("--limit", type=int, metavar="SHARDS", help="stop after so many shards")
+    parser.add_argument("--shards", type=int, metavar="N", help="stop after so many shards")
     parser.add_argument("--shard-bits", type=int, metavar="BITS", help="a shard has 2^BITS inputs (16 to 36)")
-    parser.add_argument("--backend", choices=("gpu", "emulator"), help="default: the backend in the name, or gpu")
-    parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's target, or sm_90a")
-    parser.add_argument("--pack", type=int, help="elements per asm invocation (default: the largest)")
-    parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="run the shards on a Ray cluster: auto, HOST:PORT of its head, or local"
-    )
-    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="time limit of a shard in seconds")
+    options.add(parser, "backend", "default: the backend in the name, or gpu", action=None, choices=("gpu", "emulator"))
+    options.add(parser, "target", "default: the device's target, or sm_90a", action=None)
+    options.add(parser, "pack", "elements per asm invocation (default: the largest)")
+    options.add(parser, "cluster", "run the shards on a Ray cluster: auto, HOST:PORT of its head, or local")
+    limit = options.add(parser, "limit", "time limit of a shard in seconds (default: 900)", default=900.0)
+    options.formerly(parser, "--timeout", limit)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -52,6 +53,8 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.model.variants import CaseError
     from ptxdiff.sweep.shards import JournalError
 
+    if args.shards is None and args.limit < 60:  # for one release: --limit was the number of shards
+        say("ptxdiff sweep: --limit is the seconds of a shard; --shards stops after a number of them", file=sys.stderr)
     try:
         chosen = one_variant(args.variant)
         if not args.cluster:
@@ -77,7 +80,7 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
     journal = Journal(Path(args.journal), task, resume=args.resume)
     console = Console()
     with contextlib.closing(journal), _progress(console) as progress:
-        wanted = _missing_shards(part, journal, args.limit)
+        wanted = _missing_shards(part, journal, args.shards)
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
         def on_result(result: object) -> None:
@@ -88,10 +91,14 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
             from ptxdiff.running.shardworker import shard_digests
             from ptxdiff.sweep.oncluster import ClusterSweep
 
-            options: dict[str, Any] = {"root": root, "given": shard_digests(task), "timeout": args.timeout}
-            ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **options).run()
+            facts: dict[str, Any] = {
+                "root": root,
+                "given": shard_digests(task),
+                "timeout": args.limit,
+            }
+            ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **facts).run()
         else:
-            sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
+            sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.limit)
     return _summary(console, task, journal, wanted)
 
 
@@ -100,7 +107,7 @@ def _missing_shards(part: Iterator[int], journal: Journal, limit: int | None) ->
     missing = (s for s in part if s not in journal.done)
     found = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
     if limit is None and len(found) > MOST:
-        raise UsageError(f"there are more than {MOST} shards to run; give greater --shard-bits, or --part, or --limit")
+        raise UsageError(f"there are more than {MOST} shards to run; give greater --shard-bits, or --part, or --shards")
     return found
 
 

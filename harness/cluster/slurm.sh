@@ -1,6 +1,6 @@
 #!/bin/bash
 # A Ray cluster within a Slurm job, and ptxdiff on it; the job ends with ptxdiff's exit status:
-#   sbatch --nodes=4 --gpus-per-node=8 ptxdiff.sh run cases --effort full --output records
+#   sbatch --nodes=4 --gpus-per-node=8 ptxdiff.sh run cases --effort full --records records
 # Use one job for each partition with different GPUs; `ptxdiff report A.jsonl B.jsonl` merges their records.
 #SBATCH --job-name=ptxdiff
 #SBATCH --ntasks-per-node=1

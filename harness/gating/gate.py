@@ -97,6 +97,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     policy = policy or Policy()
     comparison = compare(baseline, run)
     redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
+    judged_anew = {(d.key.case, d.key.variant) for d in comparison.of("definition") if _JUDGING.intersection(_parts(d))}
     findings = [
         *_run_as_a_whole(run),
         *_other_run(run, baseline),
@@ -111,7 +112,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_less_judged(run, baseline),
         *_counts(run, baseline),
         *_facts_lost(run, baseline),
-        *_moved(comparison, redefined),
+        *_moved(comparison, redefined, judged_anew),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
@@ -235,15 +236,22 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         elif backends:
             # An ordinary CI machine has no GPU, and a GPU may run alone. Results of other backends stay, with a remark.
             names = f"backend{'s' * (len(backends) > 1)} {' and '.join(sorted(backends))}"
-            yield Objection(ACCEPTED, _subject(d.key), f"not checked here, {names} did not run: {d.detail}")
+            yield Objection(ACCEPTED, _subject(d.key), f"not checked here, {names} did not run: {d.detail or d.key}")
+    alone: dict[str, list[Change]] = defaultdict(list)
     for d in comparison.of("new"):
-        yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
+        if d.detail:
+            yield Objection(ACCEPTED, _subject(d.key), f"new, so not compared with the baseline: {d.detail}")
+        else:
+            alone[_subject(d.key)].append(d)
+    for subject, members in alone.items():
+        count = "1 result" if len(members) == 1 else f"{len(members)} results, first"
+        yield Objection(ACCEPTED, subject, f"new, so not compared with the baseline: {count} {members[0].key}")
 
 
 def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:
     """Changes of a variant's asm, constraints, pack or reference, and whether its accepted results ran again."""
     new = {r.key: r for r in run.results}
-    changed = {(d.key.case, d.key.variant): d.detail.removeprefix("changed: ") for d in comparison.of("definition")}
+    changed = {(d.key.case, d.key.variant): ", ".join(_parts(d)) for d in comparison.of("definition")}
     for (case, variant), parts in sorted(changed.items()):
         subject = f"{case}::{variant}"
         before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
@@ -369,8 +377,22 @@ def _executed(r: Result) -> bool:
     return r.verdict == "pass" and r.key.backend != "assembler"
 
 
-def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
-    """Bits, errors and verdicts that differ from the baseline. For a variant with a new definition they are remarks."""
+_JUDGING = frozenset(("reference", "policy", "meets", "differs"))
+"""Parts of a definition that decide which bits are right."""
+
+
+def _parts(definition: Change) -> list[str]:
+    """The parts of a definition that have changed, as `Comparison` lists them."""
+    return definition.detail.removeprefix("changed: ").split(", ")
+
+
+def _moved(
+    comparison: Comparison, redefined: set[tuple[str, str]], judged_anew: set[tuple[str, str]]
+) -> Iterator[Objection]:
+    """Bits, errors and verdicts that differ from the baseline. For a variant with a new definition they are remarks.
+
+    But not if what judges the bits has changed as well: then nothing that was accepted says that they are right.
+    """
     groups: dict[tuple[str, str, str, str, str], list[Change]] = defaultdict(list)
     for d in comparison.of("bits", "ulp", "evidence", "inputs"):
         groups[
@@ -383,7 +405,7 @@ def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[
             )
         ].append(d)
     for (kind, case, variant, before, after), members in groups.items():
-        anew = (case, variant) in redefined
+        anew = (case, variant) in redefined and (case, variant) not in judged_anew
         code = CORRECTNESS if kind in ("bits", "ulp") and not anew and members[0].worse is not False else ACCEPTED
         where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))
         text = {
@@ -392,6 +414,8 @@ def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[
             "evidence": f"evidence {before} → {after} on {where}",
             "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
         }[kind]
+        if code == CORRECTNESS and (case, variant) in judged_anew:
+            text += "; what judges it changed too (reference or policy): review both, then --accept"
         yield Objection(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
     yield from _verdicts(comparison)
 

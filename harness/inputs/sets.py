@@ -25,7 +25,7 @@ from ptxdiff.inputs.ties import tie_codes
 from ptxdiff.inputs.words import constant_words, word_inputs
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import units_of_codes, values_of
+from ptxdiff.model.codes import units_of_hard_cases, values_of
 from ptxdiff.model.constants import constants_of
 from ptxdiff.model.match import Domain, read_only
 from ptxdiff.model.variants import Variant
@@ -358,7 +358,7 @@ def _intermediate(
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
     columns = list(zip(*case.hard_cases, strict=True)) or [()] * len(formats)
-    return [units_of_codes(f, column) for f, column in zip(formats.values(), columns, strict=True)]
+    return [units_of_hard_cases(f, column) for f, column in zip(formats.values(), columns, strict=True)]
 
 
 def _ties(case: Case, formats: Mapping[str, Format], effort: str, rng: np.random.Generator) -> list[Codes]:

@@ -76,6 +76,32 @@ _TEXTS = {
 }
 
 
+def kinds_of(fmt: Format, expected: Codes, got: Codes, difference: Codes) -> dict[str, int]:
+    """How many failing codes differ in which way, in words that say on which side the special value is."""
+    found: dict[str, int] = {}
+    for kind in np.unique(difference).tolist():
+        at = difference == kind
+        sides = _SIDES.get(Difference(kind)) if fmt.is_float else None
+        if sides is None:
+            found[Difference(kind).text] = int(at.sum())
+            continue
+        holds, ours, theirs = sides
+        special = holds(fmt, got[at]), holds(fmt, expected[at])
+        for words, mask in ((ours, special[0] & ~special[1]), (theirs, special[1] & ~special[0])):
+            if mask.any():
+                found[words] = int(mask.sum())
+        if rest := int((special[0] == special[1]).sum()):
+            found[Difference(kind).text] = rest
+    return found
+
+
+_SIDES: dict[Difference, tuple[Callable[[Format, Any], Any], str, str]] = {
+    Difference.NAN: (is_nan, "NaN for a number", "a number for NaN"),
+    Difference.INFINITY: (is_infinity, "infinity for a finite number", "a finite number for infinity"),
+    Difference.FLUSH: (is_zero, "flush to zero", "a number for zero"),
+}
+
+
 class Pairs:
     """Pairs of codes under a policy, with the facts about them that `RULES` need, each computed at its first use.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.judging.answers import answers
-from ptxdiff.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
+from ptxdiff.judging.differences import Difference, bits, classify_differences, kinds_of, signed_steps, step_histogram
 from ptxdiff.judging.evaluate import accepted, flipped, flush
 from ptxdiff.judging.failingmap import axes_of, counted
 from ptxdiff.judging.offenders import Compared, farthest, offender_at
@@ -45,7 +45,9 @@ class Judgement:
 
     judged: how many codes the policies judge, by output; see `ptxdiff.judging.promise`.
     worst: the largest distance of all judged codes, passing or not. worst_failing: the largest distance of failing
-    codes. compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
+    codes. kinds: how many codes differ in which way, as messages say it: `classes` with the side that is a NaN, an
+    infinity or zero. moved: how many wrong codes of whole kernels are those expected in other places.
+    compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
     in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
     cell of `ptxdiff.judging.failingmap`; None if none fails or the case has no map.
     """
@@ -55,6 +57,8 @@ class Judgement:
     unchecked: int = 0
     judged: dict[str, Share] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+    moved: int = 0
     ulps: dict[str, int] = field(default_factory=dict)
     ulps_failing: dict[str, int] = field(default_factory=dict)
     ulps_unchecked: dict[str, int] = field(default_factory=dict)
@@ -82,13 +86,15 @@ class Judgement:
         both = Judgement(
             self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
             pooled((self.judged, other.judged)),
-            dict(self.classes), dict(self.ulps), dict(self.ulps_failing), dict(self.ulps_unchecked), dict(self.ranges),
+            dict(self.classes), dict(self.kinds), self.moved + other.moved,
+            dict(self.ulps), dict(self.ulps_failing), dict(self.ulps_unchecked), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
             _farther(self.worst, other.worst), _farther(self.worst_failing, other.worst_failing),
             _sum(self.failing, other.failing),
             list(dict.fromkeys(self.notes + other.notes)),
         )  # fmt: skip
         add_counts(both.classes, other.classes)
+        add_counts(both.kinds, other.kinds)
         add_counts(both.ulps, other.ulps)
         add_counts(both.ulps_failing, other.ulps_failing)
         add_counts(both.ulps_unchecked, other.ulps_unchecked)
@@ -455,6 +461,11 @@ def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int,
     into.unchecked += int((output.difference == Difference.UNCHECKED).sum()) if own else 0
     kinds, counts = np.unique(output.difference[failing], return_counts=True)
     add_counts(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
+    add_counts(
+        into.kinds, kinds_of(output.fmt, output.expected[failing], output.got[failing], output.difference[failing])
+    )
+    if not case.elementwise:
+        into.moved += moved_codes(output.expected[failing], output.got[failing])
     where = np.flatnonzero(failing)
     for index in where[: max(0, KEPT_OFFENDERS - len(into.offenders))]:
         into.offenders.append(offender_at(case, output, inputs, int(index), pack))
@@ -462,6 +473,16 @@ def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int,
         _keep_farthest(case, output, inputs, pack, into)
     if own:
         into.compared[output.name] = output
+
+
+def moved_codes(expected: Codes, got: Codes) -> int:
+    """How many wrong codes there are, if they are the expected ones in another order; else 0.
+
+    Fewer than four different codes are in another order too often by chance.
+    """
+    if len(np.unique(expected)) < 4 or not np.array_equal(np.sort(expected), np.sort(got)):
+        return 0
+    return int(expected.size)
 
 
 def _count_distances(output: Compared, into: Judgement) -> None:

@@ -22,12 +22,19 @@ EVIDENCE_WORDS = {
 def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis: str = "") -> str:
     """One line: the cause and the repair where they are known, how many elements differ, and in which ways."""
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
-    kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
+    kinds = ", ".join(f"{name} {count}" for name, count in _kinds(judgement).items())
     if judgement.different:
         cause = cause_words(diagnosis, findings)
-        counts = f"{judgement.different} of {judgement.total} codes differ ({kinds})"
+        ways = "they are those expected in other places" if judgement.moved == judgement.different else kinds
+        counts = f"{judgement.different} of {judgement.total} codes differ ({ways})"
         return f"{where}: {cause}; {counts}" if cause else f"{where}: {counts}"
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
+
+
+def _kinds(judgement: Judgement) -> dict[str, int]:
+    """How many codes differ in which way; without sides if a piece was judged where its codes are not at hand."""
+    whole = sum(judgement.kinds.values()) == sum(judgement.classes.values())
+    return judgement.kinds if whole else judgement.classes
 
 
 def message(

@@ -13,12 +13,16 @@ from pathlib import Path
 DATA = Path(__file__).with_suffix(".txt")
 ANY = "any"
 """The row of all words that ptxas knows as a modifier of some instruction."""
+EVERYWHERE = "everywhere"
+"""The row of words that ptxas refuses at no name in particular: types, and what it ignores."""
+OF = "of"
+"""How the row of a name begins that has the other words that this name takes."""
 
 
 @cache
 def _row(title: str) -> frozenset[str]:
     rows = (line.partition(": ") for line in DATA.read_text(encoding="utf-8").splitlines())
-    return next(frozenset(words.split()) for name, _, words in rows if name == title)
+    return next((frozenset(words.split()) for name, _, words in rows if name == title), frozenset())
 
 
 def words() -> frozenset[str]:
@@ -31,11 +35,27 @@ def names() -> frozenset[str]:
     return _row("names")
 
 
+def taken(name: str, parts: Collection[str]) -> frozenset[str]:
+    """The words that an instruction of this name takes; all words if ptxas was not asked about it.
+
+    parts: the modifiers of an instruction. A part of a longer name may stand later (`bar.cta.red` is `bar.red`); if one
+    does, the words of that longer name count too.
+    """
+    own = _row(f"{OF} {name}")
+    family = {n: set(n.removeprefix(f"{name}.").split(".")) for n in names() if n.startswith(f"{name}.")}
+    later = [n for n, words_of_name in family.items() if words_of_name <= {*parts}]
+    if not own or any(not _row(f"{OF} {n}") for n in later):
+        known = words()
+    else:
+        known = _row(EVERYWHERE).union(own, *(_row(f"{OF} {n}") for n in later))
+    return known.union(*family.values())
+
+
 def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> str:
     """What is wrong with an instruction that is not in the emulator's table; "" if ptxas may accept it.
 
     opcodes: all opcodes of that table, for hints. Examples: `unknown instruction 'fmax.f32'; near it there is max`,
-    `ld.globl.b32: ld has no modifier .globl (near it: .global)`.
+    `ld.globl.b32: ld has no modifier .globl (near it: .global)`, `ld.global.bfly.b32: ld has no modifier .bfly`.
     """
     parts = [opcode, *modifiers]
     spelling = ".".join(parts)
@@ -49,8 +69,7 @@ def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> 
         near = difflib.get_close_matches(spelling if family else opcode, family or {*opcodes, *names()}, 3, 0.5)
         hint = f"; near it there is {', '.join(near)}" if near else ""
         return f"unknown instruction {spelling!r}{hint}"
-    # A part of a longer name may stand later: `bar.cta.red` is `bar.red`.
-    known = words() | {part for n in names() if n.startswith(f"{name}.") for part in n.removeprefix(name).split(".")}
+    known = taken(name, parts)
     strange = next((word for word in parts[name.count(".") + 1 :] if word not in known), None)
     if strange is None:
         return ""

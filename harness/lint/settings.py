@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ptxdiff.suggestions import did_you_mean
+
 NAME = "pyproject.toml"
 TABLE = "tool.ptxdiff.lint"
 KEYS = ("exclude", "ignore", "per-file-ignores", "select", "targets")
@@ -45,9 +47,7 @@ def rule_names() -> tuple[str, ...]:
 
 def unknown_rule(name: str) -> str:
     """The message about a name that is no rule's."""
-    near = difflib.get_close_matches(name, rule_names(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"no rule is called {name!r}{hint} (ptxdiff lint --rules lists them)"
+    return f"no rule is called {name!r}{did_you_mean(name, rule_names())} (ptxdiff lint --rules lists them)"
 
 
 @dataclass(frozen=True)
@@ -336,8 +336,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name.replace("_", "-"), known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(name.replace("_", "-"), known)
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from ptxdiff.model.arguments import flushes, format_of
@@ -118,12 +118,16 @@ def _check_names(case: CaseDeclaration) -> None:
     for name in case.variants:
         if not name or set(name) & set("[]/\\:\n\t") or name != name.strip():
             raise CaseError(f"variant name {name!r}: leave out brackets, slashes, colons and outer spaces")
+    from ptxdiff.model.codes import unit_of_hard_case
+
     for codes in case.hard_cases:
         if len(codes) != len(case.inputs):
             raise CaseError(f"hard case {codes} has {len(codes)} codes for {len(case.inputs)} inputs")
         for (name, argument), code in zip(case.inputs.items(), codes, strict=True):
-            if not 0 <= code <= format_of(argument).code_mask:
-                raise CaseError(f"hard case {codes}: {code:#x} is no code of {name} ({format_of(argument).name})")
+            try:
+                unit_of_hard_case(format_of(argument), code)
+            except ValueError as e:
+                raise CaseError(f"hard case {codes}: {e} is no code of {name} ({format_of(argument).name})") from None
     _check_hard_cases(case)
 
 
@@ -156,20 +160,25 @@ def _check_hard_cases(case: CaseDeclaration) -> None:
         return
     import numpy as np
 
-    from ptxdiff.model.codes import units_of_codes, values_of
+    from ptxdiff.model.codes import units_of_hard_cases, values_of
 
     columns = zip(*case.hard_cases, strict=True)
     values = {}
     for (name, argument), column in zip(case.inputs.items(), columns, strict=True):
         fmt = format_of(argument)
-        values[name] = values_of(fmt, units_of_codes(fmt, column).astype(fmt.numpy_dtype()))
+        values[name] = values_of(fmt, units_of_hard_cases(fmt, column).astype(fmt.numpy_dtype()))
     inside = np.asarray(case.domain.holds(values)).reshape(len(case.hard_cases), -1).all(axis=1)
     if not inside.all():
-        outside = ", ".join(f"({', '.join(map(hex, case.hard_cases[k]))})" for k in np.flatnonzero(~inside)[:4])
+        first = [case.hard_cases[k] for k in np.flatnonzero(~inside)[:4]]
+        outside = ", ".join(f"({', '.join(map(_hexadecimal, codes))})" for codes in first)
         raise CaseError(
             f"hard case {outside}: where= excludes it ({case.domain.text}), so that no run would include it; "
             "take it out, or widen where="
         )
+
+
+def _hexadecimal(given: int | Sequence[int]) -> str:
+    return hex(given) if isinstance(given, int) else f"({', '.join(map(hex, given))})"
 
 
 def _check_policy_words(where: str, owner: CaseDeclaration | Variant) -> None:

@@ -26,6 +26,29 @@ def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
     return to_float64(fmt, codes)  # type: ignore[no-any-return]
 
 
+def unit_of_hard_case(fmt: Format, given: int | Sequence[int]) -> int:
+    """The storage unit that a hard case names: one code stands in every slot; a greater number is the whole word, and
+    a sequence has a code for each slot, the lowest first. Raises ValueError for what is none of these.
+    """
+    if isinstance(given, int) and 0 <= given <= fmt.code_mask:
+        slots = [given] * fmt.codes_per_unit
+    elif isinstance(given, int):
+        slots = [given >> (k * fmt.slot_bits) & ((1 << fmt.slot_bits) - 1) for k in range(fmt.codes_per_unit)]
+        if not 0 <= given < 1 << fmt.unit_bits:
+            raise ValueError(f"{given:#x}")
+    else:
+        slots = list(given)
+    if len(slots) != fmt.codes_per_unit or not all(isinstance(c, int) and 0 <= c <= fmt.code_mask for c in slots):
+        raise ValueError(f"{given:#x}" if isinstance(given, int) else str(given))
+    return sum(c << (k * fmt.slot_bits) for k, c in enumerate(slots))
+
+
+def units_of_hard_cases(fmt: Format, column: Sequence[int | Sequence[int]]) -> Codes:
+    """The storage units that a column of hard cases names."""
+    units = [unit_of_hard_case(fmt, given) for given in column]
+    return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)
+
+
 def units_of_codes(fmt: Format, codes: Sequence[int]) -> Codes:
     """Storage units that hold the given code in every slot."""
     units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]

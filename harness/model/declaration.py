@@ -23,7 +23,8 @@ class CaseDeclaration:
     input or output; missing names are "never"). A single word for ftz applies only to float32, float16 and bfloat16.
     targets: the targets on which every variant must work, unless it states its own. refused: the targets on which it
     must not assemble. carry: the output that becomes an input again in the loop context.
-    hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
+    hard_cases: tuples of input codes, in the order of `inputs`, that every run includes. For a packed format a code
+    stands in every place of the word; a greater number is the whole word, and a tuple has a code for each place.
     where: the inputs on which the operation is defined; others are never generated. For whole kernels a mapping from an
     input's name to the domain of its elements, which can depend only on that input's values, or to `generated`.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
@@ -45,7 +46,7 @@ class CaseDeclaration:
     targets: Targets = ALL
     refused: Targets = NONE
     carry: Mapping[str, str] | None = None
-    hard_cases: Sequence[tuple[int, ...]] = ()
+    hard_cases: Sequence[tuple[int | Sequence[int], ...]] = ()
     where: Domain | Mapping[str, Domain] | None = None
     sizes: Sequence[Mapping[str, int]] = ()
     generate: Callable[[Mapping[str, int], Any], Mapping[str, Any]] | None = None

@@ -28,6 +28,7 @@ def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
         reference=reference_name(case.reference),
         source=case.source,
         variants={name: variant_info(loaded, variant) for name, variant in case.variants.items()},
+        family=case.family,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.model.variants import CaseError, LaunchedVariant
+from ptxdiff.suggestions import known_keywords
 
 WARP = 32
 
@@ -41,6 +42,7 @@ class ComparedPtx(PtxVariant):
     together: tuple[PtxVariant, ...]
 
 
+@known_keywords(PtxVariant)
 def ptx(
     text_or_path: str | Path,
     *,

@@ -14,6 +14,8 @@ from ptxdiff.model.instruction import single_instruction
 from ptxdiff.model.match import Domain, FtzPolicy, Match, NanPolicy
 from ptxdiff.model.targets import TargetSet
 from ptxdiff.records import PTXAS, names_assembler
+from ptxdiff.suggestions import known_keywords
+from ptxdiff.tracebacks import ShortTraceback
 
 Reference = Callable[..., Any]
 Context = Literal["straight", "loop", "shared"]
@@ -35,7 +37,7 @@ COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 """Valid names of a Triton build."""
 
 
-class CaseError(ValueError):
+class CaseError(ShortTraceback, ValueError):
     """A case contradicts itself; the message names the part of the case and what to write instead."""
 
 
@@ -237,6 +239,7 @@ DERIVED_PACKS = (1, 2, 4)
 CONVENTIONS = ("triton", "llvm", "cuda")
 
 
+@known_keywords(AsmVariant)
 def asm(
     text: str | Mapping[int, str | tuple[str, str]],
     constraints: str | None = None,
@@ -279,11 +282,13 @@ def _is_one_instruction(text: str) -> bool:
     return single_instruction(text) is not None
 
 
+@known_keywords(PlainVariant)
 def plain(function: Any, *, constants: Mapping[str, Any] | None = None, **policies: Any) -> PlainVariant:
     """A variant in ordinary Triton: a @triton.jit function of the inputs' element tensors."""
     return PlainVariant(function=function, constants=dict(constants or {}), **policies)
 
 
+@known_keywords(KernelVariant)
 def kernel(
     function: Any,
     *,

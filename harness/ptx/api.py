@@ -39,6 +39,7 @@ from ptxdiff.ptx.text.conventions import spelled
 from ptxdiff.ptx.text.nodes import CodeBlock, Source
 from ptxdiff.ptx.text.parser import parse_asm
 from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.suggestions import known_keywords
 
 CHUNK = 1 << 14
 """Lanes of one piece of work: few enough that their registers stay in a core's cache."""
@@ -49,6 +50,7 @@ _LOADED = (control, moves)
 """Modules that register the binders for operations of asm blocks."""
 
 
+@known_keywords()
 @only_own("an asm block")
 def emulate(
     asm: str,

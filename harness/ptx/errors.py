@@ -9,11 +9,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from ptxdiff.tracebacks import ShortTraceback
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class PtxError(Exception):
+class PtxError(ShortTraceback, Exception):
     """An error in PTX text, in its operands, or in its execution.
 
     `message`: the sentence without its place. `line` and `column`: the place in the user's text, from 1 (0: no place

@@ -2,23 +2,26 @@
 
 A records file holds one `run` line (the environment, once). Then follow, in the order of their making, `case` lines
 (all that a report needs about a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once
-under its hash), and `result`, `timing` and `in registers` lines. `disagreement` lines, `mutation` lines of `ptxdiff
-mutate`, and an `end` line come last; a run that was cut short has no `end`. Every line ends in a checksum, so that a
+under its hash) or `stored text` lines (of texts in the folder's store), and `result`, `timing` and `in registers`
+lines. `disagreement` lines, `mutation` lines of `ptxdiff mutate`, and an `end` line come last; a run that was cut short
+has no `end`. Every line ends in a checksum, so that a
 changed or lost line is never read as a measurement (`seal`). Values are bits in hexadecimal, because JSON has no NaN.
 Reports, comparisons and gates read records and nothing else.
 
 `types` has the record types, `encoding` their JSON, `sent` records with their JSON between processes, `rules` the
-contradictions that are refused, `seal` the checksums, `lock` the lock on a file, `files` whole files, `merge` several
-runs as one, `assemblers` results by assembler, `agreement` targets and variants with different bits, `evidence` the
-evidence of passes, `shown` texts in each medium, `compare` two runs side by side, `provenance` digests of the bits,
-`statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant pays.
+contradictions that are refused, `seal` the checksums, `compressed` the bytes of files, `texts` the store of texts that
+the runs of a folder share, `lock` the lock on a file, `files` whole files, `merge` several runs as one, `assemblers`
+results by assembler, `agreement` targets and variants with different bits, `evidence` the evidence of passes, `shown`
+texts in each medium, `compare` two runs side by side, `provenance` digests of the bits, `statistics` verdicts on two
+timings, `inregisters` speed in registers and where the faster variant pays.
 """
 
 from ptxdiff.records.agreement import Split, explained, splits
 from ptxdiff.records.assemblers import AssemblerTally, by_assembler, names_assembler
+from ptxdiff.records.compressed import COMPRESSED, PLAIN, is_records_name, record_files
 from ptxdiff.records.encoding import from_json, to_json
 from ptxdiff.records.evidence import beside, evidence_of_passes, passes
-from ptxdiff.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
+from ptxdiff.records.files import Writer, collect, collector_paused, lines, newest_file, read, read_lines, resumable
 from ptxdiff.records.inregisters import ALONE, InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
@@ -26,6 +29,7 @@ from ptxdiff.records.merge import MACHINES, machines, merged
 from ptxdiff.records.seal import Seal
 from ptxdiff.records.sent import Sent, of_run, packed, received, sent, unpacked
 from ptxdiff.records.statistics import Beside
+from ptxdiff.records.texts import TextStore
 from ptxdiff.records.types import (
     DECLARED,
     EVIDENCE,
@@ -53,6 +57,7 @@ from ptxdiff.records.types import (
     Run,
     RunRecords,
     Share,
+    StoredText,
     Survivor,
     Text,
     TextKind,
@@ -65,10 +70,12 @@ from ptxdiff.records.types import (
 
 __all__ = [
     "ALONE",
+    "COMPRESSED",
     "DECLARED",
     "EVIDENCE",
     "EXPECTED",
     "MACHINES",
+    "PLAIN",
     "PTXAS",
     "PYTORCH",
     "SCHEMA",
@@ -100,9 +107,11 @@ __all__ = [
     "Sent",
     "Share",
     "Split",
+    "StoredText",
     "Survivor",
     "Text",
     "TextKind",
+    "TextStore",
     "Timing",
     "VariantInfo",
     "Verdict",
@@ -115,16 +124,19 @@ __all__ = [
     "evidence_of_passes",
     "explained",
     "from_json",
+    "is_records_name",
     "lines",
     "machines",
     "merged",
     "names_assembler",
+    "newest_file",
     "of_run",
     "packed",
     "passes",
     "read",
     "read_lines",
     "received",
+    "record_files",
     "resumable",
     "sent",
     "splits",

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from ptxdiff.records.key import Key
 from ptxdiff.records.types import Disagreement, Result
+
+
+def _without(*left_out: str) -> Callable[[Key], tuple[object, ...]]:
+    return attrgetter(*(f.name for f in fields(Key) if f.name not in left_out))
+
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -64,7 +70,7 @@ def explained(found: Iterable[Split], seen: Iterable[Disagreement]) -> list[Spli
 def _targets(results: Sequence[Result]) -> Iterator[Split]:
     """Splits of a variant's targets and backends; equal partitions by output digests are one split."""
     found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
-    for members in _alike(results, lambda r: replace(r.key, target="", backend="", assembler="")):
+    for members in _alike(results, lambda r: _of_a_variant(r.key)):
         groups = [[_label(r.key) for r in group] for group in _partition(members)]
         if len(groups) > 1:
             ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
@@ -93,8 +99,12 @@ def _variants(results: Sequence[Result]) -> Iterator[Split]:
 def _promise(r: Result) -> object:
     """What two variants must share to be compared: the inputs, the place, the reference and the policy."""
     made_of = (r.fingerprint.get("reference", ""), r.fingerprint.get("policy", ""))
-    anybody = replace(r.key, variant="", pack=0, num_warps=0, fusion=False, compiler="")
-    return anybody, made_of
+    return _of_a_place(r.key), made_of
+
+
+# The parts of a key that results must share to be compared; a copy of the key with other parts takes ten times as long.
+_of_a_variant = _without("target", "backend", "assembler")
+_of_a_place = _without("variant", "pack", "num_warps", "fusion", "compiler")
 
 
 def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterator[list[Result]]:

@@ -68,16 +68,32 @@ class FailureBlock:
 
     @property
     def elsewhere(self) -> str:
-        """Where else it fails: "the same on 2 more targets: sm_80, sm_90a (emulator)"; "" if nowhere."""
-        if not self.others:
-            return ""
-        by_backend: dict[str, list[str]] = {}
-        for result in self.others:
-            targets = by_backend.setdefault(result.key.backend, [])
-            targets += [result.key.target] * (result.key.target not in targets)
-        places = "; ".join(f"{', '.join(targets)} ({backend})" for backend, targets in by_backend.items())
-        count = sum(map(len, by_backend.values()))
-        return f"the same on {count} more target{'s' * (count > 1)}: {places}"
+        """Where else it fails: "the same on 2 more targets: sm_80, sm_90a (emulator)"; "" if nowhere.
+
+        Wrong bits without an input in common with the first are only said to be wrong, because nothing compares them.
+        """
+        same = [r for r in self.others if _comparable(self.first, r)]
+        other = [r for r in self.others if not _comparable(self.first, r)]
+        parts = [_places("the same", same)] if same else []
+        return "; ".join([*parts, _places("wrong bits for other inputs", other)] if other else parts)
+
+
+def _comparable(one: Result, other: Result) -> bool:
+    """Whether two results of a block are known to be alike: by a diagnosis, a finding, words, or an input of both."""
+    if one.diagnosis or one.findings or not one.different:
+        return True
+    known = {_inputs(offender) for offender in one.offenders}
+    return any(_inputs(offender) in known for offender in other.offenders)
+
+
+def _places(words: str, results: Sequence[Result]) -> str:
+    by_backend: dict[str, list[str]] = {}
+    for result in results:
+        targets = by_backend.setdefault(result.key.backend, [])
+        targets += [result.key.target] * (result.key.target not in targets)
+    places = "; ".join(f"{', '.join(targets)} ({backend})" for backend, targets in by_backend.items())
+    count = sum(map(len, by_backend.values()))
+    return f"{words} on {count} more target{'s' * (count > 1)}: {places}"
 
 
 def blocks(failures: Iterable[Result]) -> list[FailureBlock]:

@@ -57,10 +57,33 @@ class Change:
     worse: bool | None = None
     detail: str = ""
 
+    @property
+    def mark(self) -> str:
+        """The symbol of its direction: worse, better, or neither."""
+        return {True: "▲", False: "▽", None: "◆"}[self.worse]
+
     def __str__(self) -> str:
-        mark = {True: "▲", False: "▽", None: "◆"}[self.worse]
         change = f": {self.before} → {self.after}" if self.before or self.after else ""
-        return f"{mark} {KINDS[self.kind]}{change}  {self.key}" + (f"  {self.detail}" if self.detail else "")
+        return f"{self.mark} {KINDS[self.kind]}{change}  {self.key}" + (f"  {self.detail}" if self.detail else "")
+
+
+def grouped(changes: Iterable[Change]) -> Iterator[str]:
+    """Lines for changes: those of one kind in one variant are one line, with the first of them."""
+    groups: dict[tuple[object, ...], list[Change]] = defaultdict(list)
+    for c in changes:
+        groups[c.kind, c.worse, c.key.case, c.key.variant].append(c)
+    for members in groups.values():
+        first = members[0]
+        if len(members) == 1:
+            yield str(first)
+            continue
+        steps = list(dict.fromkeys(f"{c.before} → {c.after}" for c in members if c.before or c.after))
+        change = f": {steps[0]}" if steps else ""
+        change += f" and {len(steps) - 1} other changes" if len(steps) > 1 else ""
+        where = [", ".join(dict.fromkeys(getattr(c.key, part) for c in members)) for part in ("target", "backend")]
+        subject = f"{first.key.case}::{first.key.variant}, {len(members)} results on {where[0]} ({where[1]})"
+        detail = f"  {first.detail}" if first.detail else ""
+        yield f"{first.mark} {KINDS[first.kind]}{change}  {subject}; first: {first.key}{detail}"
 
 
 @dataclass(frozen=True)

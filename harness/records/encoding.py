@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxdiff.records.inregisters import InRegisters
-from ptxdiff.records.key import Amount, Count
+from ptxdiff.records.key import Amount, Count, Key
 from ptxdiff.records.rules import ContradictionError, check
 from ptxdiff.records.types import (
     SCHEMA,
@@ -27,6 +28,7 @@ from ptxdiff.records.types import (
     RecordError,
     Result,
     Run,
+    StoredText,
     Text,
     Timing,
 )
@@ -35,6 +37,7 @@ _KINDS: dict[str, type[Any]] = {
     "run": Run,
     "case": CaseInfo,
     "text": Text,
+    "stored text": StoredText,
     "result": Result,
     "timing": Timing,
     "in registers": InRegisters,
@@ -150,31 +153,28 @@ Reader = Callable[[Any], Any]
 class _Layout:
     """How to make an object of a record class from JSON."""
 
-    readers: Mapping[str, tuple[type[Any] | None, Reader]]
-    """By field. If a type is given, every JSON value of that type is taken unchanged."""
+    readers: Mapping[str, tuple[str, type[Any] | None, Reader]]
+    """By field, with its name: one string for all objects. JSON of the type, if one is given, is taken unchanged."""
     required: frozenset[str]
-    defaults: Mapping[str, Any]
-    factories: tuple[tuple[str, Callable[[], Any]], ...]
+    empty: Mapping[str, Any]
+    """The empty mappings of absent fields, one for all objects: nothing changes a record."""
 
 
 def _build(cls: type[Any], obj: Any) -> Any:
     # A history of nightly runs has half a million of these. So types are resolved once for each class, and fields are
-    # set without the frozen dataclass's __init__.
+    # set without the frozen dataclass's __init__. Plain defaults stay attributes of the class: most fields have them.
     layout = _LAYOUTS.get(cls) or _layout(cls)
     if not isinstance(obj, dict):
         raise _Fault(f"expected an object, found {_shown(obj)}")
     made = object.__new__(cls)
     fields = made.__dict__
-    fields.update(layout.defaults)
-    for name, factory in layout.factories:
-        if name not in obj:
-            fields[name] = factory()
+    fields.update(layout.empty)
     readers = layout.readers
     name = ""
     try:
         for name, value in obj.items():
-            plain, reader = readers[name]
-            fields[name] = value if type(value) is plain else reader(value)
+            field, plain, reader = readers[name]
+            fields[field] = value if type(value) is plain else reader(value)
     except KeyError:
         raise _Fault(f"unknown field {_shown(name)}; a newer version may have written it") from None
     except _Fault as e:
@@ -190,12 +190,14 @@ _LAYOUTS: dict[type[Any], _Layout] = {}
 def _layout(cls: type[Any]) -> _Layout:
     unset = dataclasses.MISSING
     fields = dataclasses.fields(cls)
-    defaults = {f.name: f.default for f in fields if f.default is not unset}
-    factories = tuple((f.name, f.default_factory) for f in fields if f.default_factory is not unset)
+    defaults = {f.name for f in fields if f.default is not unset}
+    empty = {f.name: f.default_factory() for f in fields if f.default_factory is not unset}
     hints = typing.get_type_hints(cls, include_extras=True)
-    readers = {f.name: (_AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
-    required = frozenset(readers.keys() - defaults.keys() - {name for name, _ in factories})
-    return _LAYOUTS.setdefault(cls, _Layout(readers, required, defaults, factories))
+    readers = {f.name: (f.name, _AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
+    if cls is Key:
+        readers |= {name: (name, None, _name) for name, hint in hints.items() if hint is str}
+    required = frozenset(readers.keys() - defaults - empty.keys())
+    return _LAYOUTS.setdefault(cls, _Layout(readers, required, empty))
 
 
 def _reader(hint: Any) -> Reader:
@@ -221,6 +223,14 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise _Fault(f"expected a string, found {_shown(value)}")
+
+
+_known = sys.intern
+"""The one string of a text that many records have: names, and digests of definitions. A file repeats each."""
+
+
+def _name(value: Any) -> str:
+    return _known(value) if type(value) is str else _text(value)
 
 
 def _truth(value: Any) -> bool:
@@ -295,8 +305,10 @@ def _mapping(item: Reader, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise _Fault(f"expected an object, found {_shown(values)}")
     try:
+        if item is _text and _alike(item, values.values()):
+            return {_known(name): _known(value) for name, value in values.items()}
         if _alike(item, values.values()):
-            return dict(values)
+            return {_known(name): value for name, value in values.items()}
         return {name: item(value) for name, value in values.items()}
     except _Fault as e:
         raise _Fault(f"a value of it: {e}") from None
@@ -306,6 +318,8 @@ def _alike(item: Reader, values: Collection[Any]) -> bool:
     """Whether no value needs conversion, as for texts, and for counts in mappings, which are most of a file."""
     if item is _text:
         return set(map(type, values)) <= {str}
+    if item is _whole:
+        return set(map(type, values)) <= {int}
     if item is _count:
         return not values or (set(map(type, values)) == {int} and min(values) >= 0)
     return False

@@ -6,16 +6,19 @@ import contextlib
 import gc
 import re
 import threading
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ptxdiff.records.compressed import COMPRESSED, PLAIN, Compressor, lines_of, record_files, write_all
 from ptxdiff.records.encoding import parsed, to_text
 from ptxdiff.records.inregisters import InRegisters
 from ptxdiff.records.lock import FileLock
 from ptxdiff.records.rules import Contents, ContradictionError
 from ptxdiff.records.seal import Seal, SealError
 from ptxdiff.records.sent import Sent
+from ptxdiff.records.texts import StoreWriter, Texts, TextStore
 from ptxdiff.records.types import (
     SCHEMA,
     CaseInfo,
@@ -28,6 +31,7 @@ from ptxdiff.records.types import (
     Result,
     Run,
     RunRecords,
+    StoredText,
     Text,
     Timing,
     WriteError,
@@ -37,6 +41,9 @@ from ptxdiff.records.types import (
 class Writer:
     """Appends records to a file at once, and stores each text once.
 
+    A path that ends in `.jsonl.zst` is compressed. shared: put texts into the store of the path's folder, so that the
+    runs there share them; the file then names them, and is incomplete without the store.
+
     The path's folders are created. Several threads of one process may use it; no other process can write the file
     meanwhile (under pytest-xdist only the controller writes). resume: continue the file of an earlier run. lock: of the
     file, if the caller holds it already; `close` releases it. planned: on a resumed file, its items. Raises WriteError
@@ -44,50 +51,74 @@ class Writer:
     """
 
     def __init__(
-        self, path: Path, *, resume: bool = False, lock: FileLock | None = None, planned: Sequence[str] = ()
-    ) -> None:
+        self, path: Path, *, resume: bool = False, lock: FileLock | None = None, planned: Sequence[str] = (),
+        shared: bool = False,
+    ) -> None:  # fmt: skip
         self.path = path
         self._held = lock or FileLock(path)
         self._texts: set[str] = set()
         self._cases: set[str] = set()
         self._lock = threading.Lock()
         self._seal = Seal()
+        self._broken = ""
+        self._compressor = Compressor() if path.name.endswith(COMPRESSED) else None
+        self._store: StoreWriter | None = None
         try:
-            if resume:
-                self._take_up(planned)
+            kept = self._take_up(planned) if resume else []
+            if shared or any(isinstance(r, StoredText) for r in kept):
+                self._store = StoreWriter(path.parent)
+            begun = path.with_suffix(".partial") if resume else path
             # Unbuffered, so that closing the file does not try again to write what a full disk refused.
-            self._file = path.open("ab" if resume else "wb", buffering=0)
+            self._file = begun.open("wb", buffering=0)
+            if resume:
+                write_all(self._file, self._encoded(lines(kept, self._seal)))
+                begun.replace(path)
         except BaseException as e:
+            if self._store is not None:
+                self._store.close()
             self._held.release()
             if isinstance(e, OSError):
                 raise WriteError(f"{path}: {e.strerror or e}") from e
             raise
 
-    def _take_up(self, planned: Sequence[str]) -> None:
-        """Read the file, and drop a half-written item and the `end` line of the earlier run."""
+    def _take_up(self, planned: Sequence[str]) -> list[Record]:
+        """The records of the file that stay: without a half-written item and the `end` line of the earlier run."""
         kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
-        self._texts = {r.hash for r in kept if isinstance(r, Text)}
+        self._texts = {r.hash for r in kept if isinstance(r, Text | StoredText)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
-        partial = self.path.with_suffix(".partial")
-        partial.write_bytes(lines(kept, self._seal))
-        partial.replace(self.path)
+        return kept
+
+    def _encoded(self, data: bytes) -> bytes:
+        return data if self._compressor is None else self._compressor.block(data)
 
     def write(self, *records: Record | Sent) -> None:
         """Append records in one write call. A text or a case that the file already has is left out."""
         with self._lock:
+            if self._broken:
+                raise WriteError(f"{self.path}: {self._broken}")
             seal = self._seal.copy()
             new = [r for r in records if self._is_new(r.record if isinstance(r, Sent) else r)]
-            left = memoryview(lines(new, seal))
             whole = self._file.tell()
             try:
-                while left:
-                    left = left[self._file.write(left) :]
+                if self._store is not None:
+                    new = [self._stored(self._store, r) for r in new]
+                write_all(self._file, self._encoded(lines(new, seal)))
             except OSError as e:
                 with contextlib.suppress(OSError):
                     self._file.truncate(whole)
+                if self._compressor is not None:  # its next block would refer to this one
+                    self._broken = e.strerror or str(e)
                 raise WriteError(f"{self.path}: {e.strerror or e}") from e
             self._seal = seal
+
+    def _stored(self, store: StoreWriter, one: Record | Sent) -> Record | Sent:
+        """A record for the file: for a text, which is put into the store first, the line that names it."""
+        record = one.record if isinstance(one, Sent) else one
+        if not isinstance(record, Text):
+            return one
+        store.add(record)
+        return StoredText(record.hash, record.kind)
 
     def _is_new(self, record: Record) -> bool:
         if isinstance(record, Text | CaseInfo):
@@ -99,7 +130,12 @@ class Writer:
 
     def close(self) -> None:
         """Close the file. Further writes fail."""
+        if self._compressor is not None and not self._file.closed and not self._broken:
+            with contextlib.suppress(OSError):  # without it, the lines can be read as well
+                self._compressor.end(self._file)
         self._file.close()
+        if self._store is not None:
+            self._store.close()
         self._held.release()
 
 
@@ -110,12 +146,10 @@ def lines(records: Iterable[Record | Sent], seal: Seal) -> bytes:
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The records of one file. A last line that was cut off is dropped; any other fault raises RecordError."""
-    found = _lines(path)
-    if words := _foreign(found[0]):
-        raise RecordError(f"{path}:1: {words}")
     seal, contents = Seal(), Contents()
-    for number, line in enumerate(found, 1):
-        last = number == len(found)  # no newline after it
+    for number, (line, last) in enumerate(lines_of(path), 1):
+        if number == 1 and (words := _foreign(line)):
+            raise RecordError(f"{path}:1: {words}")
         if last and not line:
             return
         try:
@@ -130,13 +164,6 @@ def read_lines(path: Path) -> Iterator[Record]:
         if isinstance(record, Run):
             seal.chained = record.chained
         yield record
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return path.read_bytes().split(b"\n")
-    except OSError as e:
-        raise RecordError(f"{path}: {e.strerror or e}") from e
 
 
 def _foreign(line: bytes) -> str:
@@ -191,15 +218,27 @@ def resumable(path: Path) -> RunRecords:
     return collect(_whole_items(path), path)
 
 
-def read(path: Path) -> RunRecords:
-    """One records file, or the newest `*.jsonl` of a folder. Raises RecordError if there is none, or it is faulty."""
+def read(path: Path, *, texts: bool = True) -> RunRecords:
+    """One records file, or the newest of a folder. Raises RecordError if there is none, or it is faulty.
+
+    texts=False: leave texts in the store, for a reader who needs none of them.
+    """
     if path.is_dir():
-        files = sorted(path.glob("*.jsonl"))
-        if not files:
-            raise RecordError(f"{path}: no records (*.jsonl) in this folder")
-        path = files[-1]
+        path = newest_file(path)
     with collector_paused():
-        return in_order(collect(read_lines(path), path))
+        found = in_order(collect(read_lines(path), path))
+        if found.stored and texts:
+            stored = TextStore(path.parent).load(found.stored, path)
+            found.texts = ChainMap(stored, found.texts) if found.texts else stored
+        return found
+
+
+def newest_file(folder: Path) -> Path:
+    """The newest records file of a folder, by name. Raises RecordError if there is none."""
+    files = record_files(folder)
+    if not files:
+        raise RecordError(f"{folder}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
+    return files[-1]
 
 
 def in_order(found: RunRecords) -> RunRecords:
@@ -234,13 +273,15 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
     found: RunRecords | None = None
     for record in records:
         if isinstance(record, Run):
-            found = RunRecords(record, path=path)
+            found = RunRecords(record, texts=Texts(), path=path)
         elif found is None:
             raise RecordError(f"{path}: the first line is no run record")
         elif isinstance(record, CaseInfo):
             found.cases[record.case] = record
         elif isinstance(record, Text):
             found.texts[record.hash] = record
+        elif isinstance(record, StoredText):
+            found.stored[record.hash] = record.kind
         elif isinstance(record, Result):
             found.results.append(record)
         elif isinstance(record, Timing):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,10 +26,10 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         raise ValueError("there is no run to merge")
     if len(runs) == 1:
         return runs[0]
-    found = RunRecords(_head([r.run for r in runs]), path=runs[0].path)
+    texts = ChainMap(*[r.texts for r in runs])  # equal hashes, equal texts
+    found = RunRecords(_head([r.run for r in runs]), texts=texts, path=runs[0].path)
     for run in runs:
         found.cases |= {name: case for name, case in run.cases.items() if name not in found.cases}
-        found.texts |= run.texts
         found.timings += run.timings
         found.in_registers += run.in_registers
         found.disagreements += (d for d in run.disagreements if d not in found.disagreements)

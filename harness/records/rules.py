@@ -24,6 +24,7 @@ from ptxdiff.records.types import (
     Record,
     Result,
     Run,
+    StoredText,
     Text,
     Timing,
 )
@@ -212,7 +213,7 @@ def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:
     """The name of a record that a file may have only once; None if several are allowed."""
     if isinstance(record, Result):
         return "result of", record.key
-    if isinstance(record, Text):
+    if isinstance(record, Text | StoredText):
         return "text", record.hash
     if isinstance(record, CaseInfo):
         return "case", record.case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -263,6 +263,8 @@ class CaseInfo:
     reference: str
     source: str
     variants: Mapping[str, VariantInfo]
+    family: str = ""
+    """The heading under which lists and the matrix show the case; "" for none."""
 
 
 @dataclass(frozen=True)
@@ -397,6 +399,14 @@ class Text:
 
 
 @dataclass(frozen=True)
+class StoredText:
+    """A text of this run that lies in the store of its folder (`ptxdiff.records.texts`): its hash and kind."""
+
+    hash: str
+    kind: TextKind
+
+
+@dataclass(frozen=True)
 class Run:
     """The head of a records file."""
 
@@ -423,7 +433,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | Mutation | Proof | End
+Record = Run | CaseInfo | Text | StoredText | Result | Timing | InRegisters | Disagreement | Mutation | Proof | End
 
 
 @dataclass(frozen=True)
@@ -440,7 +450,7 @@ class RunRecords:
 
     run: Run
     cases: dict[str, CaseInfo] = field(default_factory=dict)
-    texts: dict[str, Text] = field(default_factory=dict)
+    texts: MutableMapping[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
     end: End | None = None
@@ -450,6 +460,8 @@ class RunRecords:
     mutations: list[Mutation] = field(default_factory=list)
     proofs: list[Proof] = field(default_factory=list)
     in_registers: list[InRegisters] = field(default_factory=list)
+    stored: dict[str, TextKind] = field(default_factory=dict)
+    """The texts that lie in the store of the run's folder. Reading a whole run loads them into `texts`."""
 
 
 def text_hash(text: str) -> str:

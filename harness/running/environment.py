@@ -6,10 +6,12 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ptxdiff.model.identity.experiment import harness
 
@@ -83,7 +85,11 @@ def _version(package: str) -> str | None:
 
 
 def revision(folder: Path) -> Mapping[str, Any]:
-    """The git revision of a folder, its branch, and whether tracked files have changes; empty outside a checkout."""
+    """The git revision of a folder and facts on it; empty outside a checkout.
+
+    subject: the first line of the commit's message. dirty: whether tracked files have changes. web: the address of the
+    repository's page.
+    """
 
     def ask(*words: str) -> str | None:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
@@ -95,11 +101,31 @@ def revision(folder: Path) -> Mapping[str, Any]:
             return {}
         return {
             "revision": commit,
+            "subject": ask("log", "-1", "--format=%s") or "",
             "branch": ask("rev-parse", "--abbrev-ref", "HEAD") or "",
+            "web": web_address(ask("remote", "get-url", "origin") or ""),
             "dirty": bool(ask("status", "--porcelain", "--untracked-files=no")),
         }
     except OSError:  # no git here
         return {}
+
+
+def web_address(remote: str) -> str:
+    """The page of a remote repository, `https://host/owner/name`, without user and password; "" if it has none."""
+    if "://" in remote:
+        try:
+            parts = urlsplit(remote)
+            port = f":{parts.port}" if parts.port and parts.scheme in ("http", "https") else ""
+        except ValueError:
+            return ""
+        host, path = f"{parts.hostname or ''}{port}", parts.path
+        known = parts.scheme in ("http", "https", "ssh", "git")
+    else:  # `user@host:owner/name`; a folder has no page
+        host, colon, path = remote.rpartition("@")[2].partition(":")
+        known = bool(colon)
+    path = path.strip("/").removesuffix(".git")
+    known = known and re.fullmatch(r"[\w-]+(\.[\w-]+)+(:\d+)?", host) is not None
+    return f"https://{host}/{path}" if known and re.fullmatch(r"[\w~-][\w.~-]*(/[\w~-][\w.~-]*)+", path) else ""
 
 
 def _assemblers() -> list[dict[str, Any]]:

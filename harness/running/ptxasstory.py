@@ -123,7 +123,7 @@ def work_round(blame: PtxasBlame) -> list[str]:
         lines.append(
             f"assemble at {level}: ptx_options='{level}' among a Triton kernel's options, nvcc -Xptxas {level}"
         )
-        lines.append(f"it may be slower then: ptxdiff speed NAME --ptx-opt={right.level} --ptx-opt=3 shows both times")
+        lines.append(f"it may be slower then: ptxdiff speed NAME --opt={right.level} --opt=3 shows both times")
         if right.level == 0:
             lines.append("for all of Triton's kernels: DISABLE_PTXAS_OPT=1")
     elif right is not None:

@@ -54,6 +54,6 @@ class PtxasTrial(Recording):
         if blame is not None:
             story = message_lines(blame, attached(self.dump, result.key, blame))
             repeat = f"  repeat    {self._command(result, item.setup.assembler)}"
-            message = "\n".join([result.message, *story, repeat])
+            message = "\n".join([result.message.removesuffix(f"\n{repeat}"), *story, repeat])
             result = replace(result, words=f"{result.words}; {in_brief(blame)}", message=message)
         self.found.results[-1] = result

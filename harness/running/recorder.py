@@ -14,6 +14,8 @@ import pytest
 
 from ptxdiff.processes.gpus import gpu_visible
 from ptxdiff.records import (
+    COMPRESSED,
+    PLAIN,
     UNPROVED,
     VERDICTS,
     CaseInfo,
@@ -34,6 +36,7 @@ from ptxdiff.records import (
     by_assembler,
     evidence_of_passes,
     explained,
+    is_records_name,
     resumable,
     sent,
     splits,
@@ -75,7 +78,9 @@ class Recorder:
         self.progress = Progress()
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
         self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
-        self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
+        named = config.option.ptx_records
+        self.path = records_path(named) if named else None
+        self.shared = bool(named) and (config.option.ptx_share_texts or not is_records_name(named))
         self.lock = FileLock(self.path) if self.path else None
         try:
             self._go_on()
@@ -198,7 +203,7 @@ class Recorder:
         if self.writer is None:
             assert self.path is not None
             planned = self.progress.items
-            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock, planned=planned)
+            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock, planned=planned, shared=self.shared)
             if not self.resumed:
                 self.writer.write(self._head())
         return self.writer
@@ -449,15 +454,18 @@ def _timed(timings: Sequence[Timing]) -> str:
 
 
 def records_path(argument: str) -> Path:
-    """The file to write: the argument itself if it ends in .jsonl, else a new file in that folder, named by the time.
+    """The file to write: the argument itself if it ends in .jsonl or .jsonl.zst; else a new one in that folder.
+
+    A file that the user names holds all of a run; one in a folder is compressed, named by the time, and its texts lie
+    in the folder's store.
 
     Raises RecordError for a file of another kind.
     """
     path = Path(argument)
-    if path.suffix == ".jsonl":
+    if is_records_name(argument):
         return path
-    if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml"):
-        raise RecordError(f"{path}: name a file that ends in .jsonl, or a folder, for the records")
+    if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml", ".zst"):
+        raise RecordError(f"{path}: name a file that ends in {PLAIN} or {COMPRESSED}, or a folder, for the records")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    files = (path / f"{stamp}{f'-{n}' * bool(n)}.jsonl" for n in range(10_000))
+    files = (path / f"{stamp}{f'-{n}' * bool(n)}{COMPRESSED}" for n in range(10_000))
     return next(p for p in files if not p.exists() and not lock_of(p).exists())

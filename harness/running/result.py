@@ -30,7 +30,7 @@ from ptxdiff.running.item import Item, ItemResults, fingerprint_of
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.replay import Origin, Replay, remarks, token
 from ptxdiff.sweep import Swept
-from ptxdiff.triton.builds import build_called, label
+from ptxdiff.triton.builds import NoBuild, build_called, label
 
 
 class Recording:
@@ -114,7 +114,11 @@ class Recording:
         """The options that name the Triton build which compiled the variant, for another run."""
         if not (name := self.item.compiler):
             return []
-        words = [f"--ptx-compiler={shlex.quote(f'{name}={build_called(name).python}')}"]
+        try:
+            python = str(build_called(name).python)
+        except NoBuild:
+            return []  # an error about that build, which says how to name it
+        words = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
         return words + [f"--ptx-also={name}"] * self.item.variant_name.endswith(twin("", name))
 
     def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
@@ -122,7 +126,10 @@ class Recording:
         text = words or outcome.words
         where = f"{result.key.case}::{self.item.label}"
         failed = verdict in ("fail", "error")
-        self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
+        message = f"{where}: {verdict}: {text}"
+        if self.node and failed:
+            message += f"\n  repeat    {self._command(result, item.setup.assembler)}"
+        self.found.results.append(replace(result, words=text, message=message if failed else ""))
 
     def _result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,

@@ -212,8 +212,8 @@ def sweep(
 def process_for(place: Gpu | None) -> Process:
     """The watched process for a GPU; None: for the CPU."""
     if place is None:
-        return Process(os.environ, option="--timeout")
-    return Device(place, option="--timeout")
+        return Process(os.environ, option="--limit")
+    return Device(place, option="--limit")
 
 
 def one_shard(process: Process, work: str, task: Task, shard: int, timeout: float) -> ShardResult:

@@ -1,7 +1,7 @@
 // What the page keeps packed: one packet a case, inflated when somebody looks at it. See reports/packing.py.
 const Packets = (() => {
   const opened = new Map();
-  const STRINGS = ["variant", "target", "backend", "shape", "context", "inputSet", "state", "evidence", "words", "replay"];
+  const STRINGS = ["variant", "target", "backend", "shape", "context", "inputSet", "state", "evidence", "words", "command"];
   const NUMBERS = ["pack", "alignment", "numWarps", "fusion", "total", "different", "worst", "listing"];
 
   async function inflate(base64) {

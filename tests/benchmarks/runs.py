@@ -76,7 +76,7 @@ def cost(place: Path, name: str, what: str, cache: str, targets: list[str], jobs
     report = place / "report.html"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "ptxdiff", "run", what, *(f"--target={t}" for t in targets)]
-    command += ["--output", "records.jsonl", "--report", str(report), "--", "-p", "no:cacheprovider"]
+    command += ["--records", "records.jsonl", "--report", str(report), "--", "-p", "no:cacheprovider"]
     command += ["-n", str(jobs)] if jobs else []
     environment = {**os.environ, "PTXDIFF_CACHE_DIR": str(place / f"cache-{cache}"), "PYTHONPATH": str(ROOT)}
     started, used = time.monotonic(), _processor()

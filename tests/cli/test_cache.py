@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def kinds(capsys, *words):
-    assert main(["cache", "--json", *words]) == 0
+    assert main(["cache", "--format", "json", *words]) == 0
     return {k["name"]: k for k in json.loads(capsys.readouterr().out)["kinds"]}
 
 

@@ -69,7 +69,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["run", "nowhere"], "no such file or folder: nowhere"),
         (["run", "--target", "sm_1"], "'sm_1' is no target that ptxdiff knows"),
         (
-            ["run", "--output", "out.json"],
+            ["run", "--records", "out.json"],
             "out.json: name a file that ends in .jsonl",
         ),
         (["report", "nowhere"], "nowhere: no such file or folder"),
@@ -161,7 +161,7 @@ ROUND = "cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;"
         (["add.f16x2 $0, $1, $1;", "-i", "float16=1,2,3", "-o", "float16", "-p", "2"], ["(2.0)", "(4.0)", "(6.0)"]),
         (["add.f32 $0, $1, $1;", "-c", "=r,r", "-i", "float32=1.5", "-o", "float32"], ["0x40400000 (3.0)"]),
         (["mul.f32 $0, $1, $1; add.f32 $0, $0, $2;", "-i", "float32=0x3f800003", "-i", "float32=-1", "-o", "float32",
-          "--fuse"], ["0x35400002"]),
+          "--fusion"], ["0x35400002"]),
         (["add.f32 %0, %1, %1;", "--convention", "cuda", "-c", '"=f"(y) : "f"(x)', "-i", "float32=1.5", "-o",
           "float32"], ["0x40400000 (3.0)"]),
         (["add.f16 %0, %1, %1;", "--convention", "cuda", "-i", "float16=1.5", "-o", "float16"], ["(3.0)"]),
@@ -213,7 +213,7 @@ def test_run_writes_records_and_a_report(here):
     """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
     command = [sys.executable, "-m", "ptxdiff", "run", "--backend", "emulator", "--target", "sm_90"]
-    command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
+    command += ["--records", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
     done = readyprocess.run(command, cwd=here)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r.verdict for r in read(Path("run.jsonl")).results} == {"pass"}
@@ -226,10 +226,10 @@ def test_run_writes_records_and_a_report(here):
 
 def test_run_reports_with_the_history_of_its_folder(here, in_this_process):
     (here / "cases" / "flip.py").write_text(RIGHT)
-    command = ["run", "--backend", "emulator", "--target", "sm_90", "--output", "runs", "--report", "report.html"]
+    command = ["run", "--backend", "emulator", "--target", "sm_90", "--records", "runs", "--report", "report.html"]
     for _ in range(2):
         assert main(command) == 0
-    assert len(list((here / "runs").glob("*.jsonl"))) == 2
+    assert len(list((here / "runs").glob("*.jsonl.zst"))) == 2
     assert "What changed over 2 runs" in (here / "report.html").read_text()
 
 
@@ -295,7 +295,7 @@ def test_a_variant_is_known_in_every_spelling_that_is_printed(here, capsys, word
     code, out, err = said(capsys, "list", *words.split())
     assert code == 0, err
     found, case = [], ""
-    for line in out.splitlines():
+    for line in out.splitlines()[:-2]:  # then the totals
         if line.startswith(" "):
             found.append(f"{case}::{line.split()[0]}")
         else:
@@ -411,14 +411,15 @@ def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, caps
 
 def test_compare_compares_two_targets_of_one_run(here, in_this_process, capsys):
     (here / "cases" / "flip.py").write_text(RIGHT)
-    run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
+    run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--records", "run.jsonl"]
     assert said(capsys, *run)[0] == 0
-    code, out, _ = said(capsys, "compare", "run.jsonl", "--targets", "sm_90a", "sm_100a")
+    code, out, _ = said(capsys, "compare", "run.jsonl", "--between", "sm_90a", "sm_100a")
     assert code == 0
     assert re.search(r"[1-9]\d* results in both", out)
     code, _, err = said(capsys, "compare", "run.jsonl")
     assert code == 2
-    assert "give a second run, or two targets of one run: ptxdiff compare A --targets sm_90a sm_100a" in err
+    words = "give a second run, a folder with two runs, or two targets of one run: "
+    assert words + "ptxdiff compare A --between sm_90a sm_100a" in err
 
 
 def test_emulate_names_the_source_of_approximate_bits(capsys):
@@ -436,7 +437,7 @@ def test_emulate_names_the_source_of_approximate_bits(capsys):
 
 
 def test_run_passes_the_option_on_approximate_bits_to_pytest(here, in_this_process, capsys):
-    words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--output=run.jsonl"]
+    words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--records=run.jsonl"]
     assert main([*words, "--approximate=rounded"]) == 0
     assert read(here / "run.jsonl").run.environment["approximate"] == "rounded"
 

@@ -42,7 +42,7 @@ def test_exit_codes(file, text, code):
         (["--explain", "no-such"], "no rule"),
         (["--asm", "ret;"], "--constraints"),
         (["--asm", "ret;", "-c", "", "."], "give either --asm or paths"),
-        (["--asm", "ret;", "-c", "", "--dtype", "float33"], "float33"),
+        (["--asm", "ret;", "-c", "", "--output", "float33"], "float33"),
         (["-c", "=r", "."], "belong to a snippet"),
         (["--write", "."], "--fix"),
         (["--target", "sm_x", "."], "sm_x"),
@@ -72,9 +72,9 @@ def test_unchecked_places_are_counted(file, capsys):
 
 
 def test_one_snippet(capsys, monkeypatch):
-    assert main(["lint", "--asm", "add.f32 $0, $1, $2;", "-c", "=f,f,f", "--dtype", "float32"]) == 0
+    assert main(["lint", "--asm", "add.f32 $0, $1, $2;", "-c", "=f,f,f", "--output", "float32"]) == 0
     assert main(["lint", "--asm", "add.f32 %0, %1, %2;", "-c", "=f,f,f", "--convention", "cuda"]) == 0
-    assert main(["lint", "--asm", "add.f32 $0, $1, $2;", "-c", "=f,f,f", "--dtype", "float16", "--pack", "4"]) == 1
+    assert main(["lint", "--asm", "add.f32 $0, $1, $2;", "-c", "=f,f,f", "--output", "float16", "--pack", "4"]) == 1
     monkeypatch.setattr(sys, "stdin", io.StringIO("add.f32 $0, $1, $3;"))
     capsys.readouterr()
     assert main(["lint", "-", "--constraints", "=f,f,f"]) == 1

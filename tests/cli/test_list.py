@@ -78,12 +78,14 @@ def test_cases_are_grouped_by_family(two, capsys):
     assert lines.index("counting:") < out.splitlines().index("no family:")
     assert lines[lines.index("no family:") + 1].startswith("flip  ")
     assert variants(out) == ["called", "constant", "derived", "right", "wrong"]
+    assert lines[-2:] == ["", "2 cases, 5 variants, 1 family"]
 
 
 def test_cases_without_families_have_no_headings(here, capsys):
     code, out, _ = said(capsys, "list")
     assert code == 0
     assert out.startswith("flip  (x: uint8)")
+    assert out.endswith("\n\n1 case, 2 variants\n")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
 
 def test_each_assembler_has_its_own_table(here, capsys):
     """At level 0 all variants take three times as long, but levels are not compared with each other."""
-    words = ["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--ptx-opt", "1", "--ptx-opt", "3"]
+    words = ["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--opt", "1", "--opt", "3"]
     assert main(words) == 0
     out = capsys.readouterr().out
     assert out.count("flip, 33554432 elements on sm_90a") == 2
@@ -76,14 +76,14 @@ def test_each_assembler_has_its_own_table(here, capsys):
     assert out.count("slower +10") == 2
     assert "+200" not in out
     assert "in registers" in out  # one of the assemblers is Triton's own
-    assert main([*words[:6], "--ptx-opt", "0"]) == 0
+    assert main([*words[:6], "--opt", "0"]) == 0
     assert "in registers" not in capsys.readouterr().out
 
 
 def test_an_assembler_that_is_none_is_refused(here, capsys):
-    assert main(["speed", "flip.py", "--ptx-assembler", "no/such/ptxas"]) == 2
+    assert main(["speed", "flip.py", "--assembler", "no/such/ptxas"]) == 2
     assert "no/such/ptxas" in capsys.readouterr().err
-    assert main(["speed", "flip.py", "--in-registers", "--ptx-opt", "0"]) == 2
+    assert main(["speed", "flip.py", "--in-registers", "--opt", "0"]) == 2
     assert "--in-registers times what Triton assembles" in capsys.readouterr().err
 
 

@@ -125,7 +125,7 @@ def of_records(sample: Path, output: Path) -> tuple[float, float]:
 
 def _sample(folder: Path) -> Path:
     output = folder / "run.jsonl"
-    command = [sys.executable, "-m", "ptxdiff", "run", CASE, "--target=sm_90a", "--output", str(output)]
+    command = [sys.executable, "-m", "ptxdiff", "run", CASE, "--target=sm_90a", "--records", str(output)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     return output
 

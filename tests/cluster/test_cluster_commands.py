@@ -49,7 +49,7 @@ def test_a_gpu_of_the_cluster_runs_a_sweep_in_a_process_of_its_own(address, ship
     without a GPU; that a task sees one GPU of its target, test_nodes_and_tasks and test_cluster_sweep show.
     """
     words = ["sweep", f"{shipped / 'cases' / 'sums.py'}::right", "--cluster", address, "--journal"]
-    assert main([*words, str(tmp_path / "j"), "--timeout", "300"]) == 0
+    assert main([*words, str(tmp_path / "j"), "--limit", "300"]) == 0
     assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
 
 

@@ -211,6 +211,6 @@ def test_a_sweep_without_one_shard_does_not_pass(tmp_path, monkeypatch, capsys):
     file = tmp_path / "two.py"
     file.write_text(NEGATION.replace("reference(a)", "reference(a, b)").replace('{"a": F16}', '{"a": F16, "b": F16}')
                     .replace('"=r,r"', '"=r,r,r"'))  # fmt: skip
-    words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--limit", "3"]
+    words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--shards", "3"]
     assert main([*words, "--shard-bits", "16"]) == 1
     assert "1 shards have no result, of which 2 is the first" in capsys.readouterr().out

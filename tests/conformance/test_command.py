@@ -29,7 +29,7 @@ def pretending(monkeypatch):
 
 
 def test_json_has_runs_counts_and_forms(capsys):
-    assert main(["conformance", "brev", "--json"]) == 0
+    assert main(["conformance", "brev", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {e["form"] for e in found["forms"]} == {"brev.b32", "brev.b64"}
     assert sum(found["counts"].values()) == 2
@@ -48,7 +48,7 @@ def test_table_and_summary(capsys, monkeypatch):
 
 
 def test_status_filters(capsys):
-    assert main(["conformance", "ret", "exit", "--status", "unconfirmed", "--json"]) == 0
+    assert main(["conformance", "ret", "exit", "--status", "unconfirmed", "--format", "json"]) == 0
     assert {e["form"] for e in json.loads(capsys.readouterr().out)["forms"]} == {"exit", "ret", "ret.uni"}
 
 

@@ -24,7 +24,10 @@ from ptxdiff.cli import VERBS
 from ptxdiff.plugin import pytest_addoption
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES_BY_HAND = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.stem not in PAGES)]
+PAGES_BY_HAND = [
+    ROOT / "README.md",
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.stem not in PAGES and p.parent.name != "decisions"),
+]
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"#\s*([\w/]+\.py)$")
 

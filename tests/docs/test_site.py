@@ -1,5 +1,6 @@
 """The site is built from the code without a warning; its generated pages hold what the code has."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,15 +46,49 @@ def test_the_catalogue_has_every_case_file():
     assert [p.stem for p in (ROOT / "cases").glob("[!_]*.py") if f"`{p.stem}`" not in page] == []
 
 
+def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_path):
+    generate.write_plots(tmp_path)
+    page = generate.catalogue()
+    shown = set(re.findall(r"errors/(\w+)\.svg", page))
+    assert shown == {p.stem for p in tmp_path.iterdir()}
+    assert {"rcp", "exp2", "tanh", "sqrt"} <= shown
+    assert "e4m3_to_f16" not in shown
+    assert "rcp.approx.ftz.f32" in (tmp_path / "rcp.svg").read_text()
+    assert "div" in generate.approximate_forms()  # of two arguments: a table, and no plot
+    assert "div" not in shown
+
+
+def test_only_what_a_case_uses_of_a_shared_module_counts():
+    module = "A = 1\ndef f(): return g()\ndef g(): return A\ndef h(): return 'rcp.approx.f32'\n"
+    assert generate._definitions(module, {"f"}).splitlines() == ["def f(): return g()", "def g(): return A", "A = 1"]
+
+
 def test_every_page_by_hand_is_in_the_table_of_contents():
     index = (ROOT / "docs" / "index.md").read_text()
     pages = [str(p.relative_to(ROOT / "docs").with_suffix("")) for p in (ROOT / "docs").rglob("*.md")]
+    pages = [page for page in pages if not page.startswith("explanation/decisions/")]  # in a table of their own
     assert [page for page in pages if page != "index" and f"\n{page}\n" not in index] == []
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere():
-    import re
+def test_each_decision_is_a_page(tmp_path):
+    (tmp_path / "gone.md").write_text("of an older text")
+    generate.write_decisions(tmp_path)
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("\n## Decisions\n")[2]
+    titles = re.findall(r"(?m)^\*\*", text)
+    pages = {p.stem: p.read_text() for p in tmp_path.iterdir()}
+    assert len(pages) == len(titles) + 1 > 40
+    assert pages["records-have-checksums"].startswith("# Records have checksums\n\nEvery line ends in a checksum")
+    assert (
+        pages["a-replay-token-contains-its-origin"].splitlines()[2].startswith("A replay token contains its origin: ")
+    )
+    assert [name for name in pages if f"]({name}.md)" not in pages["index"]] == ["index"]
+    said = " ".join(" ".join(pages[n] for n in pages if n != "index").replace("**", "").split())
+    for paragraph in text.strip().split("\n\n"):
+        rest = re.sub(r"^\*\*.*?\*\*:?", "", paragraph, flags=re.DOTALL)
+        assert " ".join(rest.replace("**", "").split()) in said
 
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150
     links = [link for link in re.findall(r"\]\(([^)*]+)\)", text) if "://" not in link]

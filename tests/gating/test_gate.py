@@ -129,16 +129,18 @@ def test_evidence_from_hardware_covers_a_model_until_the_definition_changes(base
     assert "not verified again on hardware: sm_90a" in text
 
 
-def test_changed_bits_of_a_changed_definition_are_stated_and_accepted(base, accepted):
+@pytest.mark.parametrize(("part", "code"), [("asm", ACCEPTED), ("reference", CORRECTNESS), ("policy", CORRECTNESS)])
+def test_changed_bits_of_a_changed_definition_are_accepted_unless_their_judge_changed_too(base, accepted, part, code):
     def redefined(r):
         if (r.key.case, r.key.variant) != ("rcp", "asm.rn") or not r.outputs_digest:
             return r
         moved = tuple(dataclasses.replace(b, digest="moved") for b in r.outputs_digest)
-        return dataclasses.replace(r, outputs_digest=moved, fingerprint={**r.fingerprint, "reference": "other"})
+        return dataclasses.replace(r, outputs_digest=moved, fingerprint={**r.fingerprint, part: "other"})
 
     decision = gate(with_results(base, redefined), accepted, MODELS)
-    assert decision.code == ACCEPTED
-    assert any("output bits changed" in f.text and "its definition changed" in f.text for f in decision.findings)
+    assert decision.code == code
+    words = "its definition changed" if part == "asm" else "what judges it changed too"
+    assert any("output bits changed" in f.text and words in f.text for f in decision.findings)
 
 
 def test_new_and_missing_results_are_decisions(base, accepted):

@@ -3,9 +3,11 @@
     python tests/lint/ptxas_modifiers.py --write
 
 writes `harness/lint/ptxas_modifiers.txt`: the words that ptxas knows as a modifier of any instruction (`ld.globl` is an
-"unknown modifier"), and the instruction names as ptxas has them in its errors. Candidates for words are the modifiers
-in the emulator's table, the types, and `WORDS`; names are those of the table and of `SEEDS`, forms that are not in it.
-ptxas is the one in Triton's wheel; it takes a second.
+"unknown modifier"), the instruction names as ptxas has them in its errors, and for each name the words that it takes
+(`ld.bfly` has an "illegal modifier for instruction 'ld'"). Candidates for words are the modifiers in the emulator's
+table, the types, and `WORDS`; names are those of the table and of `SEEDS`, forms that are not in it. A word is not of a
+name if ptxas says so for each of `LINES` with that name, and no form of the table and no seed has it. ptxas is the one
+in Triton's wheel; words and names take a second, the words of each name a minute.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from functools import cache
 from pathlib import Path
 
 import ptxdiff.ptx.kernel.run  # noqa: F401  the forms of whole kernels
-from ptxdiff.lint.ptxas_modifiers import ANY, DATA
+from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, OF
 from ptxdiff.ptx import isa
 from ptxdiff.ptx.isa.forms import FORMS
 from ptxdiff.ptx.isa.registry import REFUSED
 from ptxdiff.ptx.text.types import TYPES
 from ptxdiff.triton.targets import tool
+from tests.ptx.legality_campaign import OF_KERNELS
 
 isa.load()
 ASKED = (("ptxas-blackwell", "sm_100a"), ("ptxas", "sm_90a"))
@@ -118,6 +121,67 @@ mbarrier::arrive::one
 WORDS = _WORDS.split()
 """Modifiers of the ISA's syntax boxes; those of the emulator's forms and all types are asked too."""
 
+_LINES = """
+ld.param.b32 r0, [d7]
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d0], r1, [r2]
+cp.async.bulk.global.shared::cta.bulk_group [d0], [r0], r1
+cp.async.bulk.commit_group
+cp.async.bulk.wait_group 0
+cp.async.bulk.prefetch.L2.global [d0], r1
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [r0], [d0, {r1, r2}], [r3]
+cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [d0, {r1, r2}], [r3]
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile [d0, {r1, r2}]
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [d0], [r0], r1
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [d0, {r1, r2}], [r3]
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0,f1,f2,f3}, {r0,r1,r2,r3}, {r4,r5}, {f4,f5,f6,f7}
+mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {r0,r1,r2,r3}, {r4,r5,r6,r7}, {r8,r9}, {r0,r1,r2,r3}
+wgmma.fence.sync.aligned
+wgmma.commit_group.sync.aligned
+wgmma.wait_group.sync.aligned 0
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0,f1,f2,f3}, d0, d1, p0, 1, 1, 0, 0
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r0], 32
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 r0, 32
+tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {r0}, [r1]
+tcgen05.st.sync.aligned.32x32b.x1.b32 [r1], {r0}
+tcgen05.cp.cta_group::1.128x256b [r0], d0
+tcgen05.shift.cta_group::1.down [r0]
+tcgen05.mma.cta_group::1.kind::f16 [r0], d0, d1, r1, p0
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [d0]
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r0]
+st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r0], r1, [r2]
+red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [r0], r1, [r2]
+multimem.ld_reduce.relaxed.gpu.global.add.u32 r0, [d0]
+multimem.st.relaxed.gpu.global.b32 [d0], r0
+multimem.red.relaxed.gpu.global.add.u32 [d0], r0
+tensormap.replace.tile.global_address.global.b1024.b64 [d0], d1
+barrier.cluster.arrive
+barrier.cluster.arrive.release.aligned
+barrier.cluster.wait.acquire
+barrier.red.popc.u32 r0, 0, p1
+fence.mbarrier_init.release.cluster
+fence.proxy.tensormap::generic.release.cta
+mbarrier.arrive_drop.shared.b64 d0, [d7]
+mbarrier.complete_tx.relaxed.cta.shared.b64 [d7], 16
+mbarrier.try_wait.shared.b64 p0, [d7], d1
+setmaxnreg.inc.sync.aligned.u32 104
+discard.global.L2 [d0], 128
+applypriority.global.L2::evict_normal [d0], 128
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [r0], [r1]
+"""
+
+
+def _lines() -> tuple[str, ...]:
+    named = {"%b32_": "r", "%b64_": "d", "%b16_": "h", "%pred_": "p", "%f32_": "f", ";": ""}
+    of_kernels = [line for line in OF_KERNELS if line.split(".")[0] not in ("mov", "exit;", "trap;")]
+    for old, new in named.items():
+        of_kernels = [line.replace(old, new) for line in of_kernels]
+    return (*of_kernels, *_LINES.strip().splitlines())
+
+
+LINES = _lines()
+"""Legal instructions with operands, at least one of each name whose modifiers are asked."""
+
 _REGISTERS = "".join(
     f".reg .{kind} {name}<10>; "
     for name, kind in zip("chrdqfp", ("b8", "b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
@@ -198,16 +262,68 @@ def names_of(spellings: Iterable[str]) -> dict[str, str]:
     return found
 
 
+_ILLEGAL = re.compile(r"Illegal modifier '\.([^']+)' for instruction")
+
+
+@cache
+def _legal(program: str, target: str) -> tuple[str, ...]:
+    """The `LINES` that an assembler accepts for a target."""
+    said = errors(LINES, program, target)
+    return tuple(line for line, wrong in zip(LINES, said, strict=True) if not wrong)
+
+
+def taken(line: str, candidates: Iterable[str]) -> set[str]:
+    """The words that may stand in a line before its last modifier, by at least one of the assemblers.
+
+    ptxas takes modifiers in any order, but for a name in several parts. Only an error that names the word as illegal
+    counts: others, such as an operand of the wrong size, may be about something else.
+    """
+    spelling, _, operands = line.partition(" ")
+    parts = spelling.split(".")
+    at = max(names_of([spelling])[spelling].count(".") + 1, len(parts) - 1)
+    left, found = sorted(candidates), set[str]()
+    for each in (each for each in ASKED if line in _legal(*each)):
+        said = errors([f"{'.'.join([*parts[:at], word, *parts[at:]])} {operands}" for word in left], *each)
+        found |= {
+            w for w, e in zip(left, said, strict=True) if not any((m := _ILLEGAL.search(x)) and m[1] == w for x in e)
+        }
+        left = [word for word in left if word not in found]
+    return found
+
+
+def words_of_names(anywhere: frozenset[str]) -> dict[str, set[str]]:
+    """By name of an instruction the words that it takes; names without a line in `LINES` are left out."""
+    named = names_of(line.partition(" ")[0] for line in LINES)
+    found: dict[str, set[str]] = {}
+    for line in LINES:
+        if name := named.get(line.partition(" ")[0]):
+            known = found.setdefault(name, set())
+            known |= taken(line, anywhere - known)
+    spelled = {f"{o}.{c}" for o in FORMS if asked(o) for f in FORMS[o] for g in f.groups for c in g.choices if c}
+    for name, known in found.items():
+        opcode, *others = name.split(".")
+        known |= (
+            {s.partition(".")[2] for s in spelled if s.startswith(f"{opcode}.")} & anywhere if not others else set()
+        )
+        of_name = [*(s for s in seeds() if s.startswith(f"{name}.")), *(n for n in LINES if n.startswith(f"{name}."))]
+        known |= {word for s in of_name for word in s.partition(" ")[0].removeprefix(name).split(".")} & anywhere
+    return found
+
+
 def content() -> str:
     """The content of the file."""
     releases = " and ".join(dict.fromkeys(f"PTX {_version(program)}" for program, _ in ASKED))
     head = [
         f"# {ANY}: the words that ptxas knows as a modifier anywhere. names: instructions outside arithmetic.",
+        f"# {EVERYWHERE}: words that ptxas refuses at no name in particular. {OF}: other words that a name takes.",
         f"# Asked of the ptxas in Triton's wheel ({releases}), for {', '.join(dict.fromkeys(t for _, t in ASKED))}.",
         "# Written by tests/lint/ptxas_modifiers.py --write; do not edit.",
     ]
     anywhere = frozenset().union(*(known_words(*each) for each in ASKED))
     rows = {ANY: anywhere, "names": set(names_of(seeds()).values())}
+    own = words_of_names(anywhere)
+    common = set(anywhere).intersection(*own.values())
+    rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
     return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
 
 

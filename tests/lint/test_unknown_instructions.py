@@ -3,12 +3,12 @@
 import pytest
 
 from ptxdiff.lint.engine import lint
-from ptxdiff.lint.ptxas_modifiers import DATA, words
+from ptxdiff.lint.ptxas_modifiers import DATA, names, taken, words
 from ptxdiff.lint.rules.syntax import COMPLETE
 from ptxdiff.lint.snippet import Snippet
 from ptxdiff.ptx.isa.forms import FORMS, find
 from tests.lint import ptxas_modifiers as asking
-from tests.ptx import legality
+from tests.ptx import legality, legality_campaign
 
 
 def everything(asm):
@@ -52,10 +52,30 @@ PLANTED = [
     ("tcgen05.alloc.cta_group::3.sync.aligned.shared::cta.b32 [$3], 32;", ".cta_group"),
     ("multimem.ld_reduse.global.add.f32 $0, [$3];", "ld_reduce"),
     ("elect.one.sync $0|p, -1;", ""),
+    # Modifiers that exist, but not of this instruction.
+    ("ld.global.bfly.b32 $0, [$3];", "ld has no modifier .bfly"),
+    ("ld.release.gpu.global.b32 $0, [$3];", ".release"),
+    ("st.global.cas.b32 [$3], $1;", ".cas"),
+    ("shfl.sync.cta.bfly.b32 $0, $1, 1, 31, -1;", ".cta"),
+    ("atom.global.bfly.add.u32 $0, [$3], $1;", ".bfly"),
+    ("red.global.noinc.add.u32 [$3], $1;", ".noinc"),
+    ("bar.sync.x4 0;", ".x4"),
+    ("mbarrier.init.tile.shared.b64 [$3], 1;", ".tile"),
+    ("mbarrier.try_wait.trans.parity.shared.b64 p, [$3], $1;", ".trans"),
+    ("cp.async.ca.shared.global.noftz [$3], [$3], 4;", ".noftz"),
+    ("cp.async.bulk.commit_group.ca;", ".ca"),
+    ("fence.proxy.bfly;", ".bfly"),
+    ("ldmatrix.sync.aligned.m8n8.x1.bulk_group.shared.b16 {$0}, [$3];", ".bulk_group"),
+    ("mma.sync.aligned.m16n8k16.row.col.bulk_group.f32.f16.f16.f32 {$0}, {$1}, {$1}, {$0};", ".bulk_group"),
+    ("wgmma.fence.sync.aligned.ca;", ".ca"),
+    ("tcgen05.alloc.cta_group::1.sync.aligned.bfly.shared::cta.b32 [$3], 32;", ".bfly"),
+    ("tensormap.replace.tile.rank.cas.global.b1024.b32 [$3], $1;", ".cas"),
+    ("barrier.cluster.arrive.acquire;", ".acquire"),
+    ("prefetch.global.nc.L2 [$3];", ".nc"),
 ]
 
 
-@pytest.mark.parametrize(("asm", "hint"), PLANTED, ids=[asm.split()[0] for asm, _ in PLANTED])
+@pytest.mark.parametrize(("asm", "hint"), PLANTED, ids=[asm.split()[0].rstrip(";") for asm, _ in PLANTED])
 def test_a_planted_spelling_is_found(asm, hint):
     (message,) = unknown(f"{{ .reg .pred p; {asm} }}")
     assert asm.split()[0].rstrip(";").split(".")[0] in message
@@ -104,9 +124,45 @@ def test_a_removed_form_has_one_finding():
     assert ("unknown-instruction" in rules, "removed-form" in rules) == (False, True)
 
 
+def test_the_words_and_names_of_the_file_are_those_of_ptxas():
+    legality.needs("sm_90a")
+    assert words() == frozenset().union(*(asking.known_words(*each) for each in asking.ASKED))
+    assert names() == set(asking.names_of(asking.seeds()).values())
+
+
+def test_a_word_that_ptxas_refuses_at_a_name_is_no_word_of_it():
+    legality.needs("sm_90a")
+    for line in ("ld.global.b32 r0, [d7]", "shfl.sync.bfly.b32 r0, r1, 1, 31, -1", "cp.async.bulk.commit_group"):
+        assert line in asking.LINES
+        name = asking.names_of([line.split()[0]])[line.split()[0]]
+        accepted = asking.taken(line, ["bfly", "nc", "ca", "global", "x4", "trans", "cas"])
+        assert accepted <= taken(name, ())
+
+
+def test_no_legal_line_is_reported():
+    kinds = zip("hrdfp", ("b16", "b32", "b64", "f32", "pred"), strict=True)
+    registers = " ".join(f".reg .{kind} {name}<10>;" for name, kind in kinds)
+    assert [line for line in asking.LINES if unknown(f"{{ {registers} {line}; }}")] == []
+
+
+@pytest.mark.slow  # ptxas reads 100,000 lines
 def test_the_file_is_what_ptxas_says():
     legality.needs("sm_90a")
     assert DATA.read_text() == asking.content()
+
+
+@pytest.mark.slow  # ptxas reads each line of a random walk
+def test_what_ptxas_assembles_on_a_random_walk_is_not_reported():
+    legality.needs("sm_100a")
+    assert wrongly_reported(legality_campaign.walked("linter", 6000, kernels=True)) == []
+
+
+def wrongly_reported(lines):
+    """The lines that ptxas assembles although the linter reports a name or a modifier in them."""
+    registers = " ".join(f".reg .{kind} %{kind}_<8>;" for kind in legality.REGISTERS)
+    reported = [line for line in lines if unknown(f"{{ {registers} {line} }}")]
+    said = [legality.errors_of_ptxas(reported, target) for target in ("sm_90a", "sm_100a")]
+    return [line for line, *errors in zip(reported, *said, strict=True) if None in errors]
 
 
 OPERANDS = {

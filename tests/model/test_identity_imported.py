@@ -12,6 +12,7 @@ import pytest
 from ptxdiff.model.identity import digest_with_code, source
 from ptxdiff.model.identity.imported import imported_texts
 from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.opened import opened_by
 
 FILES = {
     "_near.py": "from . import _far\nimport json\n",
@@ -97,3 +98,22 @@ def test_a_conftest_in_a_package_may_import_its_neighbours(folder, monkeypatch):
     assert {"patching.py", "more.py"} <= names
     for name in texts:
         monkeypatch.delitem(sys.modules, f"package_of_mine.{name}", raising=False)
+
+
+def test_what_a_function_imports_from_its_own_package_counts(folder):
+    """`from . import x` names no module: the name of the package is empty."""
+    (folder / "_patch.py").write_text("VALUE = 5\n")
+    (folder / "patched.py").write_text("def f():\n    from . import _patch\n    return _patch.VALUE\n")
+    module = execute_file(folder / "patched.py", "patched")
+    before = digest_with_code(module.f)
+    assert module.f() == 5
+    sys.modules[f"{module.__package__}._patch"].VALUE = 6
+    assert digest_with_code(module.f) != before
+
+
+def test_a_module_that_only_a_function_imports_counts_among_the_files_it_opens(folder):
+    (folder / "_effect.py").write_text("")
+    (folder / "effects.py").write_text("def f():\n    from . import _effect\n")
+    module = execute_file(folder / "effects.py", "effects")
+    digest_with_code(module.f)
+    assert str(folder / "_effect.py") in opened_by([str(folder / "effects.py")]).files

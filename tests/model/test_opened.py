@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.model.identity.modules import execute_file
-from ptxdiff.model.identity.opened import ABSENT, opened_by
+from ptxdiff.model.identity.opened import ABSENT, ASKED, digest_of, opened_by
 
 CODE = """
 import json, os, subprocess
@@ -40,6 +40,17 @@ def appends():
 def imports_a_package():
     import ptxdiff.lint.block
     return Path(json.__file__).read_text() and Path("/proc/self/stat").read_text()
+
+def asks_about():
+    return os.path.exists(HERE / "flag"), os.path.getsize(HERE / "data.txt"), (HERE / "folder").is_dir()
+
+def follows():
+    return os.readlink(HERE / "link")
+
+def opens_a_database():
+    import sqlite3
+    sqlite3.connect(HERE / "first.db").close()
+    sqlite3.connect(f"file:{HERE}/second.db?mode=ro", uri=True).close()
 
 def starts_a_process():
     return subprocess.run(["true"])
@@ -71,6 +82,45 @@ def test_a_file_that_is_read_has_a_digest_until_it_changes(user):
     files, unknown = opened()
     assert not files
     assert "which has changed since then" in unknown[0]
+
+
+def test_what_code_asks_about_a_file_counts_although_it_is_not_opened(user):
+    """`os.path.exists` and its like are no events of an audit hook."""
+    module, opened, folder = user
+    (folder / "link").symlink_to("here")
+    assert module.asks_about() == (False, 1, True)
+    module.follows()
+    before, unknown = opened()
+    assert (unknown, sorted(before)) == ((), [f"{name}{ASKED}" for name in ("data.txt", "flag", "folder", "link")])
+    assert before[f"flag{ASKED}"] == ABSENT
+    assert "1 bytes" in before[f"data.txt{ASKED}"]
+    for change, name in (
+        (lambda: (folder / "flag").write_text(""), "flag"),
+        (lambda: (folder / "data.txt").write_text("22"), "data.txt"),
+        (lambda: (folder / "data.txt").chmod(0o777), "data.txt"),
+        (lambda: ((folder / "link").unlink(), (folder / "link").symlink_to("there")), "link"),
+    ):
+        was = digest_of(f"{folder / name}{ASKED}")
+        change()
+        assert digest_of(f"{folder / name}{ASKED}") != was, name
+    files, unknown = opened()  # all but the folder are other ones than when they were asked about
+    assert (list(files), len(unknown)) == ([f"folder{ASKED}"], 3)
+
+
+def test_a_wrapped_function_of_os_supports_what_it_did(user):
+    assert os.stat in os.supports_follow_symlinks
+    assert os.stat in os.supports_dir_fd
+    assert os.access in os.supports_effective_ids
+    with open(user[2] / "data.txt") as file:
+        assert os.stat(file.fileno()).st_size == 1
+
+
+def test_a_database_counts_by_its_file_however_it_is_named(user):
+    module, opened, folder = user
+    for name in ("first.db", "second.db"):
+        (folder / name).write_bytes(b"")
+    module.opens_a_database()
+    assert {"first.db", "second.db"} <= set(opened()[0])
 
 
 def test_what_is_not_there_and_what_a_folder_holds_count(user):

@@ -55,7 +55,7 @@ MADE = Mutation("kept", "asm", "asm", "sm_90a", {"opcode": 1})
 
 
 def test_the_command_continues_where_it_was_stopped(path, tmp_path, capsys, monkeypatch):
-    words = ["mutate", str(path), *FEW, "--json", "--journal", str(tmp_path / "j.jsonl")]
+    words = ["mutate", str(path), *FEW, "--format", "json", "--journal", str(tmp_path / "j.jsonl")]
     main(words)
     first = capsys.readouterr().out
     assert len(first.splitlines()) == 3

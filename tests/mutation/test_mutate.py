@@ -87,7 +87,7 @@ def commanded(tmp_path_factory: pytest.TempPathFactory) -> Commanded:
     folder = tmp_path_factory.mktemp("weak")
     case, records = weak_in(folder), folder / "mutations.jsonl"
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        words = ["mutate", str(case), "--variant", "asm", "--only", "asm", "--inputs", "22", "--output", str(records)]
+        words = ["mutate", str(case), "--variant", "asm", "--only", "asm", "--spread", "22", "--records", str(records)]
         code = main(words)
     return Commanded(code, said.getvalue(), records, case)
 
@@ -242,7 +242,7 @@ def test_the_command_prints_the_edge_and_writes_records_that_the_page_shows(comm
 
 
 def test_json_is_one_object_a_line(weak, capsys):
-    main(["mutate", str(weak), "--variant", "wrong", "--json"])
+    main(["mutate", str(weak), "--variant", "wrong", "--format", "json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["subject"] for line in lines] == ["asm", "reference"]
     assert all(line["record"] == "mutation" for line in lines)

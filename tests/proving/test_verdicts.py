@@ -201,7 +201,7 @@ case = Case(
 """
     (tmp_path / "flip.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    assert main(["prove", "flip.py", "--output", "out.jsonl"]) == 1
+    assert main(["prove", "flip.py", "--records", "out.jsonl"]) == 1
     said = capsys.readouterr().out
     assert "flip::right [sm_90a]: proved for all inputs, pack 1" in said
     assert "flip::wrong [sm_90a]: counterexample" in said
@@ -209,7 +209,7 @@ case = Case(
     assert (one.verdict, two.verdict) == ("proved", "counterexample")
     assert one.program
     assert one.rules
-    assert main(["prove", "flip.py", "right", "--json"]) == 0
+    assert main(["prove", "flip.py", "right", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "proved"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxdiff.ptx.errors import ExecutionError, MemoryFault
+from ptxdiff.ptx.errors import ExecutionError, MemoryFault, PtxError
 from ptxdiff.ptx.kernel.run import Buffer, run_kernel
 
 THREADS = 128
@@ -123,3 +123,83 @@ def test_a_barrier_with_a_wrong_number_of_threads_is_reported(count: int, words:
     body = f"setp.ge.u32 %p3, %r1, 64; @%p3 bra END; bar.sync 3, {count}; END:"
     with pytest.raises(ExecutionError, match=words):
         run(body)
+
+
+@pytest.mark.parametrize(("op", "result"), [("popc.u32 %r9", 37), ("and.pred %p3", 0), ("or.pred %p3", 1)])
+@pytest.mark.parametrize("threads", ["", "128,"], ids=["all threads", "a number of threads"])
+def test_a_reduction_at_a_barrier(op: str, result: int, threads: str) -> None:
+    select = "" if op.startswith("popc") else "selp.b32 %r9, 1, 0, %p3;"
+    body = f"setp.lt.u32 %p1, %r1, 37; bar.red.{op}, 3, {threads} %p1; {select}"
+    np.testing.assert_array_equal(run(body), np.full(THREADS, result))
+    negated = run(f"setp.ge.u32 %p1, %r1, 37; bar.red.{op}, 3, {threads} !%p1; {select}")
+    np.testing.assert_array_equal(negated, np.full(THREADS, result))
+
+
+def test_a_reduction_of_threads_at_two_places() -> None:
+    body = """setp.lt.u32 %p1, %r1, 37; @%p1 bra LOW; barrier.red.popc.u32 %r9, 0, %p1; bra END;
+    LOW: barrier.red.popc.u32 %r9, 0, %p1; END:"""
+    np.testing.assert_array_equal(run(body), np.full(THREADS, 37))
+
+
+def test_the_pending_count_of_a_state_is_that_before_its_arrival() -> None:
+    body = f"""{MAKE.format(count=THREADS + 1)} mbarrier.arrive.noComplete.shared.b64 %rd3, [bar], 1;
+    mbarrier.pending_count.b64 %r9, %rd3;"""
+    np.testing.assert_array_equal(np.sort(run(body)), np.arange(2, THREADS + 2))
+
+
+def test_a_state_without_completion_names_the_phase() -> None:
+    body = f"""{MAKE.format(count=THREADS + 1)} {STORE} mbarrier.arrive.noComplete.shared.b64 %rd3, [bar], 1;
+    @%p1 mbarrier.arrive.shared.b64 _, [bar];
+    AGAIN: mbarrier.test_wait.shared.b64 %p2, [bar], %rd3; @!%p2 bra AGAIN; {OTHERS}"""
+    with pytest.raises(ExecutionError, match="complete with this arrival"):
+        run(f"{body} mbarrier.arrive.noComplete.shared.b64 %rd3, [bar], {THREADS + 1};")
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+def test_dropping_with_bytes_expected() -> None:
+    """Of 128 arrivals all but one are dropped, so that the next phase takes one."""
+    body = f"""{MAKE.format(count=THREADS)} @!%p1 mbarrier.arrive_drop.release.cta.shared::cta.b64 %rd3, [bar];
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64; bar.sync 0;
+    @%p1 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 64; {wait(0)} {STORE} bar.sync 0;
+    @%p1 mbarrier.arrive.shared.b64 _, [bar]; {wait(1)} {OTHERS}"""
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+def test_more_cannot_be_dropped_than_a_phase_takes() -> None:
+    with pytest.raises(ExecutionError, match="arrives 3 times"):
+        run(f"{MAKE.format(count=2)} @%p1 mbarrier.arrive_drop.shared.b64 _, [bar], 3;")
+
+
+def test_copies_that_arrive_with_and_without_increment() -> None:
+    """With the increment a copy's arrival comes beside those that the phase takes."""
+    begin = f"{MAKE.format(count=THREADS)} cp.async.ca.shared.global [%r5], [%rd1], 4;"
+    for arrives in ("noinc.shared.b64 [bar];", "shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];"):
+        body = f"{begin} cp.async.mbarrier.arrive.{arrives} {wait(0)} {OTHERS} add.u32 %r9, %r9, 5;"
+        np.testing.assert_array_equal(run(body), np.full(THREADS, 5))
+
+
+def test_an_address_with_a_constant_in_a_move() -> None:
+    body = "mov.u32 %r6, word+8; st.shared.u32 [word+8], 11; bar.sync 0; ld.shared.u32 %r9, [%r6];"
+    np.testing.assert_array_equal(run(f"setp.eq.u32 %p1, %r1, 0; {body}"), np.full(THREADS, 11))
+    with pytest.raises(PtxError, match="only the address of a variable"):
+        run("mov.u32 %r6, %r5+8;")
+    with pytest.raises(PtxError, match="only the address of a variable"):
+        run("mov.u32 %r6, %tid.x+8;")
+
+
+def test_memory_mapped_accesses_are_strong() -> None:
+    body = """st.mmio.relaxed.sys.global.u32 [%rd1], 4; ld.mmio.relaxed.sys.global.u32 %r9, [%rd1];"""
+    np.testing.assert_array_equal(run(body), np.full(THREADS, 4))
+    with pytest.raises(MemoryFault, match="race"):  # a plain load of what another thread stores
+        run(
+            "ld.param.u64 %rd4, [y]; setp.eq.u32 %p1, %r1, 64; @%p1 st.mmio.relaxed.sys.global.u32 [%rd4], 4; "
+            "setp.eq.u32 %p1, %r1, 0; @%p1 ld.global.u32 %r9, [%rd4];"
+        )
+
+
+@pytest.mark.parametrize("layout", [".row", ".col"])
+def test_the_layout_of_ldmatrix_is_ignored(layout: str) -> None:
+    """ptxas 12.9 generates the same code for both words as for none."""
+    body = f"""{STORE} bar.sync 0; and.b32 %r6, %r1, 31; shl.b32 %r6, %r6, 4; add.u32 %r6, %r6, %r4;
+    ldmatrix.sync.aligned.m8n8.x4{layout}.shared.b16 {{%r9, %r10, %r11, %r12}}, [%r6];"""
+    np.testing.assert_array_equal(run(body), run(body.replace(layout, "")))

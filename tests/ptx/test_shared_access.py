@@ -41,7 +41,7 @@ def note(shared: Shared, kind: str, offsets: np.ndarray, lanes: np.ndarray) -> n
 
 @pytest.mark.parametrize("apart", [32, 1], ids=["a thread of each warp", "threads of three warps"])
 def test_the_table_agrees_with_the_history(apart: int) -> None:
-    """Random accesses and meetings of random threads. Strong reads are not remembered, so none comes before a write."""
+    """Random accesses and meetings of random threads."""
     rng = np.random.default_rng(apart)
     found, missed = 0, 0
     for _ in range(120):
@@ -53,7 +53,7 @@ def test_the_table_agrees_with_the_history(apart: int) -> None:
             if rng.random() < 0.6:
                 order.meet(some)
                 continue
-            kind = str(rng.choice([READ, READ, WRITE, UPDATE]))
+            kind = str(rng.choice([READ, READ, STRONG_READ, WRITE, UPDATE]))
             unit = int(rng.integers(2)) + (np.arange(len(some)) % 4 if kind == WRITE else 0)
             units = np.broadcast_to(unit, len(some)) if kind != WRITE else np.arange(len(some)) % (SIZE // UNIT)
             if kind == WRITE:

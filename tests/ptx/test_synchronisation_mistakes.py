@@ -20,7 +20,7 @@ HEAD = """.version 8.6
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 memory)
 {
-    .reg .pred p, q, first, low, done;
+    .reg .pred p, q, first, low, done, r1, r2, even, high, second;
     .reg .b32 t, lane, warp, half, at, other, u, v, old, i, s, n, a, id, rank, remote, peer;
     .reg .b64 y, x, gat, gother, gword, g, token;
     .shared .align 128 .b8 data[1024];
@@ -32,6 +32,9 @@ HEAD = """.version 8.6
     setp.eq.u32 first, t, 0; setp.lt.u32 low, t, 64;
     mov.u32 a, data; mad.lo.u32 at, t, 4, a; add.u32 u, t, 64; and.b32 u, u, 127; mad.lo.u32 other, u, 4, a;
     mad.wide.u32 gat, t, 4, x; mad.wide.u32 gother, u, 4, x; add.u64 gword, x, 512;
+    setp.eq.u32 r1, t, 32; setp.eq.u32 r2, t, 64; and.b32 n, warp, 1; setp.eq.u32 even, n, 0;
+    setp.eq.u32 q, t, 96; and.b32 n, lane, 16; setp.ne.u32 p, n, 0; setp.lt.and.u32 high, t, 32, p;
+    selp.b32 n, 0xffff0000, 0x0000ffff, p; setp.eq.u32 second, t, 1;
     mov.u32 v, 0; mov.u32 rank, %cluster_ctarank; xor.b32 peer, rank, 1;
     @first st.shared.u32 [count], 0; bar.sync 0;
 """
@@ -108,7 +111,12 @@ def flagged(store: str, load: str, before: str = "", behind: str = "", late: str
 FLAGGED = np.where(np.arange(THREADS) >= 96, 7, 0)
 TICKET = """{} atom{}.shared.add.u32 old, [count], 1; setp.ne.u32 p, old, {}; @p bra END; {} END:"""
 LAST = np.zeros(THREADS)
+WORD, STRONG_WORD = "ld.{0}.u32 v, [{1}];", "ld.relaxed.gpu.{0}.u32 v, [{1}];"
+ADD, SET = "red.{0}.add.u32 [{1}], 1;", "st.{0}.u32 [{1}], 5;"
+UPDATES = f"@r2 {ADD} @r1 {ADD}"
+EVEN_WARPS = "@even bar.sync 1, 64;"
 ASYNC = "cp.async.ca.shared.global [at], [gat], 4; cp.async.commit_group;"
+ONE_COPY = "cp.async.ca.shared.global [at], [gat], 4;"
 SWAP = "shfl.sync.bfly.b32 v, t, 1, 0x1f, -1;"
 CLUSTER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 REMOTE = "mapa.shared::cluster.u32 remote, at, peer; ld.shared::cluster.u32 v, [remote]; mov.u32 u, v;"
@@ -238,7 +246,48 @@ PAIRS = [
          MPIPELINE.format(empty=EMPTIED, release="mbarrier.arrive.shared.b64 token, [two]; ld.shared.u32 u, [other]; "
                           "add.u32 v, v, u;" + AGAIN),
          MPIPELINE.format(empty=EMPTIED, release=RELEASED + AGAIN), SUMS),
+    Pair("an arrival without .noComplete is asked for its pending count",
+         f"{made()} {ARRIVE} mbarrier.pending_count.b64 v, token; bar.sync 0; mov.u32 v, 0;",
+         f"{made(129)} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1; mbarrier.pending_count.b64 v, token; "
+         "setp.le.u32 p, v, 129; setp.ge.u32 q, v, 2; and.pred p, p, q; @p mov.u32 v, 0;", error="state"),
+    Pair("the last arrival of a phase with .noComplete",
+         f"{made()} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1;",
+         f"{made(129)} mbarrier.arrive.noComplete.shared.b64 token, [bar], 1;", error="complete with this arrival"),
+    exchanges("a thread that has left still counts",
+              f"{made()} setp.lt.u32 q, t, 127; {STORE} {ARRIVE} {wait(0, label='V')} @!q bra REST; "
+              f"{ARRIVE} {wait(1)} REST: {LOAD}",
+              f"{made()} setp.lt.u32 q, t, 127; {STORE} @q {ARRIVE} @!q mbarrier.arrive_drop.shared.b64 token, [bar]; "
+              f"{wait(0, label='V')} @!q bra REST; {ARRIVE} {wait(1)} REST: {LOAD}", "deadlock"),
+    exchanges("mbarrier.complete_tx orders nobody",
+              f"@first mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {EXPECT.format(bar='bar', size=512)} bar.sync 0; "
+              f"{STORE} mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 4; {wait()} {LOAD}",
+              f"@first mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {EXPECT.format(bar='bar', size=512)} bar.sync 0; "
+              f"mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 4; {wait()} {STORE} bar.sync 0; {LOAD}"),
+    Pair("too few bytes by mbarrier.complete_tx",
+         f"{made(1)} {EXPECT.format(bar='bar', size=512)} @first mbarrier.complete_tx.shared.b64 [bar], 496; {wait()}",
+         f"{made(1)} {EXPECT.format(bar='bar', size=512)} @first mbarrier.complete_tx.shared.b64 [bar], 512; {wait()}",
+         error="lacks 16 bytes"),
+    # reductions at a barrier
+    Pair("bar.red and bar.sync at one barrier", split("bar.red.popc.u32 v, 0, p;", "bar.sync 0;"),
+         "setp.lt.u32 p, t, 37; bar.red.popc.u32 v, 0, p;", 37, "another kind of barrier|undefined"),
+    between("bar.red of each half", "setp.lt.u32 p, t, 37; add.u32 id, half, 1; bar.red.or.pred p, id, 64, p;",
+            "setp.lt.u32 p, t, 37; bar.red.or.pred p, 1, 128, p;"),
     # copies
+    Pair("cp.async arrives at an mbarrier for which nobody waits",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; bar.sync 0; {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}", 1000 + PARTNER,
+         "under way"),
+    Pair("cp.async arrives before its copy is issued",
+         f"{made()} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {ONE_COPY} {wait()} {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}", 1000 + PARTNER,
+         "under way"),
+    Pair("an arrival beside that of cp.async, which counts already",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}",
+         f"{made()} {ONE_COPY} cp.async.mbarrier.arrive.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}", 1000 + PARTNER,
+         "under way|race|arriv"),
+    exchanges("the arrival of cp.async hands over no stores",
+              f"{made()} {STORE} cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; {wait()} {LOAD}",
+              f"{made()} {STORE} cp.async.mbarrier.arrive.shared.b64 [bar]; {ARRIVE} {wait()} {LOAD}"),
     Pair("one thread waits for a bulk copy without a barrier",
          f"{made(1)} {COPIED} @!first bra ON; {wait()} ON: {LOAD}",
          f"{made(1)} {COPIED} @!first bra ON; {wait()} ON: bar.sync 0; {LOAD}", 1000 + PARTNER, "race|under way"),
@@ -325,6 +374,29 @@ PAIRS = [
          np.where(np.arange(THREADS) == 127, PARTNER, 0)),
     Pair("a ticket that only releases", TICKET.format(STORE, ".release.cta", 127, LOAD),
          TICKET.format(STORE, ".acq_rel.cta", 127, LOAD), np.where(np.arange(THREADS) == 127, PARTNER, 0)),
+    # accesses of some threads, of which only some meet: in shared and in global memory
+    *[
+        Pair(f"{name}, {memory} memory", f"{wrong.format(memory, word)} mov.u32 v, 0;",
+             f"{right.format(memory, word)} mov.u32 v, 0;")
+        for memory, word in (("shared", "count"), ("global", "gword"))
+        for name, wrong, right in (
+            ("a load and then an atomic operation of another warp", f"@first {WORD} @q {ADD}",
+             f"@first {WORD} bar.sync 0; @q {ADD}"),
+            ("a load of what one warp updated before, and another one met", f"{UPDATES} {EVEN_WARPS} @r1 {WORD}",
+             f"{UPDATES} bar.sync 1, 128; @r1 {WORD}"),
+            ("a store to what one warp has read, and another one met",
+             f"@r1 {WORD} @r2 {WORD} {EVEN_WARPS} @first {SET}",
+             f"@r1 {WORD} @r2 {WORD} bar.sync 1, 128; @first {SET}"),
+            ("a store to what a strong load read", f"@r2 {STRONG_WORD} @first {SET}",
+             f"@r2 {STRONG_WORD} bar.sync 0; @first {SET}"),
+            ("a store to what strong loads of two warps read, and one met",
+             f"@r1 {STRONG_WORD} @r2 {STRONG_WORD} {EVEN_WARPS} @first {SET}",
+             f"@r1 {STRONG_WORD} @r2 {STRONG_WORD} bar.sync 1, 128; @first st.relaxed.gpu.{{0}}.u32 [{{1}}], 5;"),
+            ("a store to what the other half of a warp has read",
+             f"@high {WORD} @second {WORD} bar.warp.sync n; @first {SET}",
+             f"@high {WORD} bar.warp.sync -1; @second {WORD} bar.warp.sync -1; @first {SET}"),
+        )
+    ],
     # flags
     *[
         Pair(f"a flag: {name}", flagged(*wrong), flagged(*right), FLAGGED)

@@ -36,6 +36,15 @@ def test_wrong_bits_for_other_inputs_do_not_contradict():
     assert contradict(failure(x="0x5", got="0x1"), failure(x="0x5", got="0x2"))
 
 
+def test_wrong_bits_without_a_common_input_are_not_called_the_same():
+    [block] = blocks([failure("sm_80"), failure("sm_90a"), failure("sm_100a", x="0x6", got="0x3")])
+    assert block.elsewhere == (
+        "the same on 1 more target: sm_90a (emulator); wrong bits for other inputs on 1 more target: sm_100a (emulator)"
+    )
+    [block] = blocks([failure("sm_80", diagnosis="d"), failure("sm_90a", diagnosis="d", x="0x6")])
+    assert block.elsewhere == "the same on 1 more target: sm_90a (emulator)"
+
+
 def test_two_variants_are_two_blocks():
     other = dataclasses.replace(failure(), key=dataclasses.replace(KEY, variant="other"))
     assert len(blocks([failure(), other])) == 2

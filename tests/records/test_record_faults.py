@@ -16,14 +16,14 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.gating import baseline
-from ptxdiff.records import End, Mutation, Proof, RecordError, Result, RunRecords, Writer, read, resumable
+from ptxdiff.records import End, Mutation, Proof, RecordError, Result, RunRecords, StoredText, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
 from tests.sampling import sizes
 from tests.sealed import sealed, unsealed
 
-# Runs have no mutations: `ptxdiff mutate` writes them to other files.
-RUNS = [s for s in SAMPLES if not isinstance(s, Mutation | Proof)]
+# Runs have no mutations: `ptxdiff mutate` writes them to other files. A file that is named has no stored texts.
+RUNS = [s for s in SAMPLES if not isinstance(s, Mutation | Proof | StoredText)]
 RECORDS = [*RUNS[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
 PASS = Result(dataclasses.replace(RESULT.key, variant="plain"), "pass", evidence="hardware", total=10)
 
@@ -367,7 +367,7 @@ VERBS: dict[str, Callable[[str, str], list[str]]] = {
     "merge": lambda bad, good: ["report", bad, bad, "-o", f"{good}.html"],
     "annotations": lambda bad, good: ["report", bad, "-f", "github-annotations"],
     "before": lambda bad, good: ["compare", bad, bad],
-    "resume": lambda bad, good: ["run", f"{good}.py", "--output", bad, "--", "--ptx-resume"],
+    "resume": lambda bad, good: ["run", f"{good}.py", "--records", bad, "--", "--ptx-resume"],
 }
 
 

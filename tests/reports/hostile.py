@@ -98,18 +98,19 @@ def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> 
                 )
             )
     info = VariantInfo(p, p, p, p, p, p, p, {p: p}, {p: p})
-    case = CaseInfo(p, p, p, {p: p}, {p: p}, p, p, {f"{p}{n}": info for n in range(6)})
+    case = CaseInfo(p, p, p, {p: p}, {p: p}, p, p, {f"{p}{n}": info for n in range(6)}, p)
+    other = CaseInfo(f"{p}2", p, p, {}, {}, p, p, {p: info}, f"{p}2")  # a second family: the matrix has headings
     about: dict[str, Any] = {"clocks": {p: 1}, "size": p, "timer": p, "notes": (p,), "device": p}
     times = ((1e-6, 2e-6), 1e-6, 9e-7, 2e-6, 1e-6)
     timings = [Timing(Key(p, f"{p}{n}", p, "gpu", shape=p), 8, 64, *times, **about) for n in range(2)]
     environment = {
         p: p,
         "gpus": [{"name": p, "target": p, "uuid": p}],
-        "git": {"revision": p, "branch": p},
+        "git": {"revision": p, "branch": p, "subject": p, "web": p},
         "ptxas": [{"version": p}],
     }
     head = Run(p, started, p, 0, environment, (p,))
-    found = RunRecords(head, {p: case}, texts, results, timings, End(p, 1.0, {p: 1}))
+    found = RunRecords(head, {p: case, f"{p}2": other}, texts, results, timings, End(p, 1.0, {p: 1}))
     found.conflicts = [Conflict(results[0].key, p)]
     found.disagreements = [Disagreement(*split.pair, 3, offender, (p,)) for split in splits(results)]
     return found

@@ -72,7 +72,13 @@ def environment(revision: str = "4f2a9c1d0b7e", **more: Any) -> dict[str, Any]:
         "python": "3.11.7",
         "platform": "Linux-6.1-x86_64",
         "ptxas": [{"version": "12.9", "targets": "below sm_90"}, {"version": "13.4", "targets": "sm_90a and later"}],
-        "git": {"revision": revision, "branch": "main", "dirty": False},
+        "git": {
+            "revision": revision,
+            "branch": "main",
+            "dirty": False,
+            "subject": f"Change {revision[:4]}",
+            "web": "https://example.org/team/kernels",
+        },
         **more,
     }
 
@@ -219,7 +225,7 @@ def failing(result: Result, *, words: str = "1 of 4096 codes differ: +1 ulp", di
         f"  {different} of {result.total} codes differ: +1 ulp {different}\n"
         f"  first: y[517], place 1 in its pack\n"
         f"    x = 0x3f800001 (1.0000001)\n    expected 0x3f800000 (1.0)\n    got      0x3f800001 (1.00000012), +1 ulp\n"
-        f"  replay: pytest cases/{k.case}.py --ptx-replay=v1.{digest(k)}"
+        f"  repeat    pytest cases/{k.case}.py --ptx-replay=v1.{digest(k)}"
     )
     return replace(
         result,

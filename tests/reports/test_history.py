@@ -144,22 +144,71 @@ def test_a_changed_environment_is_listed(base):
     assert found.environment_changes(0) == []
 
 
+def stored(night, path, shared=False):
+    writer = Writer(path, shared=shared)
+    writer.write(night.run, *night.cases.values(), *night.texts.values(), *night.results, *night.timings)
+    if night.end:
+        writer.write(night.end)
+    writer.close()
+
+
 def test_a_folder_is_read_in_the_order_of_the_runs_not_of_the_names(base, tmp_path):
-    for name, night in zip(("b", "a"), synthetic.nights(base, 2, planted={}), strict=True):
-        writer = Writer(tmp_path / f"{name}.jsonl")
-        for record in (
-            night.run,
-            *night.cases.values(),
-            *night.texts.values(),
-            *night.results,
-            *night.timings,
-            night.end,
-        ):
-            writer.write(record)
-        writer.close()
-    runs = list(folder(tmp_path))
-    assert [r.run.started[:10] for r in runs] == ["2026-03-01", "2026-03-02"]
-    assert runs[0].results == sorted(base.results, key=lambda r: r.key.item)
+    for name, night in zip(("b.jsonl", "a.jsonl.zst"), synthetic.nights(base, 2, planted={}), strict=True):
+        stored(night, tmp_path / name)
+    first, newest = folder(tmp_path)
+    assert [first.started[:10], newest.run.started[:10]] == ["2026-03-01", "2026-03-02"]
+    assert newest.results == sorted(base.results, key=lambda r: r.key.item)
+
+
+class Kept(dict):
+    """Facts of nights by their inputs. read: how many were found."""
+
+    read = 0
+
+    def get(self, *parts):
+        found = dict.get(self, parts)
+        self.read += found is not None
+        return found
+
+    def put(self, data, *parts):
+        self[parts] = data
+
+
+def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path):
+    """Bits change, change back, and change again; a variant is missing in between; one run has no end."""
+    planted = list(synthetic.nights(base, 30))
+    runs = [planted[n] for n in (0, 14, 0, 1, 27, 2, 29)]
+    runs = [
+        dataclasses.replace(r, run=dataclasses.replace(r.run, started=f"2026-04-0{n + 1}T02:00:00Z"))
+        for n, r in enumerate(runs)
+    ]
+    runs[3] = dataclasses.replace(runs[3], results=runs[3].results[:-40], end=None)
+    expected, _ = history(runs)
+    assert {c.kind for c in expected.changes} >= {"bits", "ulp", "vanished", "new"}
+    for n, run in enumerate(runs):
+        stored(run, tmp_path / f"{n}.jsonl.zst", shared=True)
+    kept = Kept()
+    for reads in (0, 6):
+        before = kept.read
+        found, newest = history(folder(tmp_path, kept))
+        assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
+        assert found.nights == expected.nights
+        assert len(newest.texts) == len(base.texts)
+        assert kept.read - before >= reads
+    (tmp_path / "2.jsonl.zst").unlink()
+    stored(dataclasses.replace(runs[4], run=runs[2].run), tmp_path / "2.jsonl.zst", shared=True)
+    assert history(folder(tmp_path, kept))[0].changes != expected.changes
+
+
+def test_an_edited_run_of_a_history_is_refused_although_its_facts_are_kept(base, tmp_path):
+    kept = Kept()
+    for n, night in enumerate(synthetic.nights(base, 3, planted={})):
+        stored(night, tmp_path / f"{n}.jsonl")
+    history(folder(tmp_path, kept))
+    path = tmp_path / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
+    with pytest.raises(RecordError, match="the checksum is wrong"):
+        history(folder(tmp_path, kept))
 
 
 def test_no_run_at_all_is_refused(tmp_path):
@@ -167,3 +216,60 @@ def test_no_run_at_all_is_refused(tmp_path):
         history([])
     with pytest.raises(RecordError, match="no records"):
         list(folder(tmp_path))
+
+
+def test_a_change_names_the_commits_between_which_its_cause_lies(base):
+    found, _ = history(synthetic.nights(base))
+    by_kind = {c.kind: c for c in found.changes}
+    revisions = [night.revision for night in found.nights]
+    for kind, change in by_kind.items():
+        span = found.span(change)
+        assert (span.good, span.bad) == (found.nights[change.night - 1], found.nights[change.night]), kind
+        assert span.commits == f"{revisions[change.night - 1]}..{revisions[change.night]}"
+        assert span.address == f"https://example.org/team/kernels/compare/{span.commits.replace('..', '...')}"
+        assert (span.same, span.between, span.uncommitted) == (False, 0, False)
+    assert span.bad.subject == f"Change {span.bad.revision[:4]}"
+    assert span.bad.commit == f"https://example.org/team/kernels/commit/{span.bad.revision}"
+
+
+def test_runs_that_lacked_the_item_widen_the_range_and_one_commit_is_not_its_own_cause(base):
+    nights = list(synthetic.nights(base, 4, planted={}))
+    for n in (1, 2):  # the item did not run in these
+        nights[n] = dataclasses.replace(
+            nights[n],
+            results=[r for r in nights[n].results if r.key.case != "rcp"],
+            run=dataclasses.replace(nights[n].run, arguments=("-k", "not rcp")),
+        )
+    nights[3] = dataclasses.replace(nights[3], results=[_fails(r) for r in nights[3].results])
+    found, _ = history(nights)
+    change = next(c for c in found.changes if c.kind == "verdict")
+    span = found.span(change)
+    assert (change.last, change.night, span.between) == (0, 3, 2)
+    same = synthetic.environment(found.nights[0].revision)
+    nights[3] = dataclasses.replace(nights[3], run=dataclasses.replace(nights[3].run, environment=same))
+    found, _ = history(nights)
+    span = found.span(next(c for c in found.changes if c.kind == "verdict"))
+    assert (span.same, span.commits, span.address) == (True, "", "")
+    same["git"]["dirty"] = True
+    found, _ = history(nights)
+    span = found.span(next(c for c in found.changes if c.kind == "verdict"))
+    assert (span.same, span.uncommitted) == (False, True)
+
+
+@pytest.mark.parametrize("web", ["javascript:alert(1)", 'https://a.b/c"onclick=', "http://a.b/c", "https://a.b", 7])
+def test_only_an_address_of_a_repository_becomes_a_link(base, web):
+    nights = list(synthetic.nights(base, 2, planted={}))
+    nights[1].run.environment["git"]["web"] = web
+    found, _ = history(nights)
+    assert found.nights[1].commit == ""
+
+
+def test_each_case_has_its_states_over_all_nights(base):
+    nights = list(synthetic.nights(base, 5, planted={}))
+    nights[3] = dataclasses.replace(nights[3], results=[_fails(r) for r in nights[3].results])
+    nights[4] = dataclasses.replace(nights[4], results=[r for r in nights[4].results if r.key.case != "rcp"])
+    found, _ = history(nights)
+    assert [(s.name, first, last) for s, first, last in found.trend("rcp")] == [
+        ("pass", 0, 2), ("fail", 3, 3), ("absent", 4, 4)
+    ]  # fmt: skip
+    assert [(s.name, first, last) for s, first, last in found.trend("tanh")] == [("pass", 0, 4)]

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ptxdiff.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
-from ptxdiff.reports.casepage import bound_of_errors, by_finding, histograms
+from ptxdiff.reports.casepage import by_finding, histograms, spread
 from ptxdiff.reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
 from ptxdiff.reports.verdict import overall
 from tests.reports import synthetic
@@ -88,13 +88,106 @@ def test_equal_failures_on_several_targets_and_backends_are_one_group_simplest_f
     assert (group.simplest.key.pack, group.simplest.key.shape) == (1, "1")
 
 
-def test_different_wrong_answers_are_different_groups():
+def test_different_causes_are_different_groups_and_classes_of_difference_are_not():
+    """Each setup has other inputs, so one mistake has other classes of difference in each."""
     a = synthetic.failing(result())
-    b = dataclasses.replace(synthetic.failing(result(pack=2)), classes={"NaN": 1})
+    c = dataclasses.replace(synthetic.failing(result(pack=4)), classes={"NaN": 1})
+    assert [len(g.results) for g in view(run(a, c)).failures] == [2]
+    b = dataclasses.replace(synthetic.failing(result(pack=2)), diagnosis="missing early clobber")
     found = view(run(a, b))
     assert len(found.failures) == 2
     (both,) = found.wrong
-    assert (both.kinds, both.packs, both.anchor) == (2, [1, 2], found.failures[0].anchor)
+    assert (both.kinds, both.packs, both.cause) == (2, [1, 2], "missing early clobber")  # the cause before other words
+    assert both.anchor in [g.anchor for g in found.failures if g.cause]
+
+
+def test_counts_of_cell_row_and_terminal_agree():
+    """A cell counts the results of the items that fail, as the end of an item's message does."""
+    results = [
+        *(synthetic.failing(result(pack=p, target=t)) for p in (1, 2) for t in ("sm_80", "sm_90a")),
+        result(pack=4, target="sm_80"),
+        result(pack=4, target="sm_90a", backend="assembler", evidence="none"),
+        result("not run", target="sm_90a", backend="gpu"),
+        result("unsupported", pack=8, target="sm_90a"),
+    ]
+    found = view(run(*results))
+    (row,) = found.rows
+    assert {t: c.wrong for t, c in row.cells.items()} == {"sm_80": "2 of 3", "sm_90a": "2 of 3"}
+    assert row.by_backend == [
+        ("gpu", "1 not run", ""),
+        ("emulator", "4 of 6 fail, 1 pass, 1 unsupported", ""),
+        ("assembler", "1 assembles", ""),
+    ]
+    verdict = overall(found)
+    assert verdict.counts == {"pass": 2, "fail": 4, "unsupported": 1, "error": 0, "not run": 1}
+    assert verdict.beside("fail") == " (2 items)"
+    assert verdict.beside("error") == ""
+    assert sum(c.counts["fail"] for c in row.cells.values()) == verdict.counts["fail"]
+    assert [(len(g.results), g.items) for g in found.failures] == [(4, 2)]
+
+
+def test_a_target_on_which_nothing_ran_is_no_column_unless_nothing_ran_at_all():
+    missing = [result("not run", target="device", backend="gpu"), result("not run", target="sm_80", backend="gpu")]
+    found = view(run(*missing, result()))
+    assert (found.shown_targets, found.idle_targets) == (["sm_90a"], ["device", "sm_80"])
+    assert view(run(*missing)).shown_targets == ["device", "sm_80"]
+    assert view(run(result("unsupported", target="sm_80"))).shown_targets == ["sm_80"]
+
+
+def test_rows_are_grouped_by_family_and_only_those_in_which_nothing_is_wrong_pass():
+    base = synthetic.catalogue(4, ("sm_90a", "sm_100a"), per_cell=5)
+    names = list(base.cases)
+    families = dict(zip(names, ("math", "bits", "math", ""), strict=True))
+    cases = {n: dataclasses.replace(c, family=families[n]) for n, c in base.cases.items()}
+
+    def changed(r):
+        if r.key.case == names[1] and r.key.target == "sm_90a" and r.key.backend != "assembler":
+            return synthetic.failing(r)
+        if r.key.case == names[3]:
+            return dataclasses.replace(r, verdict="not run", evidence="none")
+        return r
+
+    found = view(dataclasses.replace(base, cases=cases, results=[changed(r) for r in base.results])).families
+    assert [(f.name, f.cases, f.passes) for f in found] == [
+        ("bits", [names[1]], False), ("math", [names[0], names[2]], True), ("other", [names[3]], False)
+    ]  # fmt: skip
+    shown = [[(s.name, n) for s, n in found[0].on(t)] for t in ("sm_90a", "sm_100a")]
+    assert shown == [[("fail", 4)], [("pass", 4)]]
+    assert [f.name for f in view(base).families] == [""]
+
+
+def test_the_command_of_a_failure_is_its_message_s():
+    group = view(run(synthetic.failing(result()))).failures[0]
+    assert group.command == "pytest cases/c.py --ptx-replay=" + group.simplest.replay
+    silent = dataclasses.replace(synthetic.failing(result()), message="no command")
+    assert view(run(silent)).failures[0].command == ""
+
+
+def test_each_failing_variant_has_its_worst_inputs():
+    from ptxdiff.reports.casepage import WORST_EACH, WORST_SHOWN, _worst
+
+    many = [
+        dataclasses.replace(
+            synthetic.failing(result(variant="loud", pack=n)),
+            offenders=(one := dataclasses.replace(synthetic.offender(got=f"0x{n:08x}"), ulp=1000 + n),),
+            worst=one,
+        )
+        for n in range(20)
+    ]
+    quiet = [synthetic.failing(result(variant=f"quiet{n}")) for n in range(3)]
+    passing = dataclasses.replace(result(variant="right"), worst=dataclasses.replace(synthetic.offender(), ulp=10**6))
+    shown = [variant for variant, _, _ in _worst([*many, *quiet, passing])]
+    assert shown[:WORST_EACH] == ["loud"] * WORST_EACH
+    assert {"quiet0", "quiet1", "quiet2"} < set(shown)
+    assert len(shown) == WORST_SHOWN
+
+
+def test_a_result_with_a_failing_input_stands_for_a_group_before_a_simpler_one_without():
+    a = dataclasses.replace(result("fail", shape="1"), findings=("approximate, and the policy is exact",))
+    b = dataclasses.replace(synthetic.failing(result(pack=4)), findings=a.findings)
+    (group,) = view(run(a, b)).failures
+    assert group.simplest == b
+    assert group.offender is not None
 
 
 def test_the_shown_input_fails_even_if_a_passing_one_is_farther():
@@ -196,14 +289,48 @@ def test_a_bar_beyond_the_bound_counts_as_failing_only_if_the_judge_says_so(fact
     assert sum(sum(counts.values()) for counts in found.values()) == 98
 
 
-@pytest.mark.parametrize(("ulps", "bound"), [({"0": 9, "1": 1}, 1), (FLUSHED, None)])
-def test_no_bound_is_drawn_where_passing_codes_lie_beyond_it(ulps, bound):
-    (row,) = view(run(result(total=98, ulps=ulps))).rows
-    row = dataclasses.replace(row, info=dataclasses.replace(row.info, match="ulp(1)", bound=1.0))
-    assert bound_of_errors(row) == bound
-    (histogram,) = histograms([row])
-    assert {bar["finding"] for bar in histogram.bars} == {"passes"}
-    relative = dataclasses.replace(row.info, match="relative(0.01)", bound=None)
-    assert bound_of_errors(dataclasses.replace(row, info=relative)) is None
-    through = dataclasses.replace(row.info, match="exact through ulp(2) of div (float32), then f", bound=None)
-    assert bound_of_errors(dataclasses.replace(row, info=through)) is None
+def row_of(**more):
+    (row,) = view(run(result(total=98, **more))).rows
+    return dataclasses.replace(row, info=dataclasses.replace(row.info, match="ulp(1)", bound=1.0))
+
+
+RANGES = {"sub": (0, 16777216), "-5": (-1, 1), "3": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"ulps": {"0": 9, "1": 1}}, ""),
+        ({"ulps": FLUSHED}, " 8 codes beyond it pass, because the policy permits them (a flush, an overflow)."),
+        (
+            {"ulps": FLUSHED, "verdict": "fail", "different": 3, "ulps_failing": FAR},
+            " 3 codes beyond it fail. 5 codes beyond it pass, because the policy permits them (a flush, an overflow).",
+        ),
+    ],
+)
+def test_the_promised_bound_is_a_band_and_codes_beyond_it_are_counted_by_what_the_judge_found(facts, words):
+    found = spread(row_of(ranges=RANGES, **facts))
+    assert found.words == f"Errors from -1 to +16,777,216 ulp. The band is the promised bound, 1 ulp.{words}"
+    assert [(p["where"], p["exponent"], p["minus"], p["bound"]) for p in found.points] == [
+        ("sub", -7, -1, 1), ("-5", -5, -1, 1), ("3", 3, -1, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("match", ["relative(0.01)", "exact through ulp(2) of div (float32), then f"])
+def test_no_band_is_drawn_for_a_policy_without_a_bound_in_ulp(match):
+    row = row_of(ulps={"0": 9, "1": 1}, ranges=RANGES)
+    found = spread(dataclasses.replace(row, info=dataclasses.replace(row.info, match=match, bound=None)))
+    assert (found.bound, found.words) == (None, "Errors from -1 to +16,777,216 ulp.")
+    assert not {"bound", "minus"} & found.points[0].keys()
+    assert spread(row_of(ranges={"3": (0, 0)})) is None
+
+
+def test_a_passing_variant_has_no_bar_in_the_colour_of_failures():
+    (histogram,) = histograms([row_of(ulps=FLUSHED)])
+    assert {bar["colour"] for bar in histogram.bars} == {"var(--series-1)"}
+    assert histogram.findings == {"passes": 98}
+    (histogram,) = histograms([row_of(ulps=FLUSHED, verdict="fail", different=3, ulps_failing=FAR)])
+    assert histogram.findings == {"passes": 95, "fails": 3}
+    assert [(b["begin"], b["end"], b["bottom"], b["top"]) for b in histogram.bars] == [
+        (-16777216.5, -8388607.5, 0, 3), (-0.5, 0.5, 0, 90), (1.5, 2.5, 0, 5)
+    ]  # fmt: skip

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from ptxdiff.cli import main
 from ptxdiff.records import shown
 from ptxdiff.reports import github, html, junit, sarif, summary, tabular
 from ptxdiff.reports.conformance import LedgerError, ledger
@@ -55,14 +56,14 @@ def test_the_terminal_ends_with_the_verdict_and_names_what_failed(failed):
     tail = text[text.rindex("FAILED") :]
     assert "rcp::asm.rn" in tail
     assert "prmt::asm.packed" in tail
-    counts = r"[\d,]+ pass \(.* hardware.*\) +\d+ fail +\d+ unsupported +\d+ error +\d+ not run +\d+ expected failures"
-    assert re.search(counts, tail)
+    counts = r"[\d,]+ pass \(.* hardware.*\) 28 fail \(5 items\) 108 unsupported 36 error \(9 items\) 12 not run"
+    assert re.search(counts + r" \d+ expected failures", " ".join(tail.split()))
     assert "--ptx-replay=" in text
     assert "not run: 12 results (gpu): no NVIDIA GPU" in text
 
 
 def test_the_terminal_counts_the_failures_it_does_not_show(failed):
-    assert "and 1 more kinds of failure" in terminal(failed, failures=1)
+    assert "and 1 more causes of failure" in terminal(failed, failures=1)
 
 
 @pytest.mark.parametrize("change", [{"results": []}, {"end": None}])
@@ -115,7 +116,7 @@ def test_step_summary_has_verdict_failures_matrix_and_changes(failed, base):
 
 def test_step_summary_stays_below_githubs_limit_and_names_omissions(base):
     results = [
-        dataclasses.replace(synthetic.failing(r), message=f"{r.key}\n" + "x" * 2000, classes={str(n): 1})
+        dataclasses.replace(synthetic.failing(r), message=f"{r.key}\n" + "x" * 2000, findings=(f"cause {n}",))
         for n, r in enumerate(base.results)
     ]
     text = github.step_summary(dataclasses.replace(base, results=results))
@@ -138,7 +139,7 @@ def test_no_html_of_a_case_reaches_the_step_summary():
     assert tags <= {"<details", "<summary"}
 
 
-def test_each_case_file_has_one_annotation(failed):
+def test_each_cause_has_one_annotation(failed):
     found = github.annotations(failed)
     assert [a.split(",")[0] for a in found] == ["::error file=cases/prmt.py", "::error file=cases/rcp.py"]
     assert all("\n" not in a for a in found)
@@ -149,9 +150,9 @@ def test_annotations_point_at_the_variants_line_and_give_no_command(failed):
     variants = {n: dataclasses.replace(v, line=17) for n, v in info.variants.items()}
     cases = {**failed.cases, "rcp": dataclasses.replace(info, variants=variants)}
     assert ",line=17," in github.annotations(dataclasses.replace(failed, cases=cases))[1]
-    (planted,) = github.annotations(hostile.run())
-    assert "\n" not in planted
-    assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
+    for planted in github.annotations(hostile.run()):
+        assert "\n" not in planted
+        assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
 
 
 def test_sarif_has_one_result_for_each_case_with_a_stable_fingerprint(failed):
@@ -299,3 +300,31 @@ def test_errors_of_approximate_forms_are_shown_in_words():
         ("lg2", "2 ulp at 0x3ef3ffde; relative 2^-22.000 elsewhere at 0x3ef3ffde", "model, with these bits"),
         ("div", "relative 2^-22.000 elsewhere at 0x3ef3ffde (of 67,108,864 inputs)", "model, with these bits"),
     )
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("junit", "<?xml"),
+        ("sarif", "{"),
+        ("csv", ""),
+        ("html", "<!"),
+        ("github-comment", "##"),
+        ("github-summary", "##"),
+    ],
+)
+def test_a_dash_prints_every_form_that_is_text(form, start, base, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ptxdiff.cli.report.one_run", lambda paths, **_: base)
+    (tmp_path / "r.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "r.jsonl", "--format", form, "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.lstrip().lower().startswith(start.lower()), printed[:80]
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_dash_is_refused_for_bytes(base, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ptxdiff.cli.report.one_run", lambda paths, **_: base)
+    (tmp_path / "r.jsonl").touch()
+    assert main(["report", str(tmp_path / "r.jsonl"), "--format", "parquet", "-o", "-"]) == 2
+    assert "parquet is no text" in capsys.readouterr().err

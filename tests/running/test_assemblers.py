@@ -166,7 +166,7 @@ def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd
     compare."""
     (tmp_path / "case.py").write_text(CASE)
     file = tmp_path / "run.jsonl"
-    words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--output", str(file)]
+    words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--records", str(file)]
     assert main([*words, "--opt", "0", "--opt", "3", "--assembler", "bundled"]) == 0
     results = [r for r in map(json.loads, file.read_text().splitlines()) if r["record"] == "result"]
     o0, o3 = (tritons_own(TARGET, level=level).label for level in (0, 3))

@@ -36,7 +36,7 @@ def test_a_mistake_on_five_targets_is_one_block_with_the_cause_first(run, option
     summary = [line for line in result.outlines if line.startswith("FAILED")]
     assert len(summary) == 3
     result.assert_outcomes(passed=5, failed=15)
-    assert text.count("  repeat    pytest") == 2
+    assert text.count("  repeat    pytest") == 3
     assert text.count("the same on 4 more targets: sm_80, sm_90a, sm_100a, sm_120a (emulator)") == 3
     assert "planted::clobber[sm_75-emulator]: missing early clobber: make the constraint of $0 '=&f'; " in text
     assert "15 failed items have 3 causes; -vv prints each item" in text

@@ -64,7 +64,7 @@ def test_a_process_that_aborts_hangs_or_raises_costs_its_shard_only(tmp_path, on
     verdicts = {s: r.verdict for s, r in sorted(journal.done.items())}
     assert verdicts == {s: "error" if s in (3, 5, 7) else "pass" for s in range(10)}
     assert "aborted (SIGABRT)" in journal.done[3].words
-    assert "no end after 2 s: the kernel hangs, or needs a greater --timeout" in journal.done[5].words
+    assert "no end after 2 s: the kernel hangs, or needs a greater --limit" in journal.done[5].words
     assert journal.done[7].words == "no such luck"
     if places == GPUS:
         seen = {r.words for r in journal.done.values() if r.verdict == "pass"}
@@ -118,7 +118,7 @@ def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_st
     monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="device_stand_in:begin"))
     file = tmp_path / "sums.py"
     file.write_text(ADDITION)
-    assert main(["sweep", f"{file}::right", "--journal", str(tmp_path / "j"), "--timeout", "200"]) == 0
+    assert main(["sweep", f"{file}::right", "--journal", str(tmp_path / "j"), "--limit", "200"]) == 0
     assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
     assert "torch" not in sys.modules or not sys.modules["torch"].cuda.is_initialized()
     line = json.loads((tmp_path / "j").read_text().splitlines()[1])
@@ -203,7 +203,7 @@ case = Case(
 def test_the_command_sweeps_on_the_cpu_in_a_process_of_its_own(tmp_path, capsys):
     file = tmp_path / "negation.py"
     file.write_text(CASE)
-    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
+    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--shards", "1"]
     assert main(["sweep", f"{file}::wrong", *words]) == 1
     assert "codes differ" in capsys.readouterr().out
 
@@ -213,12 +213,12 @@ def test_the_command_resumes(tmp_path, in_this_process, capsys):
     file.write_text(CASE)
     journal = tmp_path / "j.jsonl"
     words = ["--backend", "emulator", "--journal", str(journal), "--shard-bits", "16"]
-    assert main(["sweep", f"{file}::right", *words, "--limit", "2"]) == 0
-    assert main(["sweep", f"{file}::right", *words, "--limit", "1", "--resume"]) == 0
+    assert main(["sweep", f"{file}::right", *words, "--shards", "2"]) == 0
+    assert main(["sweep", f"{file}::right", *words, "--shards", "1", "--resume"]) == 0
     assert "3 of 256 shards of 2^16 inputs: 3 pass" in capsys.readouterr().out
     lines = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
     assert [line["shard"] for line in lines] == [0, 1, 2]
-    wrong = [*words[:2], "--journal", str(tmp_path / "w"), *words[4:], "--limit", "1"]
+    wrong = [*words[:2], "--journal", str(tmp_path / "w"), *words[4:], "--shards", "1"]
     assert main(["sweep", f"{file}::case::wrong", *wrong]) == 1
     assert "codes differ" in capsys.readouterr().out
     assert main(["sweep", f"{file}::absent", *words]) == 2
@@ -239,7 +239,7 @@ def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, in_
     file = tmp_path / "negation.py"
     text = CASE.replace("Case, asm", "Case, asm, exact, magnitude")
     file.write_text(text.replace('nan="payload"', 'nan="payload", match=exact(on=magnitude("a", 3.0e-8, 4.0e-8))'))
-    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
+    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--shards", "1"]
     assert main(["sweep", f"{file}::wrong", *words]) == 1
     output = " ".join(capsys.readouterr().out.split())
     assert "match= of y promises next to nothing:" in output

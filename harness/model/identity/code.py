@@ -210,9 +210,10 @@ class _Walk:
         parts = []
         for level, name, taken in imports_in(function.__code__):
             package = function.__globals__.get("__package__") or ""
-            for module in (name, *(f"{name}.{t}" for t in taken)):
+            for module in (name, *(f"{name}.{t}" if name else t for t in taken)):  # no name in `from . import t`
                 found = self._importable("." * level + module, package)
                 if found is not None:
+                    _note_import(function, found)
                     parts += [self.encode(module), self._named({found.__name__: found}, names | {found.__name__}, ())]
         return tagged("imports", *parts)
 
@@ -319,6 +320,18 @@ def _of_references(module: str) -> bool:
 def is_users(module: types.ModuleType) -> bool:
     """Whether a module is neither ours, nor Python's, nor of an installed package."""
     return not _of_references(module.__name__) and _Walk(exact=False)._outside_module(module) is None
+
+
+def _note_import(function: types.FunctionType, module: types.ModuleType) -> None:
+    """Note that a function opens the file of a module that was imported in its place, and what that imports.
+
+    What the module does may decide results although the function uses no name of it.
+    """
+    from ptxdiff.model.identity.imported import imported_texts  # which asks this module whose a module is
+    from ptxdiff.model.identity.opened import note
+
+    if file := getattr(module, "__file__", None):
+        note(function.__code__.co_filename, [file, *imported_texts(Path(file))])
 
 
 def _modules_of(value: Any) -> list[types.ModuleType | None]:

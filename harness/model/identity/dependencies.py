@@ -229,8 +229,9 @@ def _named_settings(texts: _Texts) -> list[tuple[str, str]]:
                 known = {c: _session.setting(c) for c in _constants(text)}
                 found |= {name: value for name, value in known.items() if value is not None}
             if _READS_ENVIRONMENT.search(text):
-                parts = [c for c in _constants(text) if len(c) > 2]
-                found |= {f"${n}": v for n, v in os.environ.items() if any(p in n for p in parts)}
+                named = set(_constants(text))
+                parts = [c for c in named if len(c) > 2]
+                found |= {f"${n}": v for n, v in os.environ.items() if n in named or any(p in n for p in parts)}
     return sorted(found.items())
 
 
@@ -259,8 +260,8 @@ def _constants(text: str) -> tuple[str, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    constants = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
-    return tuple(dict.fromkeys(constants))
+    constants = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    return tuple(dict.fromkeys(os.fsdecode(c) for c in constants if isinstance(c, str | bytes)))
 
 
 @functools.lru_cache(maxsize=1024)

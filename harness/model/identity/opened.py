@@ -3,7 +3,8 @@
 An audit hook (`sys.addaudithook`) sees every `open`, every list of a folder and every start of a process. It notes them
 by the user's files whose code is on the stack at that moment, so that a case has the files that its own modules and
 functions opened, also those that another case made a shared helper read. Digests are computed later; a file that has
-changed between its opening and its digest has none.
+changed between its opening and its digest has none. What code asks about a file without opening it (`os.path.exists`,
+its size) is no event of the audit hook: `os.stat` and its like are wrapped, and note what they say, but for times.
 
 Not noted, because other parts of an identity cover them: what the harness opens (its text and its caches have keys of
 their own), files of Python, of installed packages and of the cache folder (versions), what an installed package does
@@ -21,11 +22,13 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
 from types import FrameType
 from typing import Any
+from urllib.parse import unquote
 
 from ptxdiff.diskcache import cache_folder
 from ptxdiff.locations import PACKAGE, REFERENCES
@@ -33,10 +36,13 @@ from ptxdiff.locations import PACKAGE, REFERENCES
 ABSENT = "absent"
 """In the place of a digest: the file did not exist when it was opened."""
 
+ASKED = "?"
+"""After a path: not the contents count, but whether it is a file, a folder or a link, its size and its mode."""
+
 _DIGITS = 32
 
-_Stamp = tuple[int, int, int] | None
-"""Size, time of the last change in nanoseconds and inode of a file; None if it does not exist."""
+_Stamp = tuple[int, int, int] | str | None
+"""Size, time of the last change in nanoseconds and inode of a file; None if it does not exist. With `ASKED`, facts."""
 
 
 @dataclass
@@ -69,6 +75,7 @@ _noted: dict[str, _Noted] = {}
 _faults: dict[str, None] = {}
 _installed = False
 _paused = False
+_noting = threading.local()
 
 
 def watch() -> None:
@@ -77,16 +84,28 @@ def watch() -> None:
     if not _installed:
         _installed = True
         sys.addaudithook(_hook)
+        for name in _ASKING:
+            _wrap(name)
+
+
+def note(source: str, paths: Iterable[str]) -> None:
+    """Note files that are opened in place of the code of a source: the harness imports what its functions import."""
+    for text in map(os.path.abspath, paths):
+        if not _excluded(text):
+            _note([_real(source)], text, _stamp(text))
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     note = _EVENTS.get(event)
-    if note is None or _paused:
+    if note is None or _paused or getattr(_noting, "now", False):
         return
+    _noting.now = True  # what this module itself asks about a path is no event
     try:
         note(event, arguments)
     except Exception as fault:  # raised from here, it would end the user's own call
         _faults[f"what it opens is not known ({event}: {type(fault).__name__}: {fault})"] = None
+    finally:
+        _noting.now = False
 
 
 def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened:
@@ -113,7 +132,7 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
 def digest_of(path: str) -> str:
     """A digest of the present contents of a file, or of the names in a folder; `ABSENT` if there is none."""
     stamp = _stamp(path)
-    return ABSENT if stamp is None else _digest(path, stamp)
+    return ABSENT if stamp is None else stamp if isinstance(stamp, str) else _digest(path, stamp)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -136,11 +155,50 @@ def _digest(path: str, stamp: _Stamp) -> str:
 
 
 def _stamp(path: str) -> _Stamp:
+    if path.endswith(ASKED):
+        return _facts(path.removesuffix(ASKED))
     try:
-        found = os.stat(path)
+        found = _stat(path)
     except (OSError, ValueError):
         return None
     return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _facts(path: str) -> str | None:
+    """What `stat` and `readlink` say about a path, but for times, and of folders also for sizes and modes."""
+    try:
+        found = _stat(path, follow_symlinks=False)
+        link = f"link to {_readlink(path)} " if stat.S_ISLNK(found.st_mode) else ""
+    except (OSError, ValueError):
+        return None
+    try:
+        found = _stat(path)
+    except OSError:
+        return f"{link}absent"
+    if stat.S_ISDIR(found.st_mode):
+        return f"{link}folder"
+    return f"{link}file, {found.st_size} bytes, mode {stat.S_IMODE(found.st_mode):o}"
+
+
+_stat, _readlink = os.stat, os.readlink
+_ASKING = ("stat", "lstat", "access", "readlink")
+"""Functions of `os` that say something about a path without opening it."""
+
+
+def _wrap(name: str) -> None:
+    """Put a function into the place of one of `os` that also notes the paths that the user's code asks about."""
+    asks = getattr(os, name)
+
+    @functools.wraps(asks)
+    def asking(path: Any, *arguments: Any, **options: Any) -> Any:
+        if not _paused and not isinstance(path, int) and options.get("dir_fd") is None:
+            _hook(_ASKED_EVENT, (path,))
+        return asks(path, *arguments, **options)
+
+    setattr(os, name, asking)
+    for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if asks in supported:
+            supported.add(asking)
 
 
 # ---- events --------------------------------------------------------------------------------------------------
@@ -180,11 +238,26 @@ def _folder(event: str, arguments: tuple[Any, ...]) -> None:
 def _library(event: str, arguments: tuple[Any, ...]) -> None:
     """A shared library, a database or an extension module: a path in the first argument that is one."""
     name = arguments[1] if event == "import" else arguments[0]
-    if not isinstance(name, str | bytes) or not name or b"/" not in os.fsencode(name):
+    if isinstance(name, os.PathLike):
+        name = os.fspath(name)
+    if not isinstance(name, str | bytes) or not name:
+        return
+    name = os.fsdecode(name)
+    if event == "sqlite3.connect" and name.startswith("file:"):
+        name = unquote(name.removeprefix("file:").partition("?")[0])
+    if not name or name == ":memory:" or (event != "sqlite3.connect" and "/" not in name):
         return  # a system's library, a database in memory, or a module that `import` will open itself
     sources = _users_sources()
     if sources and (text := _path(name)) is not None and not _excluded(text):
         _note(sources, text, _stamp(text))
+
+
+def _asked(event: str, arguments: tuple[Any, ...]) -> None:
+    """A question about a path; questions about the folders above a file of the user's, as of `resolve`, are many."""
+    sources = _users_sources(1)
+    if not sources or (text := _path(arguments[0])) is None or _excluded(text):
+        return
+    _note(sources, text + ASKED, _stamp(text + ASKED))
 
 
 def _outside(event: str, arguments: tuple[Any, ...]) -> None:
@@ -208,12 +281,16 @@ _OUTSIDE = {
 }
 """Events whose results no digest covers."""
 
+_ASKED_EVENT = "asked"
+"""The event of the wrapped functions."""
+
 _EVENTS: dict[str, Callable[[str, tuple[Any, ...]], None]] = {
     "open": _open,
     "os.listdir": _folder,
     "os.scandir": _folder,
     "ctypes.dlopen": _library,
     "sqlite3.connect": _library,
+    _ASKED_EVENT: _asked,
     "import": _library,
     **dict.fromkeys(_OUTSIDE, _outside),
 }
@@ -236,10 +313,13 @@ def _effect(sources: Collection[str], words: str) -> None:
 _USER, _LIBRARY, _OURS, _IMPORTING = "user", "library", "ours", "importing"
 
 
-def _users_sources() -> list[str]:
-    """The user's files whose code is on the stack, down to the harness's own code; empty for what is not theirs."""
+def _users_sources(wrapped: int = 0) -> list[str]:
+    """The user's files whose code is on the stack, down to the harness's own code; empty for what is not theirs.
+
+    wrapped: the number of functions of this module around an audit event's three.
+    """
     found: dict[str, None] = {}
-    frame: FrameType | None = sys._getframe(3)  # below this module's functions
+    frame: FrameType | None = sys._getframe(3 + wrapped)  # below this module's functions
     innermost = True
     while frame is not None:
         kind, path = _kind(frame.f_code.co_filename)
@@ -312,7 +392,7 @@ def _derived(name: str) -> bool:
 
 def _is_plain(path: str) -> bool:
     try:
-        mode = os.stat(path).st_mode
+        mode = _stat(path).st_mode
     except OSError:
         return True
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

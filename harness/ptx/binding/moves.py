@@ -23,6 +23,8 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
         raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", node.offset)
     to, what = (_unwrapped(_spread(builder, operand), kind) for operand in node.operands)
     if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
+        if what.displacement:
+            builder.resolve(what)
         if what.negated:
             raise builder.error(OperandError, "only predicates can be negated with '!'", what.offset)
         return _bind_special(builder, node, bound, kind)
@@ -48,7 +50,7 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 def _spread(builder: Builder, node: Operand) -> Operand:
     """The components of a vector register whose name stands without a component."""
-    if isinstance(node, Name) and not node.negated:
+    if isinstance(node, Name) and not node.negated and not node.displacement:
         parts = builder.scope.register(node.text)
         if isinstance(parts, list):
             return Vector([Name(p.name, node.offset) for p in parts], node.offset)

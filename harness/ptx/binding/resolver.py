@@ -47,6 +47,9 @@ class Resolver:
 
     def resolve(self, node: Name) -> Register:
         """The register that a name means. Raises OperandError if there is none."""
+        if node.displacement:
+            message = f"{node.text}+{node.displacement}: only the address of a variable has a constant added"
+            raise self.error(OperandError, message, node.offset)
         found = self.scope.register(node.text)
         if found is None and "." in node.text:
             base, _, component = node.text.rpartition(".")

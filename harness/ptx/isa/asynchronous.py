@@ -32,6 +32,28 @@ operation(
     requires=90,
     **_ORDER,
 )
+for _name in ("arrive", "arrive_drop"):
+    operation(
+        f"mbarrier.{_name}.noComplete{{.sem}}{{.scope}}{{.space}}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.13",
+        requires=80, sem=".release", scope=".cta", space=_OWN,
+    )  # fmt: skip
+operation(
+    "mbarrier.arrive_drop{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.14", requires=80,
+    **_ORDER,
+)  # fmt: skip
+operation(
+    "mbarrier.arrive_drop.expect_tx{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.14",
+    requires=90, **_ORDER,
+)  # fmt: skip
+operation("mbarrier.pending_count.b64", "mbarrier_pending", section=f"{_MBARRIER}.17", requires=80)
+operation(
+    "mbarrier.complete_tx{.sem}{.scope}{.space}.b64", "mbarrier_complete", section=f"{_MBARRIER}.12", requires=90,
+    sem=".relaxed", scope=".cta .cluster", space=_SHARED,
+)  # fmt: skip
+operation(
+    "cp.async.mbarrier.arrive{.noinc}{.space}.b64", "mbarrier_copies", section=f"{_MBARRIER}.15", requires=80,
+    space=_OWN,
+)  # fmt: skip
 for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
     operation(
         f"mbarrier.{_name}{{.parity}}{{.sem}}{{.scope}}{{.space}}.b64",

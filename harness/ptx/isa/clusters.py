@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from ptxdiff.ptx.isa.registry import operation
 
-operation("mapa.type", "cluster_mapa", section="9.7.9.23", requires=90, type=".u64 .s64")
-operation(
-    "mapa.space.type",
-    "cluster_mapa",
-    section="9.7.9.23",
-    requires=90,
-    space=".shared::cluster",
-    type=".u32 .s32 .u64 .s64",
-)
-operation("getctarank.type", "cluster_rank", section="9.7.9.24", requires=90, type=".u64 .s64")
-operation(
-    "getctarank.space.type", "cluster_rank", section="9.7.9.24", requires=90, space=".shared::cluster",
-    type=".u32 .s32 .u64 .s64",
-)  # fmt: skip
+_ADDRESSES = {"space": ".shared::cluster", "type": ".u32 .s32 .u64 .s64"}
+operation("mapa{.space}.type", "cluster_mapa", section="9.7.9.23", requires=90, **_ADDRESSES)
+operation("getctarank{.space}.type", "cluster_rank", section="9.7.9.24", requires=90, **_ADDRESSES)
 operation("isspacep.space", "isspacep", section="9.7.9.18", space=".global .local .shared .shared::cta .const .param")
 operation("isspacep.space", "isspacep", section="9.7.9.18", requires=70, space=".param::entry")
 operation("isspacep.space", "isspacep", section="9.7.9.18", requires=90, space=".shared::cluster")

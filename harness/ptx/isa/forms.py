@@ -272,8 +272,9 @@ _FUSED = {
 
 
 _NAMES = {
-    "mbarrier": frozenset({"init", "inval", "arrive", "expect_tx", "test_wait", "try_wait", "parity"}),
-    "cp": frozenset({"async", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
+    "mbarrier": frozenset({"init", "inval", "arrive", "arrive_drop", "noComplete", "pending_count", "expect_tx"})
+    | {"complete_tx", "test_wait", "try_wait", "parity"},
+    "cp": frozenset({"async", "mbarrier", "arrive", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
     "createpolicy": frozenset({"fractional", "range", "cvt"}),
     "barrier": frozenset({"cta", "cluster", "arrive", "wait"}),
 }
@@ -282,9 +283,9 @@ _SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "loca
 _SEQUENCES = {
     "cp": _SPACES,
     "cvta": _SPACES | {"to"},
-    "bar": frozenset({"cta", "warp", "sync", "arrive"}),
-    "barrier": frozenset({"cta", "cluster", "sync", "arrive", "wait"}),
-    "fence": _SPACES | {"proxy", "async"},
+    "bar": frozenset({"cta", "warp", "sync", "arrive", "red", "popc", "and", "or"}),
+    "barrier": frozenset({"cta", "cluster", "sync", "arrive", "wait", "red", "popc", "and", "or"}),
+    "fence": frozenset({"proxy", "async"}),
 }
 """Modifiers that have the order of the form; others may lie between them."""
 _ORDERED = frozenset({"ld", "st", "mbarrier"})

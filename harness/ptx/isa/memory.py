@@ -69,6 +69,11 @@ for _name, _ordering, _section in (("ld", ".relaxed .acquire", "9.7.9.8"), ("st"
         space=".global .shared .shared::cta .shared::cluster .local",
         excludes=[f".local {order}" for order in _ordering.split()],
     )  # fmt: skip
+for _name, _ordering, _section in (("ld", ".relaxed .acquire", "9.7.9.8"), ("st", ".relaxed .release", "9.7.9.11")):
+    operation(
+        f"{_name}.mmio.sem.scope{{.space}}.type", _name, section=_section, requires=70, sem=_ordering, scope=".sys",
+        space=".global", type=f"{_NARROW} {_WORDS} {_DOUBLE_WORDS}",
+    )  # fmt: skip
 operation(
     "ldu{.space}{.vec}.type", "ldu", section="9.7.9.10", space=".global", vec=".v2 .v4",
     type=f"{_NARROW} {_WORDS} {_DOUBLE_WORDS}", excludes=[f".v4 {t}" for t in _DOUBLE_WORDS.split()],

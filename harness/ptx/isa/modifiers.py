@@ -50,6 +50,8 @@ _IGNORED = (
     frozenset({"box_dim", "element_stride", "elemtype", "fill_mode", "global_address", "global_dim", "global_stride"})
     | {"interleave_layout", "rank", "swizzle_atomicity", "swizzle_mode"},
 )
+_LAYOUTS = {"ldmatrix": frozenset({"row", "col"})}
+"""Words that ptxas ignores on one instruction."""
 _ELEMENTS = frozenset({"b8x16", "b6x16_p32", "b4x16_p64"})
 _WITH_ELEMENTS = frozenset({"ldmatrix", "tcgen05"})
 NEWER = {"assume_large": 90}
@@ -73,6 +75,8 @@ def heeded(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
     for group in _IGNORED[opcode == "testp" : 3 if opcode == "tensormap" else None]:
         if sum(m in group for m in modifiers) == 1:
             modifiers = tuple(m for m in modifiers if m not in group)
+    if opcode in _LAYOUTS and sum(m in _LAYOUTS[opcode] for m in modifiers) == 1:
+        modifiers = tuple(m for m in modifiers if m not in _LAYOUTS[opcode])
     if opcode in _WITH_FLOATS and {"lo", "hi", "wide"}.isdisjoint(modifiers):
         modifiers = tuple(m for m in modifiers if m not in _NO_NUMBERS)
     return modifiers

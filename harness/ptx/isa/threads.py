@@ -8,6 +8,9 @@ operation("bar{.cta}.sync", "barrier", section="9.7.13.1")
 operation("barrier{.cta}.sync{.aligned}", "barrier", section="9.7.13.1")
 operation("bar{.cta}.arrive", "barrier_arrive", section="9.7.13.1")
 operation("barrier{.cta}.arrive{.aligned}", "barrier_arrive", section="9.7.13.1")
+for _name, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
+    operation(f"{_name}{{.cta}}.red.popc{_aligned}.u32", "barrier_red", section="9.7.13.1")
+    operation(f"{_name}{{.cta}}.red.op{_aligned}.pred", "barrier_red", section="9.7.13.1", op=".and .or")
 operation("bar.warp.sync", "warp_barrier", section="9.7.13.2")
 operation("membar.level", "fence", section="9.7.13.4", level=".cta .gl .sys")
 operation(

@@ -131,7 +131,7 @@ class KernelBuilder(Builder):
             raise self.error(NotElementwise, message, node.offset)
         if variable is None:
             at = self.parameter_places.get(node.text)
-            return None if at is None else ReadSlot(-1, 64, at)
+            return None if at is None else ReadSlot(-1, 64, at + node.displacement)
         self.place(variable)
         offset = self.offsets.get(id(variable))
         if offset is None:
@@ -141,7 +141,7 @@ class KernelBuilder(Builder):
             # Dynamic shared memory begins after the static variables, which Triton does not use.
             offset = -(-self.sizes["shared"] // -offset) * -offset
         base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
-        return ReadSlot(-1, 64, base + offset, shared=variable.space == "shared")
+        return ReadSlot(-1, 64, base + offset + node.displacement, shared=variable.space == "shared")
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter, and the offset in it, for `[name+offset]`."""

@@ -209,7 +209,7 @@ class Bulk:
                 # Only threads that see the phase of the mbarrier complete are ordered after the bytes.
                 barrier = frame.barriers.get(one.barrier)
                 agent = -1 if barrier is None else barrier.agent
-                shared.note_landing(one.offsets, one.size, np.full(len(one.offsets), agent))
+                shared.note_landing(one.offsets, one.size, np.full(len(one.offsets), one.lane), agent)
             frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
         return bool(coming)
 

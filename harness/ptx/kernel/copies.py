@@ -57,7 +57,7 @@ class Reaching(ThreadFrame):
         """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
         raise NotImplementedError
 
-    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+    def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
         """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
         raise NotImplementedError
@@ -74,8 +74,12 @@ class Reaching(ThreadFrame):
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
         raise NotImplementedError
 
-    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
-        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
+    def land(
+        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
+        agent: int = -1,
+    ) -> None:  # fmt: skip
+        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier, or
+        after the phase of an mbarrier for which `agent` stands."""
         raise NotImplementedError
 
 
@@ -103,7 +107,8 @@ def _sources(access: Access, lanes: Array, places: list[Place]) -> list[CopySour
 
 @dataclass
 class Flying:
-    """Copies of one step that have not landed: lanes, places, data, each lane's group, and what they read."""
+    """Copies of one step that have not landed: lanes, places, data, each lane's group, and what they read. number: in
+    the order of issue."""
 
     step: Step
     access: Access
@@ -113,6 +118,7 @@ class Flying:
     masks: list[Array | None]
     group: Array
     sources: list[CopySource] = field(default_factory=list)
+    number: int = 0
 
     def part(self, chosen: Array) -> Flying:
         """The copies of some of the lanes."""
@@ -127,12 +133,24 @@ class Flying:
         )
 
 
+@dataclass
+class Arrival:
+    """Arrivals at mbarriers, one of each lane, as soon as the lane's copies before number `before` are complete."""
+
+    step: Step
+    lanes: Array
+    offsets: Array
+    before: int
+
+
 class Copies:
     """The copies of a frame's threads. `committed`: how many groups each lane has closed."""
 
     def __init__(self, frame: Reaching) -> None:
         self.frame = frame
         self.flying: list[Flying] = []
+        self.arrivals: list[Arrival] = []
+        self._issued = 0
         self.committed = np.zeros(frame.lanes, np.int64)
         self._read: list[CopySource] = []
 
@@ -160,7 +178,8 @@ class Copies:
             # barrier.
             frame.check_write(step, to, lanes, places[0], values)
         tally(shared.under_way, units, 1)
-        self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes], self._read))
+        group, self._issued = self.committed[lanes], self._issued + 1
+        self.flying.append(Flying(step, to, lanes, places[0], values, masks, group, self._read, self._issued))
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
@@ -285,6 +304,41 @@ class Copies:
         """Close the group of each thread's copies since its last one."""
         self.committed = self.committed + (1 if active is None else active)
 
+    def arrive_later(self, step: Step, lanes: Array, offsets: Array) -> None:
+        """Let each lane arrive at the mbarrier at its offset when the copies that it has issued are complete."""
+        self.arrivals.append(Arrival(step, lanes, offsets, self._issued + 1))
+
+    def arrive(self) -> bool:
+        """Complete the copies for which mbarriers wait, and arrive there; returns whether there were any."""
+        arrivals, self.arrivals = self.arrivals, []
+        for one in arrivals:
+            for offset in np.unique(one.offsets).tolist():
+                self._arrive(one, offset, one.lanes[one.offsets == offset])
+        return bool(arrivals)
+
+    def _arrive(self, one: Arrival, offset: int, lanes: Array) -> None:
+        """Only threads that see the phase complete are ordered after the bytes, not those that issued the copies."""
+        frame = self.frame
+        found = frame.barriers.get(offset)
+        at = offset % frame.shared.size
+        if found is None:
+            text = f"the copies of {frame.who(int(lanes[0]))} arrive at an mbarrier at offset {at}, where none is"
+            raise frame.fault(ExecutionError, one.step, text)
+        staying = []
+        for flying in self.flying:
+            ready = np.isin(flying.lanes, lanes) & (flying.number < one.before)
+            if ready.any():
+                self._land(flying if ready.all() else flying.part(ready), found.agent)
+            if not ready.all():
+                staying.append(flying.part(~ready) if ready.any() else flying)
+        self.flying = staying
+        for lane in lanes.tolist():
+            if found.pending <= 0:
+                text = f"the copies of {frame.who(lane)} arrive at the mbarrier at offset {at}, whose phase takes no "
+                raise frame.fault(ExecutionError, one.step, text + "more arrivals")
+            found.pending, found.owed, found.copies = found.pending - 1, found.owed - 1, True
+            found.settle(frame.order)
+
     def wait(self, left: int, active: Array | None) -> None:
         """Complete all groups of each active thread except its last `left`; -1: all copies, in groups or not."""
         staying = []
@@ -298,11 +352,11 @@ class Copies:
                 staying.append(flying.part(~ready) if ready.any() else flying)
         self.flying = staying
 
-    def _land(self, flying: Flying) -> None:
+    def _land(self, flying: Flying, agent: int = -1) -> None:
         shared = self.frame.shared
         tally(shared.under_way, shared.units(flying.place.offsets, flying.access.size), -1)
         if self.frame.grid.races:
             for source in flying.sources:
                 assert isinstance(source.place.region, Buffer)
                 note_finished_read(self.frame, source.access, source.lanes, source.place.offsets, source.place.region)
-        self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks)
+        self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks, agent)

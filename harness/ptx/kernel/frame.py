@@ -80,17 +80,23 @@ class KernelFrame(Reaching):
         Raises MemoryFault if those may not have begun, or may have ended.
         """
 
-    def refuse_unmade(self, step: Step, offsets: Sequence[int], lanes: Array) -> None:
+    def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
         """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
         if not self.grid.races:
             return
-        at = [i for i, offset in enumerate(offsets) if offset in self.barriers]
-        barriers = [self.barriers[offsets[i]] for i in at]
-        makers = self.order.members(np.array([barrier.maker for barrier in barriers], np.int64))
-        unordered = self.order.heard(lanes[at], makers[:, None])[:, 0] <= [barrier.made for barrier in barriers]
-        for i in np.flatnonzero(unordered).tolist():
-            self.refuse_unordered_init(step, offsets[at[i]], int(lanes[at[i]]))
+        which, number = np.unique(np.asarray(offsets), return_inverse=True)
+        barriers = [self.barriers.get(offset) for offset in which.tolist()]
+        maker = np.array([-1 if one is None else one.maker for one in barriers], np.int64)[number]
+        made = np.array([-1 if one is None else one.made for one in barriers], np.int64)[number]
+        threads = self.order.threads
+        met = (maker < 0) | ((maker // threads == lanes // threads) & (self.order.block_time[lanes] > made))
+        if met.all():
+            return
+        some = np.flatnonzero(~met)
+        heard = self.order.heard(lanes[some], self.order.members(maker[some])[:, None])[:, 0]
+        for i in some[heard <= made[some]].tolist():
+            self.refuse_unordered_init(step, int(offsets[i]), int(lanes[i]))
 
     def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
         """Raise ExecutionError for a use of an mbarrier whose mbarrier.init may come later."""
@@ -295,11 +301,14 @@ class KernelFrame(Reaching):
         if not isinstance(region, LocalMemory):
             self._same_place(step, access, lanes, place, values)
 
-    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
-        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier."""
+    def land(
+        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
+        agent: int = -1,
+    ) -> None:  # fmt: skip
+        """See `Reaching`."""
         shared = self.shared
         if self.grid.races:
-            shared.note_landing(place.offsets, access.size, self.order.members(lanes))
+            shared.note_landing(place.offsets, access.size, lanes, agent)
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
@@ -329,8 +338,9 @@ class KernelFrame(Reaching):
         return self.bulk.reader(units) or self.tensor.reader(units)
 
     def asynchronous(self) -> bool:
-        """Complete bulk copies and commits of tensor cores under way; returns whether there were any."""
+        """Complete copies that report to mbarriers, and commits of tensor cores; returns whether there were any."""
         copied = self.bulk.land()
+        copied |= self.copies.arrive()
         return self.tensor.land() or copied
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:

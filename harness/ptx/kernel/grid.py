@@ -73,6 +73,8 @@ class KernelGrid:
         self.instructions = 0
         self.orders_parts = self.cluster_size > 1 or any(orders_parts(step) for step in self.program.steps)
         self.acquiring = acquiring(self.program)
+        self.meets_in_part = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
+        """Whether threads may meet otherwise than all those of a block."""
         self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size

@@ -153,22 +153,33 @@ class HappensBefore:
 
     def times(self, lanes: Array) -> Array:
         """The most that any of some lanes of one team knows of each member, without their own past."""
-        found: Array = self.rows[np.unique(self.row[lanes])].max(axis=0)
+        rows = self._rows_of(lanes)
+        found: Array = self.rows[rows[0]].copy() if len(rows) == 1 else self.rows[rows].max(axis=0)
         self._with_own(found, lanes, self.block_time[lanes], self.warp_time[lanes])
         return found
+
+    def _rows_of(self, lanes: Array) -> Array:
+        """The different rows of some lanes, sorted."""
+        rows = self.row[lanes]
+        return rows[:1] if (rows == rows[0]).all() else np.unique(rows)
 
     def _with_own(self, times: Array, lanes: Array, block_time: Array, warp_time: Array) -> None:
         """Raise times to what lanes know of their whole blocks and warps."""
         members = self.members(lanes)
         for numbers, known, each in (
             (members // self.threads, block_time, self.threads),
-            (members >> 5, warp_time, 32),
+            (members >> 5, np.where(warp_time > block_time, warp_time, 0), 32),
         ):
-            if known.any():
-                most = np.zeros(self.team // each, np.int32)
-                np.maximum.at(most, numbers, known.astype(np.int32))
-                parts = times[: self.team].reshape(-1, each)
-                np.maximum(parts, most[:, None], out=parts)
+            if not known.any():
+                continue
+            if (numbers == numbers[0]).all():
+                part = times[int(numbers[0]) * each :][:each]
+                np.maximum(part, known.max(), out=part)
+                continue
+            most = np.zeros(self.team // each, np.int32)
+            np.maximum.at(most, numbers, known.astype(np.int32))
+            parts = times[: self.team].reshape(-1, each)
+            np.maximum(parts, most[:, None], out=parts)
 
     # releasing and acquiring -----------------------------------------------------------------------------
 
@@ -181,10 +192,10 @@ class HappensBefore:
     def acquire(self, lanes: Array, times: Array) -> None:
         """Order lanes of one team after what was released."""
         times = self._wide(times)
-        before = np.unique(self.row[lanes])
+        before = self._rows_of(lanes)
         if self.used + len(before) > len(self.rows):
             self._compact(len(before))
-            before = np.unique(self.row[lanes])
+            before = self._rows_of(lanes)
         joined = np.maximum(self.rows[before], times)
         changed = (joined != self.rows[before]).any(axis=1)
         if changed.any():
@@ -194,9 +205,10 @@ class HappensBefore:
             self.used += int(changed.sum())
             self.row[lanes] = kept[np.searchsorted(before, self.row[lanes])]
         blocks = self.members(lanes) // self.threads
-        for block in np.unique(blocks).tolist():
+        alike = (blocks == blocks[0]).all()
+        for block in [int(blocks[0])] if alike else np.unique(blocks).tolist():
             whole = int(times[block * self.threads : (block + 1) * self.threads].min())
-            some = lanes[blocks == block]
+            some = lanes if alike else lanes[blocks == block]
             self.block_time[some] = np.maximum(self.block_time[some], whole)
 
     def _wide(self, times: Array) -> Array:

@@ -38,12 +38,16 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
+_FIRST_SLOTS = 1 << 10
+"""Of units that several warps accessed."""
 _TEXT_BYTES = 1 << 16
 """The most bytes of a string that a message shows."""
 
 
 class Shadow:
-    """For each unit of a buffer, its last writer, reader and updater; -1: none. updaters: None before any atomic.
+    """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
+
+    updaters, strong_readers: None before any atomic operation, or any strong load.
 
     `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
     """
@@ -53,6 +57,7 @@ class Shadow:
         self.writers = np.full(size // unit + 1, -1, np.int64)
         self.readers = np.full(size // unit + 1, -1, np.int64)
         self.updaters: Array | None = None
+        self.strong_readers: Array | None = None
         self.unfenced: Array | None = None
         self.written = False
 
@@ -204,7 +209,119 @@ class GlobalMemory:
         return f"{size} bytes at offset {offset} of {name}, which has {buffer.size} bytes"
 
 
-class Shared:
+class AccessTable:
+    """The last accesses to each unit of some bytes, by which races are found (`sharedaccess`).
+
+    size: bytes, a multiple of 16. `unit`: the size of the program's smallest access. `order`: what the frame's lanes
+    know of each other. `exact`: whether anything may order fewer threads than a block.
+    """
+
+    def __init__(self, size: int, unit: int, order: HappensBefore, exact: bool) -> None:
+        self.unit = unit
+        self.order = order
+        self.exact = exact
+        # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
+        chunks = size // sharedaccess.CHUNK
+        self.accesses = np.zeros((chunks, sharedaccess.FIELDS), np.int32)
+        self._split = np.zeros(chunks, np.uint8)
+        self._parts = np.zeros(chunks, np.int64)
+        self._rows = chunks
+        # Slots for units that several warps accessed; how many are free again, the first unused one, and the free ones.
+        self._sets = np.zeros((0, order.team // 32, 2), np.int32)
+        self._free = np.zeros(2, np.int64)
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row for each access."""
+        first = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
+
+    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
+        order, count = self.order, max(size // self.unit, 1)
+        bad = np.zeros(len(offsets), np.bool_)
+        if not len(offsets):
+            return bad
+        if count * self.unit < sharedaccess.CHUNK:
+            self._make_parts(offsets // sharedaccess.CHUNK)
+        if self.exact and kind != sharedaccess.FOREIGN:
+            self._make_room(self._slots_for(kind, offsets, count))
+        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
+        known = (
+            order.member,
+            order.block_time,
+            order.warp_time,
+            order.row,
+            order.rows,
+            order.threads,
+            order.team,
+            self.exact,
+        )
+        held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
+        sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
+        return bad
+
+    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        return self._note(kind, offsets, size, lanes)
+
+    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
+        """The members of a set in a unit's row of `accesses`, each with a time."""
+        warp, mask, when = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        if warp < 0:
+            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
+        for number, held, time in entries:
+            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
+    def _make_parts(self, chunks: Array) -> None:
+        """Have rows for each unit of some chunks."""
+        new = chunks[self._parts[chunks] == 0]
+        if not len(new):
+            return
+        new, per = np.unique(new), sharedaccess.CHUNK // self.unit
+        self._parts[new] = self._rows + per * np.arange(len(new))
+        self._rows += per * len(new)
+        if self._rows > len(self.accesses):
+            self.accesses.resize((2 * self._rows, sharedaccess.FIELDS), refcheck=False)  # by moving pages, if large
+
+    def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
+        """The most slots that accesses of `count` units may take."""
+        per = sharedaccess.CHUNK // self.unit
+        chunks = offsets // sharedaccess.CHUNK
+        recorded = 0 if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.LANDING) else len(offsets)
+        if count > per:
+            chunks = chunks[:, None] + np.arange(count // per)
+        parted = self._split[chunks] != 0
+        if count >= per:
+            return recorded * (count if parted.any() else count // per)
+        held = self.accesses[np.unique(chunks[~parted])]
+        several = int((held[:, sharedaccess.SETS] == -1).sum())
+        return recorded * count + several * (per - 1)
+
+    def _make_room(self, more: int) -> None:
+        """Have so many free slots, and in each slot an entry for every warp and agent."""
+        slots, warps = self._sets.shape[:2]
+        again, used = self._free[:2].tolist()
+        needed = used - again + more
+        wanted = self.order.rows.shape[1] // 32
+        if slots >= needed and warps >= wanted:
+            return
+        if slots < needed:
+            slots = max(2 * needed, _FIRST_SLOTS)
+        sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
+        sets[:used, :warps] = self._sets[:used]
+        free = np.zeros(2 + slots, np.int64)
+        free[: 2 + again] = self._free[: 2 + again]
+        self._sets, self._free = sets, free
+
+    def rows_of(self, units: Array) -> Array:
+        """The rows of `accesses` of some units."""
+        per = sharedaccess.CHUNK // self.unit
+        chunks = units // per
+        found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
+        return found
+
+
+class Shared(AccessTable):
     """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
 
     `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
@@ -215,8 +332,7 @@ class Shared:
         self.size = -(-max(size, 16) // 16) * 16
         self.limit = size
         self.blocks = blocks
-        self.unit = unit
-        self.order = order
+        super().__init__(blocks * self.size if races else 0, unit, order, order.exact)
         self.bytes = np.zeros(blocks * self.size, np.uint8)
         self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
         # Asynchronous copies: how many are under way to a unit, and their data.
@@ -227,15 +343,6 @@ class Shared:
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
         self.swizzles: Array | None = None
         self.races = races
-        self.accesses = np.zeros((blocks * self.size // unit if races else 0, sharedaccess.FIELDS), np.int32)
-        # Slots for units that several warps accessed, and a stack of the free ones after its height.
-        self._sets = np.zeros((0, order.team // 32, 2), np.int32)
-        self._free = np.zeros(1, np.int64)
-
-    def units(self, offsets: Array, size: int) -> Array:
-        """The units that accesses of `size` bytes touch, one row for each access."""
-        first = offsets // self.unit
-        return first[:, None] + np.arange(max(size // self.unit, 1))
 
     def note_read(self, offsets: Array, size: int, lanes: Array, strong: bool = False) -> Array:
         """Record reads; returns which lanes read a unit that another thread wrote and nothing orders before them.
@@ -255,69 +362,21 @@ class Shared:
         self.unfenced[self.units(offsets, size)] = True
         return self._note(sharedaccess.STRONG_WRITE, offsets, size, lanes)
 
-    def note_landing(self, offsets: Array, size: int, members: Array) -> None:
-        """Record the writes of asynchronous copies when they are complete. members: who wrote, by team.
+    def note_landing(self, offsets: Array, size: int, lanes: Array, agent: int = -1) -> None:
+        """Record the writes of asynchronous copies when they are complete. agent: who wrote, if not the lanes.
 
         No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
-        units = self.units(offsets, size)
-        self.accesses[units, sharedaccess.WRITER] = members[:, None] + 1
-        self.accesses[units, sharedaccess.WRITTEN] = self.order.clock
-        self.unfenced[units] = False
+        self._note(sharedaccess.LANDING, offsets, size, lanes, agent)
+        self.unfenced[self.units(offsets, size)] = False
 
     def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
         self._note(sharedaccess.LANDED, offsets, size, lanes, member)
 
-    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
-        order, count = self.order, max(size // self.unit, 1)
-        bad = np.zeros(len(offsets), np.bool_)
-        if not len(offsets):
-            return bad
-        if order.exact:
-            self._make_room(len(offsets) * count)
-        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
-        known = (order.member, order.block_time, order.warp_time, order.row, order.rows, order.threads, order.exact)
-        held = (order.clock, self.accesses, self._sets, self._free)
-        sharedaccess.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
-        return bad
-
-    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
-        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
-        return self._note(kind, offsets, size, lanes)
-
-    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
-        """The members of a set in a unit's row of `accesses`, each with a time."""
-        warp, mask, when = row[column : column + 3].tolist()
-        entries = [(warp - 1, mask, when)] if warp > 0 else []
-        if warp < 0:
-            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
-        for number, held, time in entries:
-            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
-
-    def _make_room(self, accesses: int) -> None:
-        """Have a free slot for each access, and in each slot an entry for every warp and agent."""
-        free, warps = int(self._free[0]), self.order.rows.shape[1] // 32
-        slots = len(self._sets)
-        if warps > self._sets.shape[1]:
-            self._sets = np.pad(self._sets, ((0, 0), (0, warps - self._sets.shape[1]), (0, 0)))
-        if not slots or free < accesses:
-            more = max(accesses, slots)
-            self._sets = np.concatenate([self._sets, np.zeros((more, self._sets.shape[1], 2), np.int32)])
-            stack = np.zeros(1 + len(self._sets), np.int64)
-            stack[1 : free + 1] = self._free[1 : free + 1]
-            stack[free + 1 : free + 1 + more] = np.arange(slots, slots + more)
-            stack[0] = free + more
-            self._free = stack
-
-    def written_by_others(self, units: Array, lanes: Array) -> Array:
-        """Which rows of units a warp other than the lane's own wrote, and nothing orders that before the lane."""
-        who = self.accesses[units, sharedaccess.WRITER] - 1
-        when = self.accesses[units, sharedaccess.WRITTEN]
-        found = (who >= 0) & (who >> 5 != self.order.members(lanes)[:, None] >> 5)
-        if found.any():
-            found &= when >= self.order.heard(lanes, who)
-        return np.asarray(found.any(axis=1))
+    def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
+        return self._note(sharedaccess.FOREIGN, offsets, size, lanes)
 
     def fence(self, lanes: Array) -> None:
         """Make visible to the async proxy what lanes wrote, and what happened before them."""
@@ -325,28 +384,27 @@ class Shared:
             return
         order = self.order
         each = order.team // order.threads * self.size // self.unit
+        units = np.flatnonzero(self.unfenced)
         teams = lanes // order.team
         for team in np.unique(teams).tolist():
-            some = slice(team * each, (team + 1) * each)
+            some = units[units // each == team]
             mine = lanes[teams == team]
             times = order.times(mine)
             times[order.members(mine)] = ALWAYS
-            who = self.accesses[some, sharedaccess.WRITER] - 1
-            ordered = (who < 0) | (self.accesses[some, sharedaccess.WRITTEN] < times[who])
-            ordered &= self._sets_before(some, sharedaccess.UPDATED, times)
+            held = self.rows_of(some)
+            who = held[:, sharedaccess.WRITER] - 1
+            ordered = (who < 0) | (held[:, sharedaccess.WRITTEN] < times[who])
+            ordered &= self._sets_before(held, sharedaccess.UPDATED, times)
             self.unfenced[some] &= ~ordered
 
-    def _sets_before(self, some: slice, column: int, times: Array) -> Array:
-        """Whether all accesses of each unit in a set happened before some times."""
-        warp, mask, when = self.accesses[some, column : column + 3].T
-        ordered = warp == 0
-        for at in np.flatnonzero(warp).tolist():
-            entries = (
-                [(int(warp[at]) - 1, int(mask[at]), int(when[at]))]
-                if warp[at] > 0
-                else [(k, int(m), int(t)) for k, (m, t) in enumerate(self._sets[mask[at]].tolist()) if m]
-            )
-            ordered[at] = all(t < times[32 * k + bit] for k, m, t in entries for bit in range(32) if m >> bit & 1)
+    def _sets_before(self, held: Array, column: int, times: Array) -> Array:
+        """Whether all accesses in a set of some rows happened before some times."""
+        ordered = held[:, column] == 0
+        for at in np.flatnonzero(~ordered).tolist():
+            if held[at, column] == -2:  # only a barrier of the whole block orders these
+                ordered[at] = held[at, column + 2] < times[: self.order.team].min()
+            else:
+                ordered[at] = all(when < times[member] for member, when in self.members_of(held[at], column))
         return np.asarray(ordered)
 
 

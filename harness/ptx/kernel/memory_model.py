@@ -27,7 +27,7 @@ from ptxdiff.ptx.binding.program import Step
 from ptxdiff.ptx.errors import MemoryFault, PtxError
 from ptxdiff.ptx.kernel import sharedaccess
 from ptxdiff.ptx.kernel.grid_order import GridOrder
-from ptxdiff.ptx.kernel.memory import Access, Buffer, Place, Shared
+from ptxdiff.ptx.kernel.memory import Access, AccessTable, Buffer, Place
 from ptxdiff.ptx.numeric.vectorise import Array
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class GridMemory(Between):
     def __init__(self, frame: ThreadFrame, order: GridOrder) -> None:
         self.frame, self.order = frame, order
         self.unit = frame.grid.unit("global")
-        self._tables: dict[int, Shared] = {}
+        self._tables: dict[int, AccessTable] = {}
         self._writes: dict[tuple[int, int, int], _LastWrite] = {}
         self._with_strong_writes: set[int] = set()
         """Buffers, by identity."""
@@ -291,8 +291,8 @@ class GridMemory(Between):
         assert isinstance(buffer, Buffer)
         table = self._tables.get(id(buffer))
         if table is None:
-            table = self._tables[id(buffer)] = Shared(1, len(buffer.bytes), self.unit, True, self.order)
-        before = table.accesses[table.units(place.offsets, access.size)]
+            table = self._tables[id(buffer)] = AccessTable(len(buffer.bytes), self.unit, self.order, True)
+        before = table.rows_of(table.units(place.offsets, access.size))
         bad = table.note(kind, place.offsets, access.size, lanes)
         if changes is not None:
             bad &= changes
@@ -303,13 +303,15 @@ class GridMemory(Between):
                 if other is not None:
                     raise self._race(step, buffer, int(place.offsets[at]), lane, kind, *other)
 
-    def _unordered(self, table: Shared, row: Array, lane: int, kind: int) -> tuple[int, str] | None:
+    def _unordered(self, table: AccessTable, row: Array, lane: int, kind: int) -> tuple[int, str] | None:
         """A thread of another block whose access of a unit nothing orders before a lane's, and what it did."""
         earlier: list[tuple[int, int, str]] = []
         if row[sharedaccess.WRITER]:
             earlier.append((int(row[sharedaccess.WRITER]) - 1, int(row[sharedaccess.WRITTEN]), "wrote"))
         if kind in (sharedaccess.PLAIN_READ, sharedaccess.PLAIN_WRITE):
             earlier += ((who, when, "updated") for who, when in table.members_of(row, sharedaccess.UPDATED))
+        if kind == sharedaccess.PLAIN_WRITE:
+            earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ_STRONGLY))
         if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.STRONG_WRITE):
             earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ))
         others = [one for one in earlier if one[0] // self.order.threads != lane // self.order.threads]

@@ -69,9 +69,12 @@ class NotedFrame(KernelFrame):
                 self.noting.updates(step, access, lanes[part], place, element, found)
         return old
 
-    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
+    def land(
+        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
+        agent: int = -1,
+    ) -> None:  # fmt: skip
         """See `KernelFrame`."""
-        super().land(access, lanes, place, values, masks)
+        super().land(access, lanes, place, values, masks, agent)
         if self.noting is not None:
             self.noting.origins.arrive(self.shared, place.offsets[:, None] + np.arange(access.size))
 

@@ -34,7 +34,7 @@ class Barrier:
     `made`: the clock when lane `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `released`: what
     the arrivals of all phases released. `agent`: the member that stands for the ends of phases and for the bytes of
     copies that arrive. `history`: the last phases, at least those after `observed`, which some thread saw complete.
-    `copies`: whether copies have reported to this phase.
+    `copies`: whether copies have reported to this phase. `owed`: the arrivals that copies under way (cp.async) owe.
     """
 
     expected: int
@@ -47,6 +47,7 @@ class Barrier:
     agent: int = 0
     observed: int = -1
     copies: bool = False
+    owed: int = 0
     released: Array | None = None
     history: list[Completed] = field(default_factory=list)
 

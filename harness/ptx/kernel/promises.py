@@ -16,6 +16,7 @@ register, so the emulator allows it, and the product no longer owns the register
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -43,12 +44,12 @@ class Promise:
     copies: set[int] = field(default_factory=set)
     renamed: dict[int, set[int]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def results(self) -> tuple[int, ...]:
         """The register slots of d."""
         return tuple(w.slot for w in self.step.destinations)
 
-    @property
+    @cached_property
     def inputs(self) -> frozenset[int]:
         """The register slots of a's elements."""
         return elements_of_a(self.step, self.accumulators)
@@ -106,13 +107,14 @@ class Promises:
             if step.guard >= 0:
                 read.append(step.guard)
             moves = step.node.opcode == "mov"
+            groups: Array = np.asarray(active.reshape(-1, 128).any(axis=1))
             for slot in read:
-                for promise in self._of(slot, active):
+                for promise in self._of(slot, groups):
                     if not moves or slot in promise.inputs:
                         raise self._refusal(step, promise, slot, active, "reads")
                     promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
             for writer in step.destinations:
-                for promise in self._of(writer.slot, active):
+                for promise in self._of(writer.slot, groups):
                     if writer.slot in promise.inputs and "sp" not in promise.step.node.modifiers:
                         if step.guard < 0:  # the guard may be false for some of the active threads
                             promise.rename(writer.slot, active)
@@ -125,11 +127,12 @@ class Promises:
                 old = self._touched.get(writer.slot)
                 self._touched[writer.slot] = active if old is None else old | active
 
-    def _of(self, slot: int, active: Array) -> list[Promise]:
+    def _of(self, slot: int, groups: Array) -> list[Promise]:
+        """The products that own a register of some of the warpgroups (a mask)."""
         found = self._busy.get(slot)
         if not found:
             return []
-        return [p for p in found if active.reshape(-1, 128)[p.owners(slot)].any()]
+        return [p for p in found if groups[p.owners(slot)].any()]
 
     def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
         group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
@@ -161,22 +164,27 @@ class Promises:
             text = f"{frame.who(lane)} issues its first wgmma without a wgmma.fence before it"
             raise frame.fault(ExecutionError, step, text)
         results, inputs = tuple(w.slot for w in step.destinations), elements_of_a(step, count)
-        active = np.zeros((len(self.committed), 128), np.bool_)
-        active[groups] = True
-        active = active.reshape(-1)[: frame.lanes]
+        issuing = np.zeros(len(self.committed), np.bool_)
+        issuing[groups] = True
+        active = np.repeat(issuing, 128)[: frame.lanes]
+        kept = {id(p): self._keeps(p, step, results, inputs) for p in self.given}
         for slot in (*results, *inputs):
             touched = self._touched.get(slot)
             if touched is not None and (touched & active).any():
                 lane = int(np.flatnonzero(touched & active)[0])
                 text = f"{frame.who(lane)} wrote {frame.program.registers[slot].name}, which this wgmma takes, and no "
                 raise frame.fault(ExecutionError, step, text + "wgmma.fence lies between")
-            for promise in self._of(slot, active):
-                same = (
-                    promise.results == results
-                    and promise.step.bound.modifiers["shape"] == step.bound.modifiers["shape"]
-                )
-                if not (same and slot in promise.results) and not (slot in promise.inputs and slot in inputs):
+            for promise in self._busy.get(slot, ()):
+                if slot not in kept[id(promise)] and issuing[promise.owners(slot)].any():
                     raise self._refusal(step, promise, slot, active, "gives wgmma")
+
+    def _keeps(
+        self, promise: Promise, step: Step, results: tuple[int, ...], inputs: frozenset[int]
+    ) -> frozenset[int] | set[int]:
+        """The registers of a product that another may take, too: accumulators of the same shape, and elements of a."""
+        shapes = promise.step.bound.modifiers["shape"], step.bound.modifiers["shape"]
+        shared = promise.inputs & inputs
+        return shared.union(results) if promise.results == results and shapes[0] == shapes[1] else shared
 
     def fence(self, active: Array | None) -> None:
         """wgmma.fence: products may use registers written before it."""
@@ -199,9 +207,13 @@ class Promises:
         units = shared.units(flat, 16)
         if frame.grid.races:
             self._refuse_unfenced(step, lanes, flat, units)
-            for warp in range(4):
+            # Where all four know the same, the second warp finds what the first one wrote.
+            order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
+            known = order.row[of_warps], order.block_time[of_warps]
+            alike = all((one == one[:, :1]).all() for one in known)
+            for warp in range(2 if alike else 4):
                 some = lanes + 32 * warp
-                bad = shared.written_by_others(units, some)
+                bad = shared.written_by_others(flat, 16, some)
                 if bad.any():
                     at = int(np.flatnonzero(bad)[0])
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "

@@ -4,9 +4,12 @@ Each buffer has arrays with an entry for each unit of bytes (the program's small
 read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
 time of the frame's clock. `happens_before` says what is ordered within a block, or a cluster. Nothing orders other
 blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this
-module does not model such order. A write after reads by several blocks of a cluster is not checked, and of several
-readers in different instructions only the last is, if not all met at one barrier. Atomics and strong stores race with
-plain accesses, not with each other: spin loops wait for them with volatile, relaxed or acquire loads.
+module does not model such order. A write after reads by several blocks of a cluster is not checked. Atomics and strong
+stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
+
+Where threads may meet otherwise than all those of a block (`KernelGrid.meets_in_part`), one access for each unit is not
+enough: a table of all accesses since the last write decides within a block or a cluster (`sharedaccess`, `_judge`), and
+the arrays only between them.
 
 Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
 
@@ -21,8 +24,9 @@ import numpy as np
 
 from ptxdiff.ptx.binding.program import Step
 from ptxdiff.ptx.errors import MemoryFault
+from ptxdiff.ptx.kernel import sharedaccess
 from ptxdiff.ptx.kernel.happens_before import ALWAYS
-from ptxdiff.ptx.kernel.memory import Access, Buffer, Place, Shadow
+from ptxdiff.ptx.kernel.memory import Access, AccessTable, Buffer, Place, Shadow
 from ptxdiff.ptx.kernel.threads import ThreadFrame
 from ptxdiff.ptx.numeric.vectorise import Array
 
@@ -58,7 +62,12 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
     if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
         _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
-    if is_strong(step):
+    strong = _is_strong_read(step)
+    _judge(frame, step, sharedaccess.STRONG_READ if strong else sharedaccess.PLAIN_READ, access, lanes, place, buffer)
+    if strong:
+        if shadow.strong_readers is None:
+            shadow.strong_readers = np.full(len(shadow.writers), -1, np.int64)
+        _note_last(frame, shadow.strong_readers, units, me, since)
         return
     old = shadow.readers[units]
     stamp = np.broadcast_to(me << _THREAD | np.int64(frame.order.clock) & _TIME, units.shape)
@@ -110,7 +119,7 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
     for entries in (shadow.writers, shadow.updaters):
         if entries is not None:
             entry = entries[units][None]
-            bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+            bad = _unordered(frame, entry, me, since, lanes, of_team=True) & (entry >> _THREAD != me)
             if bad.any():
                 at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
                 text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
@@ -193,6 +202,11 @@ def note_write(
             entry = shadow.updaters[units]
             bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
+        if shadow.strong_readers is not None:
+            entry = shadow.strong_readers[units]
+            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+    _judge(frame, step, sharedaccess.PLAIN_WRITE, access, lanes, place, buffer, changes)
     shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     shadow.written = True
     _unfenced(frame, shadow, units)
@@ -207,21 +221,94 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     entry = shadow.writers[units]
     bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
     _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
-    if is_strong(step) and step.kind == "st":
-        entry = shadow.readers[units]
-        bad = _unordered(frame, entry, me, since, lanes)
-        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-        _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "read")
+    entry = shadow.readers[units]
+    bad = _unordered(frame, entry, me, since, lanes)
+    bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+    _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites" if step.kind == "st" else "updates", "read")
+    _judge(frame, step, sharedaccess.STRONG_WRITE, access, lanes, place, buffer)
     if shadow.updaters is None:
         shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
     _unfenced(frame, shadow, units)
-    old = shadow.updaters[units]
-    shadow.updaters[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
+    _note_last(frame, shadow.updaters, units, me, since)
+
+
+def _note_last(frame: ThreadFrame, entries: Array, units: Array, me: Array, since: Array) -> None:
+    """Record the last of strong accesses that threads `me` make now."""
+    old = entries[units]
+    entries[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     # Several threads of a block since its last barrier: no later store by one of them is behind them all.
     recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
-    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (shadow.updaters[units] >> _THREAD != me)
+    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (entries[units] >> _THREAD != me)
     if several.any():
-        shadow.updaters[units[several]] |= _MIXED
+        entries[units[several]] |= _MIXED
+
+
+# threads that meet in part ---------------------------------------------------------------------------------------
+
+
+def _judge(
+    frame: ThreadFrame, step: Step, kind: int, access: Access, lanes: Array, place: Place, buffer: Buffer,
+    changes: Array | None = None,
+) -> None:  # fmt: skip
+    """Record an access of a kind of `sharedaccess` in a kernel whose threads meet in part.
+
+    Raises MemoryFault if it races with one of another thread of the block, or of the cluster. changes: the lanes that
+    store other bytes than those already there.
+    """
+    if not frame.grid.meets_in_part:
+        return
+    table = frame.tables.get(id(buffer))
+    if table is None:
+        table = frame.tables[id(buffer)] = AccessTable(len(buffer.bytes), frame.grid.unit("global"), frame.order, True)
+    units = table.units(place.offsets, access.size)
+    before = table.rows_of(units)
+    bad = table.note(kind, place.offsets, access.size, lanes)
+    for at in np.flatnonzero(bad if changes is None else bad & changes).tolist():
+        lane = int(lanes[at])
+        for unit, row in zip(units[at].tolist(), before[at], strict=True):
+            found = _first_unordered(frame, table, row, lane, kind)
+            if found is None or (found[1] == "read" and _was_first_reader(frame, buffer, unit, lane)):
+                continue
+            other, did = found
+            verb = {sharedaccess.PLAIN_WRITE: "overwrites", sharedaccess.STRONG_WRITE: "updates"}.get(kind, "reads")
+            where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+            text = f"race: {frame.who(lane)} {verb} {where}, which {frame.who(other)} {did}, and nothing orders them"
+            raise frame.fault(MemoryFault, step, text)
+
+
+def _first_unordered(
+    frame: ThreadFrame, table: AccessTable, row: Array, lane: int, kind: int
+) -> tuple[int, str] | None:
+    """A lane of the same block or cluster whose access, in a unit's row, nothing orders before a lane's, and what it
+    did."""
+    order = frame.order
+    team = lane // order.team
+    if row[sharedaccess.TEAM] != team + 1:
+        return None
+    earlier: list[tuple[int, int, str]] = []
+    if row[sharedaccess.WRITER]:
+        earlier.append((int(row[sharedaccess.WRITER]) - 1, int(row[sharedaccess.WRITTEN]), "wrote"))
+    if kind in (sharedaccess.PLAIN_READ, sharedaccess.PLAIN_WRITE):
+        earlier += ((who, when, "updated") for who, when in table.members_of(row, sharedaccess.UPDATED))
+    if kind in (sharedaccess.PLAIN_WRITE, sharedaccess.STRONG_WRITE):
+        earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ))
+    if kind == sharedaccess.PLAIN_WRITE:
+        earlier += ((who, when, "read") for who, when in table.members_of(row, sharedaccess.READ_STRONGLY))
+    # What other blocks do, outside a cluster, is judged in `memory_model`.
+    near = int(order.member[lane]) // order.cluster
+    earlier = [one for one in earlier if one[0] // order.cluster == near]
+    if not earlier:
+        return None
+    heard = order.heard(np.array([lane]), np.array([[who for who, _, _ in earlier]]))[0]
+    unordered = ((who, did) for (who, when, did), time in zip(earlier, heard, strict=True) if when >= time)
+    return next(((team * order.team + who, did) for who, did in unordered), None)
+
+
+def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
+    """Whether a lane was the first of the threads that read a unit in one instruction, and no other one read it."""
+    assert buffer.shadow is not None
+    entry = int(buffer.shadow.readers[unit])
+    return entry >= 0 and entry >> _THREAD == int(frame.number[lane]) and not entry & int(_MIXED)
 
 
 _STRONG = frozenset({"relaxed", "acquire", "release"})
@@ -231,13 +318,23 @@ def is_strong(step: Step) -> bool:
     """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
 
     Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
-    plain, except that in global memory volatile loads may wait for atomic operations.
+    plain, except for volatile loads of global memory (`_is_strong_read`).
     """
     return step.bound.modifiers.get("sem") in _STRONG
 
 
-def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
-    """Whether nothing orders the access in an entry before the current access of threads `me`."""
+def _is_strong_read(step: Step) -> bool:
+    """Whether a load is strong, or volatile: such loads may wait for atomic operations."""
+    return is_strong(step) or step.bound.modifiers.get("sem") == "volatile"
+
+
+def _unordered(
+    frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array, of_team: bool = False
+) -> Array:  # fmt: skip
+    """Whether nothing orders the access in an entry before the current access of threads `me`.
+
+    of_team: also of threads of the own block or cluster in a kernel whose threads meet in part, which `_judge` decides.
+    """
     order, thread, when = frame.order, entry >> _THREAD, entry & _TIME
     near = thread // frame.grid.threads == me // frame.grid.threads
     found: Array = (entry >= 0) & (~(near & (when < since)) | (entry & _BLOCKS != 0))
@@ -252,6 +349,8 @@ def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes:
         found &= ~(beside & (when < heard)) | (entry & _BLOCKS != 0)
     if frame.grid.synchronises:
         found &= beside
+    if frame.grid.meets_in_part and not of_team:
+        found &= ~beside
     return found
 
 

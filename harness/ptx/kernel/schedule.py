@@ -81,6 +81,8 @@ class KernelScheduler(Scheduler):
             self._refuse_owed(active)
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
             self.kernel_frame.order.meet_blocks(active)
+            for block in np.unique(self.kernel_frame.block[active]).tolist() if step.destinations else ():
+                self._reduce(active & (self.kernel_frame.block == block), {at})
             return at + 1, active
         self._wait(at, active)
         return at + 1, None
@@ -139,14 +141,13 @@ class KernelScheduler(Scheduler):
         """
         before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
         phases = mbarriers.awaited_phases(self.kernel_frame, step, lanes)
-        known = complete & [one is None for one in phases]
+        known = complete & (phases.number < 0)
         answered_no = ~known & ~before[lanes]
         yes = complete & ~answered_no
         before[lanes] = answered_no | (before[lanes] & ~yes)
         if (answered_no | yes).any():
             told = answered_no | yes
-            some = [phases[at] for at in np.flatnonzero(told).tolist()]
-            mbarriers.give(self.kernel_frame, step, lanes[told], yes[told], some)
+            mbarriers.give(self.kernel_frame, step, lanes[told], yes[told], phases.of(told))
         return np.asarray(answered_no | yes)
 
     def _woken(self) -> bool:
@@ -249,6 +250,11 @@ class KernelScheduler(Scheduler):
                     raise self._too_many(block * threads + int(np.flatnonzero(here)[0]), one, came, wanted)
                 if came == wanted or (wanted < 0 and came >= alive):
                     free[mine] |= here
+                    met = np.zeros(frame.lanes, np.bool_)
+                    met[mine] = here
+                    places = {at for at, lanes in self.blocked.items() if (lanes & met).any()}
+                    if any(self.program.steps[at].destinations for at in places):
+                        self._reduce(met, places, arrived)
                     self.arrived.pop((block, one), None)
                     if came == alive and not arrived and (wanted < 0 or alive == threads):
                         whole[mine] |= here
@@ -263,6 +269,32 @@ class KernelScheduler(Scheduler):
                 self._park(at + 1, lanes & free)
                 self._stay(at, lanes & ~free)
         return True
+
+    def _reduce(self, met: Array, places: set[int], arrived: int = 0) -> None:
+        """Give threads that met at `bar.red` the reduction of their predicates. places: the steps where they wait.
+
+        Raises ExecutionError if others met them at `bar.sync` or `bar.arrive`, or at another reduction.
+        """
+        frame, steps = self.kernel_frame, [self.program.steps[at] for at in sorted(places)]
+        kinds = {step.detail[0] if step.destinations else "sync" for step in steps}
+        if len(kinds) > 1 or arrived:
+            text = f"{frame.who(int(np.flatnonzero(met)[0]))} meets threads at another kind of barrier: all threads of "
+            raise frame.fault(ExecutionError, steps[0], text + "a bar.red execute one, with the same reduction")
+        held = np.zeros(frame.lanes, np.bool_)
+        for at, step in zip(sorted(places), steps, strict=True):
+            here = met & self.blocked.get(at, met)
+            value, mask = frame.read(step.detail[1])
+            if mask is not None:
+                lanes = np.flatnonzero(here)
+                doubt = np.broadcast_to(mask, (frame.lanes,))[lanes]
+                frame.refuse_undefined(step, doubt, lanes, "the predicate of a barrier")
+            held |= here & (np.broadcast_to(value, (frame.lanes,)) != 0)
+        op = kinds.pop()
+        result = held[met].sum() if op == "popc" else held[met].all() if op == "and" else held[met].any()
+        for at, step in zip(sorted(places), steps, strict=True):
+            here = met & self.blocked.get(at, met)
+            kind = np.uint32 if op == "popc" else np.uint8
+            frame.write(step.destinations[0], np.full(frame.lanes, result, kind), None, here)
 
     def _too_many(self, lane: int, number: int, came: int, wanted: int) -> ExecutionError:
         at = next(a for a, lanes in self.blocked.items() if lanes[lane])

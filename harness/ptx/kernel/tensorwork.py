@@ -284,7 +284,7 @@ class TensorWork:
             unknown = shared.unfenced[units].any(axis=1)
             for bad, words in (
                 (
-                    shared.written_by_others(units, lanes),
+                    shared.written_by_others(offsets, 16, lanes),
                     "another thread wrote, and no barrier",
                 ),
                 (unknown, "a thread wrote, and no fence.proxy.async"),

@@ -12,6 +12,7 @@ from ptxdiff.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from ptxdiff.ptx.kernel.grid import KernelGrid
 from ptxdiff.ptx.kernel.grid_order import GridOrder, narrow_scopes
 from ptxdiff.ptx.kernel.happens_before import HappensBefore
+from ptxdiff.ptx.kernel.memory import AccessTable
 from ptxdiff.ptx.machine.frame import Frame
 from ptxdiff.ptx.machine.standins import lane_mask
 from ptxdiff.ptx.numeric.vectorise import Array
@@ -43,6 +44,8 @@ class ThreadFrame(Frame):
             self.order = GridOrder(self.lanes, threads, team, narrow_scopes(grid.program))
         self.member = self.order.member
         self.gone = np.zeros(self.lanes, np.bool_)
+        self.tables: dict[int, AccessTable] = {}
+        """The accesses to each buffer, by its identity, where threads may meet in part (see `races`)."""
 
     # messages --------------------------------------------------------------------------------------------
 

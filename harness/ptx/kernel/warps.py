@@ -320,8 +320,8 @@ _BARRIERS = 16
 """Of a block. ISA 9.7.14.1, bar: "each CTA instance has sixteen barriers numbered 0..15"; ptxas refuses others."""
 
 
-def _refuse_number(builder: Builder, node: Instruction) -> None:
-    number = node.operands[0]
+def _refuse_number(builder: Builder, node: Instruction, at: int = 0) -> None:
+    number = node.operands[at]
     if isinstance(number, Immediate) and not 0 <= number.value < _BARRIERS:
         raise builder.error(OperandError, f"barrier {number.value}: a block has 0 to {_BARRIERS - 1}", node.offset)
 
@@ -332,6 +332,18 @@ def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
     _refuse_number(builder, node)
     readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
     return Step("barrier", node, bound, readers)
+
+
+@binds("barrier_red")
+def _bind_barrier_red(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    """Bind `d, a{, b}, {!}p`: a barrier, and the count, conjunction or disjunction of the predicates of its threads."""
+    expect(builder, node, 3, 4)
+    _refuse_number(builder, node, 1)
+    role, op = f"operand of {bound.spelling}", bound.modifiers.get("op") or "popc"
+    numbers = tuple(builder.read(o, TYPES["u32"], False, role) for o in node.operands[1:-1])
+    predicate = builder.read(node.operands[-1], TYPES["pred"], False, role)
+    writer = builder.destination(node.operands[0], TYPES["u32" if op == "popc" else "pred"], bound)
+    return Step("barrier", node, bound, numbers, (writer,), detail=(op, predicate))
 
 
 @binds("barrier_arrive")

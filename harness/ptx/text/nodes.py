@@ -73,6 +73,8 @@ class Name:
     """`!p`"""
     minus: bool = False
     """`-a`, which video instructions take"""
+    displacement: int = 0
+    """`a+4`, the address of a variable and a constant"""
 
 
 @dataclass(slots=True)

@@ -39,6 +39,8 @@ class Operands(ConstantExpressions):
             node = Sink(offset)
         elif kind == "name":
             node = self.name()
+            if self.accept("+"):
+                node.displacement = self.displacement()
         elif kind == "!" and self.tokens[self.at + 1][0] == "name":
             self.advance()
             node = self.name()

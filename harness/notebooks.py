@@ -1,0 +1,99 @@
+"""What a notebook shows: the bits of numbers by field, with differences marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxdiff.references.formats import FORMATS, Format, render, unpack
+
+MOST = 64
+"""The most codes that are shown."""
+
+_COLOURS = {"sign": "#c2410c", "exponent": "#15803d", "significand": "#1d4ed8", "": "inherit"}
+
+
+def bits(values: Any, fmt: Format | str | None = None, expected: Any = None) -> BitsTable:
+    """The codes of an array, each with its bits and its value, as a table; in a notebook with the fields in colours.
+
+    fmt: the format, or its name; by default that of the array's dtype. expected: an array of the same shape; bits that
+    differ from it are marked.
+    """
+    array = np.asarray(values)
+    form = FORMATS[fmt] if isinstance(fmt, str) else fmt or FORMATS[array.dtype.name]
+    got = unpack(form, array).reshape(-1)
+    want = None if expected is None else unpack(form, np.asarray(expected)).reshape(-1)
+    if want is not None and want.shape != got.shape:
+        raise ValueError(f"expected has {want.size} codes, and there are {got.size}")
+    return BitsTable(form.single, got, want)
+
+
+@dataclass(frozen=True, repr=False)
+class BitsTable:
+    """Codes of one format, and those expected."""
+
+    fmt: Format
+    codes: NDArray[np.int64]
+    expected: NDArray[np.int64] | None = None
+
+    @property
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """The fields of a code from the highest bit, each with its number of bits."""
+        if not self.fmt.is_float:
+            return (("", self.fmt.code_bits),)
+        significand = self.fmt.mantissa_bits
+        exponent = self.fmt.exponent_bits
+        sign = int(self.fmt.has_sign)
+        unused = self.fmt.code_bits - sign - exponent - significand  # the low bits of tf32
+        parts = (("sign", sign), ("exponent", exponent), ("significand", significand), ("", unused))
+        return tuple((name, width) for name, width in parts if width)
+
+    def _text(self, code: int) -> str:
+        return format(code & ((1 << self.fmt.code_bits) - 1), f"0{self.fmt.code_bits}b")
+
+    def _rows(self) -> list[tuple[int, str, str, str]]:
+        """Place, bits, marks below bits that differ, and the code in words, of each code that is shown."""
+        rows = []
+        for place, code in enumerate(self.codes[:MOST].tolist()):
+            text = self._text(code)
+            wanted = text if self.expected is None else self._text(int(self.expected[place]))
+            marks = "".join(" ^"[a != b] for a, b in zip(text, wanted, strict=True))
+            rows.append((place, text, marks, render(self.fmt, code)))
+        return rows
+
+    def _apart(self, text: str, between: str = " ") -> str:
+        parts, at = [], 0
+        for _, width in self.fields:
+            parts.append(text[at : at + width])
+            at += width
+        return between.join(parts)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.fmt.name}, {self.codes.size} codes"]
+        for place, text, marks, words in self._rows():
+            lines.append(f"{place:>4}  {self._apart(text)}  {words}")
+            if marks.strip():
+                lines.append(f"      {self._apart(marks)}  differs".rstrip())
+        if self.codes.size > MOST:
+            lines.append(f"... {self.codes.size - MOST} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for place, text, marks, words in self._rows():
+            at, cells = 0, []
+            for name, width in self.fields:
+                inner = "".join(
+                    f'<b style="background:#fde047;color:#000">{text[k]}</b>' if marks[k] == "^" else text[k]
+                    for k in range(at, at + width)
+                )
+                cells.append(f'<span title="{name}" style="color:{_COLOURS[name]}">{inner}</span>')
+                at += width
+            rows.append(f"<tr><td>{place}</td><td><code>{' '.join(cells)}</code></td><td>{escape(words)}</td></tr>")
+        more = f"<p>{self.codes.size - MOST} more</p>" if self.codes.size > MOST else ""
+        head = f"<tr><th></th><th>{escape(self.fmt.name)}</th><th>code and value</th></tr>"
+        return f"<table>{head}{''.join(rows)}</table>{more}"

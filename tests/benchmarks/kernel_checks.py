@@ -1,0 +1,158 @@
+"""Compare what whole kernels cost in two checkouts: `python -m tests.benchmarks.kernel_checks OTHER [--rounds N]`.
+
+OTHER is the folder of another checkout, such as one before a change to the checks of races and synchronisation:
+
+    git worktree add /tmp/before REVISION && python -m tests.benchmarks.kernel_checks /tmp/before
+
+Triton compiles each kernel once. Each checkout runs the same PTX in its own process, by turns. Printed are the median
+processor seconds of both, and the median of the ratios of neighbouring runs. Another load of the machine changes both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.locations import ROOT
+
+# Runs kernels of a file of arrays and texts, one for each line of its input, and answers with seconds.
+_SERVER = """
+import importlib, pickle, sys, time
+try:
+    run = importlib.import_module("ptxdiff.ptx.kernel.run")
+except ImportError:
+    run = importlib.import_module("harness.ptx.kernel.run")
+with open(sys.argv[1], "rb") as file:
+    workloads = pickle.load(file)
+for line in sys.stdin:
+    text, arguments, blocks, grid, threads, shared, scratch = workloads[line.strip()]
+    given = [run.Buffer(a.copy(), str(i)) if hasattr(a, "dtype") else a for i, a in enumerate(arguments)]
+    count = 1
+    for size in grid:
+        count *= size
+    kernel = run.load_kernel(text)
+    begun = time.process_time()
+    run.run_kernel(
+        kernel, [*given, *run.scratch(scratch, count)], grid, num_threads=threads, shared_bytes=shared, limit=None
+    )
+    print(time.process_time() - begun, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A kernel of a test module, its arguments by name, and its launch."""
+
+    function: Any
+    arguments: dict[str, Any]
+    grid: tuple[int, ...]
+    target: str
+    warps: int = 4
+    stages: int = 3
+
+
+def workloads() -> dict[str, Workload]:
+    """Softmax, attention, and products with copies of threads, with boxes, and with specialised warps."""
+    import triton.language as tl
+
+    from tests import descriptor_kernels
+    from tests.ptx import triton_kernels
+
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int, kind: Any = np.float16) -> np.ndarray[Any, Any]:
+        return rng.standard_normal(shape).astype(kind)
+
+    side = 256
+    product = {"x": normal(side, side), "y": normal(side, side), "out": np.zeros((side, side), np.float16)}
+    product |= {"M": side, "N": side, "K": side}
+    boxes = product | {"BM": 128, "BN": 64, "BK": 64, "ACC": tl.float32}
+    plain = product | {"out": np.zeros((side, side), np.float32), "B": 64, "STEP": 64, "ACC": tl.float32}
+    rows = {"x": normal(1024, 1000, kind=np.float32), "y": np.zeros((1024, 1000), np.float32), "N": 1000, "B": 1024}
+    heads = {name: normal(2, 256, 64) for name in ("q", "k", "v")} | {"out": np.zeros((2, 256, 64), np.float32)}
+    heads |= {"N": 256, "SCALE": 0.18, "BM": 64, "BN": 64, "D": 64}
+    made = descriptor_kernels.with_made_descriptors
+    tiles = (side // 64, side // 64)
+    return {
+        "softmax": Workload(triton_kernels.softmax, rows, (1024,), "sm_90a"),
+        "attention": Workload(descriptor_kernels.attention, heads, (4, 2), "sm_90a"),
+        "attention sm_80": Workload(descriptor_kernels.attention, heads, (4, 2), "sm_80"),
+        "matmul sm_80": Workload(triton_kernels.matmul, plain, tiles, "sm_80"),
+        "matmul": Workload(triton_kernels.matmul, plain, tiles, "sm_90a"),
+        "TMA matmul": Workload(made, boxes | {"TASKS": False}, (2, 4), "sm_90a"),
+        "warp-specialised TMA matmul": Workload(made, boxes | {"TASKS": True}, (2, 4), "sm_90a"),
+        "warp-specialised TMA matmul sm_100a": Workload(made, boxes | {"TASKS": True}, (2, 4), "sm_100a"),
+    }  # fmt: skip
+
+
+def compiled(work: Workload) -> tuple[Any, ...]:
+    """What the server needs: text, arguments, grid, threads, and bytes of shared and of scratch memory."""
+    from ptxdiff.triton.compile import compile_kernel
+    from ptxdiff.triton.spec import Compilation, FunctionRef
+    from ptxdiff.triton.specialise import Parameters, PointerType, entry_values, specialise
+
+    elements = {"float16": "fp16", "float32": "fp32"}
+    described = {
+        name: PointerType(elements[str(value.dtype)]) if hasattr(value, "dtype") else value
+        for name, value in work.arguments.items()
+    }
+    spec = specialise(
+        FunctionRef.of(work.function), described, Parameters.of(work.function), target=work.target,
+        enable_fp_fusion=True, num_warps=work.warps, options=(("num_stages", work.stages),),
+    )  # fmt: skip
+    found = compile_kernel(spec)
+    assert isinstance(found, Compilation), found
+    given: list[Any] = []
+    for name, kind in spec.signature:
+        given += entry_values(kind, work.arguments[name])
+    return found.ptx, given, None, work.grid, 32 * found.num_warps, found.shared, found.scratch
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the benchmark and print it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kernel_checks", description=__doc__)
+    parser.add_argument("other", type=Path, help="another checkout")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", action="append", help="a workload by its name")
+    given = parser.parse_args(words)
+    chosen = {name: work for name, work in workloads().items() if not given.only or name in given.only}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "workloads"
+        import pickle
+
+        file.write_bytes(pickle.dumps({name: compiled(work) for name, work in chosen.items()}))
+        servers = [
+            subprocess.Popen(
+                [sys.executable, "-c", _SERVER, str(file)], cwd=checkout, env=None, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )
+            for checkout in (given.other.resolve(), ROOT)
+        ]  # fmt: skip
+        for name in chosen:
+            seconds = [[_asked(server, name) for server in servers] for _ in range(given.rounds + 1)][1:]
+            ratio = statistics.median(here / before for before, here in seconds)
+            other, here = (statistics.median(one) for one in zip(*seconds, strict=True))
+            print(f"{name:<40}{other:>8.2f} s{here:>8.2f} s{ratio:>7.2f}", flush=True)
+        for server in servers:
+            server.communicate()
+    return 0
+
+
+def _asked(server: subprocess.Popen[str], name: str) -> float:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(f"{name}\n")
+    server.stdin.flush()
+    return float(server.stdout.readline())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""What a notebook shows of numbers and cases."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ptxdiff import Case, asm, bits
+from ptxdiff.references.formats import E2M1X2, F16, FORMATS, U8
+
+
+def test_a_float_is_shown_by_its_fields():
+    shown = bits(np.array([1.0, -0.0, np.nan], np.float32))
+    lines = repr(shown).splitlines()
+    assert lines[0] == "float32, 3 codes"
+    assert lines[1].startswith("   0  0 01111111 00000000000000000000000  0x3f800000")
+    assert lines[2].startswith("   1  1 00000000 ")
+    assert "^" not in repr(shown)
+
+
+def test_differences_are_marked_at_their_bits():
+    shown = bits(np.array([1, 2], np.uint8), expected=np.array([1, 6], np.uint8))
+    assert repr(shown).splitlines()[-2:] == ["   1  00000010  0x02 (2)", "           ^    differs"]
+    html = shown._repr_html_()
+    assert html.count("<b ") == 1
+    assert "<td>1</td>" in html
+
+
+def test_the_fields_have_colours_in_html():
+    html = bits(np.array([1.5], np.float16))._repr_html_()
+    widths = {m[1]: len(m[2]) for m in re.finditer(r'title="(\w+)"[^>]*>([01]+)<', html)}
+    assert widths == {"sign": 1, "exponent": 5, "significand": 10}
+
+
+def test_every_format_has_all_its_bits_in_fields():
+    for fmt in FORMATS.values():
+        fields = bits(np.zeros(1, fmt.numpy_dtype()), fmt).fields
+        assert sum(width for _, width in fields) == fmt.single.code_bits, fmt
+
+
+def test_a_packed_format_is_shown_by_codes_and_a_long_array_is_cut():
+    assert len(repr(bits(np.array([0x21], np.uint8), E2M1X2)).splitlines()) == 3
+    assert repr(bits(np.zeros(100, np.uint16), F16)).splitlines()[-1] == "... 36 more"
+    with pytest.raises(ValueError, match="expected has 2 codes, and there are 3"):
+        bits(np.zeros(3, np.float32), expected=np.zeros(2, np.float32))
+
+
+def test_a_case_is_one_line_and_a_table_in_a_notebook():
+    made = {"inputs": {"x": U8}, "outputs": {"y": U8}, "reference": abs}
+    case = Case(**made, variants={"<b>": asm("mov.b32 $0, $1;"), "other": asm("not.b32 $0, $1;")})
+    assert repr(case) == "Case((x: uint8) -> (y: uint8); variants <b>, other)"
+    html = case._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "mov.b32 $0, $1;" in html
