@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ptx-backend",
         action="append",
-        choices=("auto", "gpu", "emulator", "assembler"),
+        choices=("auto", "gpu", "emulator", "assembler", "sass"),
         help="where to run (repeatable); auto, the default, uses everything this machine has",
     )
     group.addoption(
@@ -155,6 +155,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ("gpu", "needs an NVIDIA GPU"),
         ("emulator", "runs PTX on the CPU"),
         ("assembler", "compiles and assembles, runs nothing"),
+        ("sass", "runs the machine code of ptxas on the CPU"),
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)

@@ -13,12 +13,14 @@ from ptxdiff.cli import NAMES, UsageError, named, say
 from ptxdiff.extras import require
 from ptxdiff.locations import ROOT
 
+BACKENDS = ("gpu", "emulator", "assembler", "sass")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("paths", nargs="*", default=["cases"], metavar="NAME", help=f"{NAMES} (default: cases)")
     parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
-    parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
+    parser.add_argument("--backend", action="append", default=[], choices=("auto", *BACKENDS))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument(
         "--cluster", metavar="ADDRESS",

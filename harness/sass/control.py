@@ -358,8 +358,8 @@ class _Constant(Step):
                 words = [np.full(count, w, np.uint32) for w in self._words(value)]
             else:
                 data, known = _bank(machine, source.bank)
-                at = source.offset + machine.read("R", source.base.number, lanes).view(np.int32).astype(np.int64)
-                words = self._gather(data, known, at)
+                index = machine.read("R", source.base.number, lanes).view(np.int32).astype(np.int64)
+                words = self._gather(data, known, source.offset + index)
             for k, word in enumerate(words):
                 if self.place.number < 0:
                     break
@@ -530,7 +530,7 @@ class _Memory(Step):
         return True
 
     def _addresses(self, machine: Machine, lanes: Lanes, count: int) -> Array:
-        found = np.full(count, self.where.offset, np.int64)
+        found: Array = np.full(count, self.where.offset, np.int64)
         base, uniform = self.where.base, self.where.uniform
         if base is not None:
             low = machine.read("R", base.number, lanes).astype(np.int64)

@@ -45,25 +45,34 @@ _TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
 
 
 def machine_code(cubin: bytes, text: str, name: str | None = None) -> MachineCode:
-    """Read a cubin with nvdisasm's text for it. name: the kernel, where there are several. Raises Unsupported."""
+    """Read a kernel of a cubin with nvdisasm's text for it. name: where there are several. Raises Unsupported."""
+    found = machine_codes(cubin, text)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name is None or name not in found:
+        raise Unsupported(f"the kernels of this cubin are {', '.join(found) or 'none'}: name one")
+    return found[name]
+
+
+def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
+    """All kernels of a cubin by name, with nvdisasm's text for it. Raises Unsupported."""
     try:
         sections = loaded_sections(cubin)
         found = functions(text)
-        kernels = [n for n in found if f".nv.info.{n}" in sections]
-        if name is None and len(kernels) == 1:
-            name = kernels[0]
-        if name is None or name not in kernels:
-            raise Unsupported(f"the kernels of this cubin are {', '.join(kernels) or 'none'}: name one")
-        own = list(_attributes(sections[f".nv.info.{name}"]))
-        parameters = sorted(
-            (struct.unpack_from("<H", v, 4)[0], struct.unpack_from("<H", v, 6)[0], struct.unpack_from("<I", v, 8)[0])
-            for kind, v in own
-            if kind == _PARAMETER
-        )
-        area = [v for kind, v in own if kind == _PARAMETERS]
-        base = struct.unpack_from("<H", area[0], 4)[0] if area else 0
+        return {n: _kernel(f, sections, text) for n, f in found.items() if f".nv.info.{n}" in sections}
     except (struct.error, ValueError, IndexError) as error:
         raise Unsupported(f"a cubin of unknown form: {error}") from None
+
+
+def _kernel(function: Function, sections: Mapping[str, bytes], text: str) -> MachineCode:
+    name = function.name
+    own = list(_attributes(sections[f".nv.info.{name}"]))
+    parameters = sorted(
+        (struct.unpack_from("<H", v, 4)[0], struct.unpack_from("<H", v, 6)[0], struct.unpack_from("<I", v, 8)[0])
+        for kind, v in own
+        if kind == _PARAMETER
+    )
+    area = [v for kind, v in own if kind == _PARAMETERS]
     if parameters and not area:
         raise Unsupported("a cubin that does not say where its parameters are")
     banks = {}
@@ -77,12 +86,12 @@ def machine_code(cubin: bytes, text: str, name: str | None = None) -> MachineCod
     return MachineCode(
         name,
         f"sm_{target[1] or target[2]}" if target else "",
-        found[name],
+        function,
         tuple(Parameter(offset, flags >> 18) for _, offset, flags in parameters),
-        base,
+        struct.unpack_from("<H", area[0], 4)[0] if area else 0,
         banks,
         max(frames, default=0),
-        0,
+        len(sections.get(f".nv.shared.{name}", b"")),
     )
 
 

@@ -534,7 +534,7 @@ class _Fetch:
         if self.kind == "j":
             wide = x.astype(np.uint64)
             return (wide ^ 0xFFFFFFFF) + 1 if operand.negated and not literal else wide
-        if literal or not (operand.negated or operand.absolute or operand.inverted):
+        if literal or source.negation == "raw" or not (operand.negated or operand.absolute or operand.inverted):
             return x
         sign = _SIGNS.get(source.negation, 0)
         if operand.absolute:

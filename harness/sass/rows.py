@@ -53,6 +53,7 @@ SOURCES: Mapping[str, Source] = {
     "h": Source(32, "-|", "f16x2", _HALVES, immediate="encoding"),
     "H": Source(32, "-|", "f16x2", immediate="encoding"),  # a pair without selection of halves
     "e": Source(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
+    "a": Source(32, "|", "raw"),  # a magnitude, whose sign the definition sees too
     "k": Source(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": Source(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "d": Source(64, "-|", "f64", immediate="high"),
@@ -82,7 +83,7 @@ class Shape:
         return cls(*cut)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none."""
 
@@ -247,6 +248,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if operand.inverted and not set("~!") & set(source.signs):
         return False
     if operand.absolute and "|" not in source.signs:
+        return False
+    if kind == "a" and not operand.absolute:
         return False
     if kind == "p":
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)

@@ -100,6 +100,7 @@ _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _LABEL = re.compile(r"^([.$\w]+):\s*$")
 _HEX = re.compile(r"/\*\s*0x([0-9a-f]{16})\s*\*/")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?P<text>[^/;]*?)\s*;\s*/\*\s*0x([0-9a-f]{16})\s*\*/\s*$")
+_LONG = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?P<text>[^/;]*?)\s*;\s*$")  # its encoding is on the next line
 _SECOND = re.compile(r"^\s*/\*\s*0x([0-9a-f]{16})\s*\*/\s*$")
 
 
@@ -108,6 +109,7 @@ def functions(text: str) -> dict[str, Function]:
     found: dict[str, Function] = {}
     name, labels, instructions = "", {}, []  # type: ignore[var-annotated]
     pending: tuple[int, str, int] | None = None
+    long: tuple[int, str] | None = None
     address = 0
 
     def end() -> None:
@@ -125,14 +127,21 @@ def functions(text: str) -> dict[str, Function]:
             instructions.append(_instruction(*pending, int(second[1], 16)))
             address = pending[0] + BYTES
             pending = None
+        elif long is not None:
+            first = _SECOND.match(line)
+            if first is None:
+                raise Unsupported(f"nvdisasm's text lacks an encoding: {line.strip()}")
+            pending, long = (*long, int(first[1], 16)), None
         elif made := _INSTRUCTION.match(line):
             pending = int(made[1], 16), made["text"], int(made[3], 16)
+        elif made := _LONG.match(line):
+            long = int(made[1], 16), made["text"]
         elif label := _LABEL.match(line):
             labels[label[1]] = address
         elif "/*" in line and _HEX.search(line):
             raise Unsupported(f"nvdisasm's text has a line of unknown form: {line.strip()}")
     end()
-    if pending is not None or not found:
+    if pending is not None or long is not None or not found:
         raise Unsupported("nvdisasm's text has no whole function")
     return found
 
@@ -141,6 +150,14 @@ _PARTS = re.compile(r"^(?:@(!?)(U?P\d|U?PT)\s+)?([A-Z][A-Z0-9]*)((?:\.[A-Za-z0-9
 
 
 def _instruction(address: int, text: str, low: int, high: int) -> Instruction:
+    """The instruction; one of unknown form has no opcode, so that no row fits it and running it is refused."""
+    try:
+        return _known(address, text, low, high)
+    except Unsupported:
+        return Instruction(address, None, "", (), (), low, high, text)
+
+
+def _known(address: int, text: str, low: int, high: int) -> Instruction:
     parts = _PARTS.match(text)
     if parts is None:
         raise Unsupported(f"an instruction of unknown form: {text}")

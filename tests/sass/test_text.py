@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.rows import match
 from ptxdiff.sass.text import Control, functions, operand
 from tests.sass.assembly import written
 
@@ -53,9 +54,16 @@ def test_operands_of_unknown_form_are_refused(text: str) -> None:
         operand(text)
 
 
-def test_a_line_of_unknown_form_is_refused_not_skipped() -> None:
-    with pytest.raises(Unsupported):
-        functions(TEXT.replace("BRA `(.L_x_0);", "bra?`(.L_x_0);"))
+def test_an_instruction_of_unknown_form_is_kept_and_has_no_row() -> None:
+    unknown = functions(TEXT.replace("BRA `(.L_x_0);", "bra?`(.L_x_0);"))["add"].instructions[1]
+    assert unknown.address == 16
+    with pytest.raises(Unsupported, match="bra"):
+        match(unknown)
+
+
+def test_an_encoding_on_a_line_of_its_own_is_read() -> None:
+    text = TEXT.replace("1.5 ;     /*", "1.5 ;\n            /*")
+    assert functions(text)["add"].instructions[0].immediate == 0x3FC00000
 
 
 def test_half_an_encoding_is_refused() -> None:

@@ -44,7 +44,7 @@ def hmnmx2(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     return min_halves(a, b, type, ftz, nan) if c else max_halves(a, b, type, ftz, nan)
 
 
-@row("HMNMX2{.type}{.FTZ}{.NAN}.XORSIGN", "R = h,h,p", type=_TYPES)
+@row("HMNMX2{.type}{.FTZ}{.NAN}.XORSIGN", "R = a,a,p", type=_TYPES)
 def hmnmx2_xorsign(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     """As HMNMX2 for the magnitudes, with the products of the signs."""
     return min_xorsign_halves(a, b, type, ftz, nan) if c else max_xorsign_halves(a, b, type, ftz, nan)

@@ -86,7 +86,7 @@ def fmnmx(a: int, b: int, c: int, ftz: int, nan: int) -> int:
     return lesser(x, y, nan, F32) if c else greater(x, y, nan, F32)
 
 
-@row("FMNMX{.FTZ}{.NAN}.XORSIGN", "R = f,f,p")
+@row("FMNMX{.FTZ}{.NAN}.XORSIGN", "R = a,a,p")
 def fmnmx_xorsign(a: int, b: int, c: int, ftz: int, nan: int) -> int:
     """As FMNMX for the magnitudes, with the product of the two signs; a NaN has no sign."""
     x, y = flush(a, F32, ftz), flush(b, F32, ftz)
