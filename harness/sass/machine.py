@@ -441,7 +441,7 @@ class Computed(Step):
 
 
 _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
-_SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63}
+_SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
 class _Fetch:
@@ -521,9 +521,9 @@ class _Fetch:
         literal = self.constant is not None
         if self.kind == "p":
             return x ^ 1 if operand.inverted else x
-        if operand.suffix == "H0_H0" and self.kind == "h":
+        if operand.suffix == "H0_H0" and self.kind in "hg":
             x = x & 0xFFFF | x << 16
-        elif operand.suffix == "H1_H1" and self.kind == "h":
+        elif operand.suffix == "H1_H1" and self.kind in "hg":
             x = x >> 16 | x & 0xFFFF0000
         elif self.kind == "e":
             x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
@@ -537,18 +537,17 @@ class _Fetch:
         if literal or source.negation == "raw" or not (operand.negated or operand.absolute or operand.inverted):
             return x
         sign = _SIGNS.get(source.negation, 0)
+        if source.negation == "f64":  # the sign of a NaN stays as it is
+            magnitude = x & ~x.dtype.type(sign)
+            changed = magnitude if operand.absolute else x
+            changed = changed ^ x.dtype.type(sign) if operand.negated else changed
+            return np.where(magnitude > 0x7FF0000000000000, x, changed)
         if operand.absolute:
             x = x & ~x.dtype.type(sign)
         if operand.inverted:
             x = ~x
         if operand.negated:
-            if source.negation == "two":
-                x = -x
-            elif source.negation == "f64":
-                nan = (x & 0x7FFFFFFFFFFFFFFF) > 0x7FF0000000000000
-                x = np.where(nan, x, x ^ x.dtype.type(sign))
-            else:
-                x = x ^ x.dtype.type(sign)
+            x = -x if source.negation == "two" else x ^ x.dtype.type(sign)
         return x
 
 

@@ -53,7 +53,9 @@ SOURCES: Mapping[str, Source] = {
     "h": Source(32, "-|", "f16x2", _HALVES, immediate="encoding"),
     "H": Source(32, "-|", "f16x2", immediate="encoding"),  # a pair without selection of halves
     "e": Source(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
-    "a": Source(32, "|", "raw"),  # a magnitude, whose sign the definition sees too
+    "a": Source(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
+    "g": Source(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
+    "x": Source(64, "-", "f32x2", ("F32x2.HI_LO",), immediate="none"),
     "k": Source(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": Source(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "d": Source(64, "-|", "f64", immediate="high"),
@@ -89,7 +91,7 @@ class Row:
 
     name: str
     opcodes: tuple[str, ...]
-    fixed: frozenset[str]
+    fixed: tuple[str, ...]
     flags: Mapping[str, str]
     choices: Mapping[str, Mapping[str, int]]
     shapes: tuple[Shape, ...]
@@ -136,7 +138,7 @@ def row(
     """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name."""
     opcode = re.match(r"^[A-Z0-9]+", pattern)
     assert opcode is not None
-    fixed, flags, groups = set(), {}, {}
+    fixed, flags, groups = [], {}, {}
     for brace, word in _GROUP.findall(pattern[opcode.end() :]):
         if word in choices:
             codes = choices[word]
@@ -147,12 +149,12 @@ def row(
         elif brace:
             flags[word] = word.lower()
         else:
-            fixed.add(word)
+            fixed.append(word)
     opcodes = (opcode[0], f"U{opcode[0]}") if uniform else (opcode[0],)
 
     def declare(definition: Definition) -> Definition:
         made = Row(
-            pattern, opcodes, frozenset(fixed), flags, groups, tuple(map(Shape.parse, shapes)), definition,
+            pattern, opcodes, tuple(fixed), flags, groups, tuple(map(Shape.parse, shapes)), definition,
             approximate=approximate,
         )  # fmt: skip
         for name in opcodes:
@@ -172,10 +174,12 @@ def match(instruction: Instruction) -> Match:
 
 
 def _match(row: Row, instruction: Instruction) -> Match | None:
-    words = list(instruction.modifiers)
-    if len(set(words)) != len(words) or not row.fixed <= set(words):
+    left = list(instruction.modifiers)
+    if [w for w in left if w in row.fixed] != list(row.fixed):
         return None
-    left = [w for w in words if w not in row.fixed]
+    left = [w for w in left if w not in row.fixed]
+    if len(set(left)) != len(left):
+        return None
     constants: dict[str, int] = {}
     for name, codes in row.choices.items():
         picks = [w for w in left if w in codes]
@@ -234,7 +238,7 @@ def _operands(
         else:
             sources.append((kind, operand))
             # The two halves of a packed immediate are written as two literals.
-            if kind in ("h", "H") and operand.kind == "float":
+            if kind in ("h", "H", "g") and operand.kind == "float":
                 if not operands or operands[0].kind != "float":
                     return None
                 operands.pop(0)
@@ -249,7 +253,7 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if operand.absolute and "|" not in source.signs:
         return False
-    if kind == "a" and not operand.absolute:
+    if kind in ("a", "g") and not operand.absolute and operand.kind != "float":
         return False
     if kind == "p":
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)

@@ -44,7 +44,7 @@ def hmnmx2(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     return min_halves(a, b, type, ftz, nan) if c else max_halves(a, b, type, ftz, nan)
 
 
-@row("HMNMX2{.type}{.FTZ}{.NAN}.XORSIGN", "R = a,a,p", type=_TYPES)
+@row("HMNMX2{.type}{.FTZ}{.NAN}.XORSIGN", "R = g,g,p", type=_TYPES)
 def hmnmx2_xorsign(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     """As HMNMX2 for the magnitudes, with the products of the signs."""
     return min_xorsign_halves(a, b, type, ftz, nan) if c else max_xorsign_halves(a, b, type, ftz, nan)
@@ -63,3 +63,10 @@ def hset2(a: int, b: int, c: int, type: int, cmp: int, bool: int, ftz: int) -> i
     one = 0x3F80 if type == BF16 else 0x3C00
     low = one if combine(compared(a & 0xFFFF, b & 0xFFFF, cmp, ftz, type), c, bool) else 0
     return low | (one if combine(compared(a >> 16, b >> 16, cmp, ftz, type), c, bool) else 0) << 16
+
+
+@row("HSET2{.type}.cmp{.FTZ}.bool", "R = h,h,p", type=_TYPES, cmp=COMPARISONS, bool=BOOLEANS)
+def hset2_mask(a: int, b: int, c: int, type: int, cmp: int, bool: int, ftz: int) -> int:
+    """Two comparisons: all ones or 0 in each half."""
+    low = 0xFFFF if combine(compared(a & 0xFFFF, b & 0xFFFF, cmp, ftz, type), c, bool) else 0
+    return low | (0xFFFF if combine(compared(a >> 16, b >> 16, cmp, ftz, type), c, bool) else 0) << 16

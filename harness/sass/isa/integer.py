@@ -9,8 +9,9 @@ from __future__ import annotations
 from ptxdiff.ptx.isa.bit_manipulation import bmsk as ptx_bmsk
 from ptxdiff.ptx.isa.bit_manipulation import reverse, szext
 from ptxdiff.ptx.isa.compare import combine, ordered
+from ptxdiff.ptx.isa.dot_product import dp4a
 from ptxdiff.ptx.isa.modifiers import CLAMP, WRAP
-from ptxdiff.ptx.numeric.bits import below64, clz64, popcount64, shr64, wrap64
+from ptxdiff.ptx.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
 from ptxdiff.sass.rows import row
 
 COMPARISONS = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
@@ -199,12 +200,67 @@ def isetp_u64(a: int, b: int, c: int, cmp: int, bool: int, result: int) -> int:
 
 @row("IMNMX", "R = s,s,p")
 @row("IMNMX.U32", "R = u,u,p")
-@row("VIMNMX", "R = s,s,p", uniform=True)
-@row("VIMNMX.S32", "R = s,s,p", uniform=True)
-@row("VIMNMX.U32", "R = u,u,p", uniform=True)
+@row("VIMNMX", "R = s,s,p", "R = PT,PT,s,s,p", uniform=True)
+@row("VIMNMX.S32", "R = s,s,p", "R = PT,PT,s,s,p", uniform=True)
+@row("VIMNMX.U32", "R = u,u,p", "R = PT,PT,u,u,p", uniform=True)
 def imnmx(a: int, b: int, c: int) -> int:
     """The smaller of two numbers if the predicate is true, else the larger."""
     return min(a, b) if c else max(a, b)
+
+
+@row("VIMNMX.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
+def imnmx_relu(a: int, b: int, c: int) -> int:
+    """The smaller of two numbers if the predicate is true, else the larger; 0 for a negative one."""
+    return max(min(a, b) if c else max(a, b), 0)
+
+
+@row("VIMNMX.S16x2{.RELU}", "R = u,u,p", "R = PT,PT,u,u,p")
+def imnmx_s16x2(a: int, b: int, c: int, relu: int) -> int:
+    """Two numbers of 16 bits: the smaller ones if the predicate is true, else the larger ones."""
+    x, y = sign_extend(a, 16), sign_extend(b, 16)
+    low = min(x, y) if c else max(x, y)
+    x, y = sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)
+    high = min(x, y) if c else max(x, y)
+    if relu:
+        low, high = max(low, 0), max(high, 0)
+    return (high & 0xFFFF) << 16 | low & 0xFFFF
+
+
+@row("VIMNMX.U16x2", "R = u,u,p", "R = PT,PT,u,u,p")
+def imnmx_u16x2(a: int, b: int, c: int) -> int:
+    """Two unsigned numbers of 16 bits: the smaller ones if the predicate is true, else the larger ones."""
+    low = min(a & 0xFFFF, b & 0xFFFF) if c else max(a & 0xFFFF, b & 0xFFFF)
+    return (min(a >> 16, b >> 16) if c else max(a >> 16, b >> 16)) << 16 | low
+
+
+@row("VIADD.16x2", "R = u,u")
+def viadd_16x2(a: int, b: int) -> int:
+    """Two sums of 16 bits."""
+    return ((a >> 16) + (b >> 16) & 0xFFFF) << 16 | a + b & 0xFFFF
+
+
+@row("IDP.4A.S8.S8", "R = u,u,u")
+def idp_4a_ss(a: int, b: int, c: int) -> int:
+    """Four products of signed bytes, and a sum."""
+    return dp4a(a, b, c, 1, 1)
+
+
+@row("IDP.4A.U8.U8", "R = u,u,u")
+def idp_4a_uu(a: int, b: int, c: int) -> int:
+    """Four products of unsigned bytes, and a sum."""
+    return dp4a(a, b, c, 0, 0)
+
+
+@row("IDP.4A.U8.S8", "R = u,u,u")
+def idp_4a_us(a: int, b: int, c: int) -> int:
+    """Four products of an unsigned and a signed byte, and a sum."""
+    return dp4a(a, b, c, 0, 1)
+
+
+@row("IDP.4A.S8.U8", "R = u,u,u")
+def idp_4a_su(a: int, b: int, c: int) -> int:
+    """Four products of a signed and an unsigned byte, and a sum."""
+    return dp4a(a, b, c, 1, 0)
 
 
 @row("VIMNMX3", "R = i2,i2,i2,p")

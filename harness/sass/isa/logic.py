@@ -13,13 +13,6 @@ def lop3(a: int, b: int, c: int, lut: int) -> int:
     return by_table(a, b, c, lut)
 
 
-@row("LOP3.LUT", "P,R = u,u,u,#lut,!PT", uniform=True)
-def lop3_and_test(a: int, b: int, c: int, lut: int, result: int) -> int:
-    """Any function of three bits, and whether a bit of the result is set."""
-    found = by_table(a, b, c, lut) & 0xFFFFFFFF
-    return (1 if found else 0) if result == 0 else found
-
-
 @row("PLOP3.LUT", "P,P = p,p,p,#lut,#lut2", uniform=True)
 def plop3(a: int, b: int, c: int, lut: int, lut2: int, result: int) -> int:
     """Two functions of three predicates."""
@@ -82,3 +75,17 @@ def mov(a: int) -> int:
 def mov_64(a: int) -> int:
     """The 64-bit number."""
     return a
+
+
+@row("LOP3.LUT", "P,R = u,u,u,#lut,p", uniform=True)
+def lop3_or(a: int, b: int, c: int, d: int, lut: int, result: int) -> int:
+    """Any function of three bits, and whether a bit of the result is set or a predicate is true."""
+    found = by_table(a, b, c, lut) & 0xFFFFFFFF
+    return (1 if found else d) if result == 0 else found
+
+
+@row("LOP3.LUT.PAND", "P,R = u,u,u,#lut,p", uniform=True)
+def lop3_and(a: int, b: int, c: int, d: int, lut: int, result: int) -> int:
+    """Any function of three bits, and whether a bit of the result is set and a predicate is true."""
+    found = by_table(a, b, c, lut) & 0xFFFFFFFF
+    return (d if found else 0) if result == 0 else found

@@ -5,11 +5,13 @@ MUFU has the tables measured on Hopper (`ptxdiff.ptx.numeric.special_functions`)
 
 from __future__ import annotations
 
+from ptxdiff.ptx.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
 from ptxdiff.ptx.isa.compare import combine
 from ptxdiff.ptx.isa.compare_float import compared
 from ptxdiff.ptx.isa.float32 import add_f32, add_f32x2, fma_f32, fma_f32x2, mul_f32, mul_f32x2
 from ptxdiff.ptx.isa.float_extremes import greater, lesser
 from ptxdiff.ptx.isa.modifiers import EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM, RM, RN, RP, RZ
+from ptxdiff.ptx.numeric.bits import shl64, shr64
 from ptxdiff.ptx.numeric.floatbits import F32, flush, is_nan, magnitude
 from ptxdiff.ptx.numeric.special_functions import (
     unit_cos,
@@ -49,19 +51,19 @@ def ffma(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
     return fma_f32(a, b, c, rnd, ftz, sat)
 
 
-@row("FADD2{.FTZ}{.rnd}", "R2 = Q,Q", rnd=ROUNDINGS)
+@row("FADD2{.FTZ}{.rnd}", "R2 = x,x", rnd=ROUNDINGS)
 def fadd2(a: int, b: int, rnd: int, ftz: int) -> int:
     """Two sums."""
     return add_f32x2(a, b, rnd, ftz)
 
 
-@row("FMUL2{.FTZ}{.rnd}", "R2 = Q,Q", rnd=ROUNDINGS)
+@row("FMUL2{.FTZ}{.rnd}", "R2 = x,x", rnd=ROUNDINGS)
 def fmul2(a: int, b: int, rnd: int, ftz: int) -> int:
     """Two products."""
     return mul_f32x2(a, b, rnd, ftz)
 
 
-@row("FFMA2{.FTZ}{.rnd}", "R2 = Q,Q,Q", rnd=ROUNDINGS)
+@row("FFMA2{.FTZ}{.rnd}", "R2 = x,x,x", rnd=ROUNDINGS)
 def ffma2(a: int, b: int, c: int, rnd: int, ftz: int) -> int:
     """Two fused products and sums."""
     return fma_f32x2(a, b, c, rnd, ftz)
@@ -160,3 +162,15 @@ def mufu_cos(a: int) -> int:
 def mufu_tanh(a: int) -> int:
     """About the hyperbolic tangent."""
     return unit_tanh(a)
+
+
+@row("MUFU.RCP64H", "R = f", approximate=True)
+def mufu_rcp64h(a: int) -> int:
+    """The upper word of about 1 / a, for the upper word of a float64."""
+    return shr64(rcp_approx_f64(shl64(a, 32)), 32)
+
+
+@row("MUFU.RSQ64H", "R = f", approximate=True)
+def mufu_rsq64h(a: int) -> int:
+    """The upper word of about 1 / sqrt(a), for the upper word of a float64."""
+    return shr64(rsqrt_approx_ftz_f64(shl64(a, 32)), 32)
