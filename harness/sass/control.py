@@ -447,7 +447,7 @@ class _PredicatesAsBits(Step):
         if count:
             operands = self.instruction.operands
             if self.instruction.opcode == "P2R":
-                value = machine.read("R", operands[2].number, lanes) & np.uint32(~self.mask & 0xFFFFFFFF)
+                value: Array = machine.read("R", operands[2].number, lanes) & np.uint32(~self.mask & 0xFFFFFFFF)
                 for k in range(7):
                     if self.mask >> k & 1:
                         value = value | machine.read("P", k, lanes).astype(np.uint32) << k

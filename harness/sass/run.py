@@ -29,7 +29,7 @@ class Ran:
 
     forms: Mapping[str, int]
     approximate: tuple[str, ...]
-    instructions: int
+    thread_instructions: int
     runs: int
 
 
