@@ -400,7 +400,15 @@ def run_cubin(
     and faults of timing are not seen.
     """
     data = cubin if isinstance(cubin, bytes) else Path(cubin).read_bytes()
-    return _launch_machine_code(_read(data, entry, None if nvdisasm is None else os.fspath(nvdisasm)), grid, block, args, shared, unwritten, limit)
+    return _launch_machine_code(
+        _read(data, entry, None if nvdisasm is None else os.fspath(nvdisasm)),
+        grid,
+        block,
+        args,
+        shared,
+        unwritten,
+        limit,
+    )
 
 
 def _check_level(level: str) -> None:

@@ -38,6 +38,11 @@ GIVEN = ("registers", "immediate")
 """How operands are given: all in registers, or the last one as a constant."""
 GROUP = 64
 _SECONDS = 240.0
+OPEN = {
+    "cvt.f32.f32": "ptxas 12.9 keeps a signalling NaN at -O3, where it moves; at -O0 it adds, which quiets",
+    "cvt.f64.f64": "as cvt.f32.f32",
+}
+"""Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
 
 
 @dataclass
@@ -63,7 +68,7 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[Task]:
     """A task for each form that the target has."""
     for number, name in enumerate(names):
         snippet = next(iter(forms.snippets(name)), None)
-        if snippet is None or forms.lacking(name, target) or not snippet.inputs:
+        if snippet is None or forms.lacking(name, target) or not snippet.inputs or name in OPEN:
             continue
         if given == "immediate" and (len(snippet.inputs) < 2 or snippet.inputs[-1].type.width == 1):
             continue

@@ -79,11 +79,11 @@ def test_an_immediate_that_a_second_packed_sum_loses() -> None:
     ]  # fmt: skip
 
 
-def test_the_forms_of_the_wrong_code_are_taught() -> None:
+def test_the_form_of_the_wrong_code_is_taught() -> None:
     ptxas = _faulty("12.9", "13.0")
     values = np.zeros(256, np.int32)
     report = emulated(two_packed_sums, "sm_90a", level="sass", ptxas=ptxas, opt=3)[(1,)](
         values, D1=32, D2=8, num_warps=1
     )
     assert "VIADD.16x2" in report.forms
-    assert unsettled(report.forms, "sm_90a") == []
+    assert "VIADD.16x2" not in unsettled(report.forms, "sm_90a")
