@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ptxdiff.conformance.ledger import _code
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
-from ptxdiff.sass.rows import ROWS, Row
+from ptxdiff.sass.rows import ROWS, InstructionRow
 
 PATH = Path(__file__).with_name("taught.jsonl")
 CONTEXTS = 2
@@ -47,11 +47,12 @@ def digest(form: str) -> str:
 
 @cache
 def _digests() -> dict[str, str]:
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[InstructionRow]] = {}
     for row in dict.fromkeys(r for same in ROWS.values() for r in same):
         rows.setdefault(row.name, []).append(row)
     return {name: hashlib.sha256("".join(map(_of, same)).encode()).hexdigest()[:8] for name, same in rows.items()}
 
 
-def _of(row: Row) -> str:
-    return f"{_code(row.definition)} {row.name} {row.shapes} {sorted(map(str, row.choices.items()))}"
+def _of(row: InstructionRow) -> str:
+    shapes = [(shape.destinations, shape.sources) for shape in row.shapes]
+    return f"{_code(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}"

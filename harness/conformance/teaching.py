@@ -54,7 +54,7 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class Task:
+class FormTask:
     """A kernel to assemble: a snippet, how its operands are given, and its inputs and expected outputs."""
 
     name: str
@@ -64,7 +64,7 @@ class Task:
     expected: Columns
 
 
-def tasks(names: Iterable[str], given: str, target: str) -> Iterator[Task]:
+def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
     """A task for each form that the target has."""
     for number, name in enumerate(names):
         snippet = next(iter(forms.snippets(name)), None)
@@ -77,7 +77,7 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[Task]:
         columns = _columns(snippet, given)
         expected = run_emulated(snippet, columns, target)
         if not isinstance(expected, str):
-            yield Task(f"form_{number}", snippet, given, columns, expected)
+            yield FormTask(f"form_{number}", snippet, given, columns, expected)
 
 
 def _columns(snippet: FormSnippet, given: str) -> Columns:
@@ -90,12 +90,12 @@ def _columns(snippet: FormSnippet, given: str) -> Columns:
     return columns
 
 
-def module(some: Sequence[Task], version: str, target: str) -> str:
+def module(some: Sequence[FormTask], version: str, target: str) -> str:
     """The PTX of tasks."""
     return "\n".join([f".version {version}", f".target {target}", ".address_size 64", *map(_kernel, some)])
 
 
-def _kernel(task: Task) -> str:
+def _kernel(task: FormTask) -> str:
     snippet = task.snippet
     ports = [*((f"out{k}", p) for k, p in enumerate(snippet.outputs)),
              *((f"in{k}", p) for k, p in enumerate(snippet.inputs))]  # fmt: skip
@@ -123,7 +123,9 @@ def _address(name: str, bits: int) -> list[str]:
             "add.u64 %p, %p, %o;"]  # fmt: skip
 
 
-def assembled(some: Sequence[Task], ptxas: str, level: int, version: str, target: str) -> tuple[list[Task], bytes]:
+def assembled(
+    some: Sequence[FormTask], ptxas: str, level: int, version: str, target: str
+) -> tuple[list[FormTask], bytes]:
     """The tasks that ptxas accepts, and their cubin; a module that it refuses is halved."""
     with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
         source, cubin = Path(folder, "forms.ptx"), Path(folder, "forms.cubin")
@@ -161,7 +163,7 @@ def teach(
     return complaints
 
 
-def _try(task: Task, code: MachineCode, context: str, lessons: dict[str, Lesson]) -> str:
+def _try(task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson]) -> str:
     outputs = [np.zeros_like(e) for e in task.expected]
     buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
     buffers += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]

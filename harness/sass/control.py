@@ -15,25 +15,25 @@ from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, Buffer
 from ptxdiff.ptx.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
-from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, Step, constant_word
-from ptxdiff.sass.text import BYTES, Instruction, Operand
+from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
 
 _CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
 """Words of loads and stores that say how caches keep the data. They decide no value."""
 _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
 
-def special(instruction: Instruction, code: MachineCode) -> Step | None:
+def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
     made = _SPECIAL.get(instruction.opcode)
     return None if made is None else made(instruction, code)
 
 
-def _refuse(instruction: Instruction, why: str = "is not known in this form") -> Unsupported:
+def _refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
     return Unsupported(f"{instruction.text} {why}")
 
 
-def _only(instruction: Instruction, *allowed: str) -> None:
+def _only(instruction: MachineInstruction, *allowed: str) -> None:
     """Refuse modifiers other than these, and modifiers written twice."""
     words = instruction.modifiers
     if not set(words) <= set(allowed) or len(set(words)) != len(words):
@@ -48,20 +48,20 @@ def _plain(operand: Operand, *kinds: str) -> bool:
 # Control flow -----------------------------------------------------------------------------------------------------
 
 
-class _Nop(Step):
+class _Nop(MachineStep):
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         fibre.pc += BYTES
         return True
 
 
-def _nop(instruction: Instruction, code: MachineCode) -> Step:
+def _nop(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     if instruction.operands:
         raise _refuse(instruction)
     return _Nop(instruction)
 
 
-class _Exit(Step):
+class _Exit(MachineStep):
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if not count:
@@ -70,15 +70,15 @@ class _Exit(Step):
         return machine.end(fibre, lanes)
 
 
-def _exit(instruction: Instruction, code: MachineCode) -> Step:
+def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     if instruction.operands:
         raise _refuse(instruction)
     return _Exit(instruction)
 
 
-class _Branch(Step):
-    def __init__(self, instruction: Instruction, target: int, condition: Operand | None) -> None:
+class _Branch(MachineStep):
+    def __init__(self, instruction: MachineInstruction, target: int, condition: Operand | None) -> None:
         super().__init__(instruction)
         self.target, self.condition = target, condition
 
@@ -89,13 +89,13 @@ class _Branch(Step):
         return machine.branch(fibre, lanes, count, self.target)
 
 
-def _target(instruction: Instruction, code: MachineCode, operand: Operand) -> int:
+def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand) -> int:
     if operand.kind != "label" or operand.name not in code.function.labels:
         raise _refuse(instruction, "jumps to a place that is not known")
     return code.function.labels[operand.name]
 
 
-def _branch(instruction: Instruction, code: MachineCode) -> Step:
+def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "U")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
@@ -103,15 +103,15 @@ def _branch(instruction: Instruction, code: MachineCode) -> Step:
     return _Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
 
 
-def _call(instruction: Instruction, code: MachineCode) -> Step:
+def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "REL", "NOINC")
     if set(instruction.modifiers) != {"REL", "NOINC"} or len(instruction.operands) != 1:
         raise _refuse(instruction)
     return _Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
 
 
-class _Return(Step):
-    def __init__(self, instruction: Instruction, register: int, base: int) -> None:
+class _Return(MachineStep):
+    def __init__(self, instruction: MachineInstruction, register: int, base: int) -> None:
         super().__init__(instruction)
         self.register, self.base = register, base
 
@@ -121,7 +121,7 @@ class _Return(Step):
         return machine.split_by(fibre, (high << 32 | low) + self.base)
 
 
-def _return(instruction: Instruction, code: MachineCode) -> Step:
+def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers != ("REL", "NODEC") or instruction.guard is not None:
         raise _refuse(instruction)
     if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "R"):
@@ -131,8 +131,8 @@ def _return(instruction: Instruction, code: MachineCode) -> Step:
     return _Return(instruction, register.number, base)
 
 
-class _Bssy(Step):
-    def __init__(self, instruction: Instruction, barrier: int) -> None:
+class _Bssy(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
         super().__init__(instruction)
         self.barrier = barrier
 
@@ -148,10 +148,10 @@ def _barrier(machine: Machine, number: int) -> Array:
     return machine.barriers.setdefault(number, np.zeros(machine.lanes, np.uint32))
 
 
-class _Break(Step):
+class _Break(MachineStep):
     """Lanes leave a barrier: no other lane of the warp waits for them there."""
 
-    def __init__(self, instruction: Instruction, barrier: int, condition: Operand | None) -> None:
+    def __init__(self, instruction: MachineInstruction, barrier: int, condition: Operand | None) -> None:
         super().__init__(instruction)
         self.barrier, self.condition = barrier, condition
 
@@ -178,7 +178,7 @@ class _Break(Step):
         return True
 
 
-def _break(instruction: Instruction, code: MachineCode) -> Step:
+def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "RELIABLE")
     *conditions, barrier = instruction.operands
     if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not _plain(barrier, "B"):
@@ -186,7 +186,7 @@ def _break(instruction: Instruction, code: MachineCode) -> Step:
     return _Break(instruction, barrier.number, conditions[0] if conditions else None)
 
 
-def _bssy(instruction: Instruction, code: MachineCode) -> Step:
+def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "RECONVERGENT", "RELIABLE")
     if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "B"):
         raise _refuse(instruction)
@@ -199,8 +199,8 @@ def _bssy(instruction: Instruction, code: MachineCode) -> Step:
     return _Bssy(instruction, barrier.number)
 
 
-class _Bsync(Step):
-    def __init__(self, instruction: Instruction, barrier: int) -> None:
+class _Bsync(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
         super().__init__(instruction)
         self.barrier = barrier
 
@@ -213,15 +213,15 @@ class _Bsync(Step):
         return machine.wait(fibre, lanes, masks.copy() if lanes is None else masks[lanes], 1)
 
 
-def _bsync(instruction: Instruction, code: MachineCode) -> Step:
+def _bsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "RECONVERGENT", "RELIABLE")
     if len(instruction.operands) != 1 or not _plain(instruction.operands[0], "B"):
         raise _refuse(instruction)
     return _Bsync(instruction, instruction.operands[0].number)
 
 
-class _Bmov(Step):
-    def __init__(self, instruction: Instruction, barrier: int, register: int, saves: bool, clears: bool) -> None:
+class _Bmov(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int, register: int, saves: bool, clears: bool) -> None:
         super().__init__(instruction)
         self.barrier, self.register, self.saves, self.clears = barrier, register, saves, clears
 
@@ -240,7 +240,7 @@ class _Bmov(Step):
         return True
 
 
-def _bmov(instruction: Instruction, code: MachineCode) -> Step:
+def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "32", "CLEAR")
     kinds = [o.kind for o in instruction.operands]
     if "32" not in instruction.modifiers or kinds not in (["R", "B"], ["B", "R"]):
@@ -254,8 +254,8 @@ def _bmov(instruction: Instruction, code: MachineCode) -> Step:
     return _Bmov(instruction, *((second, first) if saves else (first, second)), saves, clears)
 
 
-class _WarpSync(Step):
-    def __init__(self, instruction: Instruction, mask: Operand | None) -> None:
+class _WarpSync(MachineStep):
+    def __init__(self, instruction: MachineInstruction, mask: Operand | None) -> None:
         super().__init__(instruction)
         self.mask = mask
 
@@ -272,7 +272,7 @@ class _WarpSync(Step):
         return machine.wait(fibre, lanes, masks, 2)
 
 
-def _warpsync(instruction: Instruction, code: MachineCode) -> Step:
+def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "ALL")
     operands = instruction.operands
     if instruction.modifiers == ("ALL",) and not operands:
@@ -285,8 +285,8 @@ def _warpsync(instruction: Instruction, code: MachineCode) -> Step:
 # Special registers, constants, predicates as bits -------------------------------------------------------------------
 
 
-class _Special(Step):
-    def __init__(self, instruction: Instruction, name: str, wide: bool) -> None:
+class _Special(MachineStep):
+    def __init__(self, instruction: MachineInstruction, name: str, wide: bool) -> None:
         super().__init__(instruction)
         self.name, self.wide = name, wide
         self.place = instruction.operands[0]
@@ -326,7 +326,7 @@ def special_register(machine: Machine, name: str) -> Array | None:
     return parts[axis].astype(np.uint32)
 
 
-def _special_register(instruction: Instruction, code: MachineCode) -> Step:
+def _special_register(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     wide = instruction.opcode == "CS2R" and "32" not in instruction.modifiers
     _only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
@@ -341,10 +341,10 @@ def _special_register(instruction: Instruction, code: MachineCode) -> Step:
     return _Special(instruction, name, wide)
 
 
-class _Constant(Step):
+class _Constant(MachineStep):
     """LDC, ULDC and LDCU: a load from a constant bank, at an address that may have a register in it."""
 
-    def __init__(self, instruction: Instruction, size: int, signed: int) -> None:
+    def __init__(self, instruction: MachineInstruction, size: int, signed: int) -> None:
         super().__init__(instruction)
         self.size, self.signed = size, signed
         self.place, self.source = instruction.operands
@@ -403,14 +403,14 @@ def _as_words(rows: Array, size: int, signed: int) -> list[Array]:
     return [found.astype(np.int32).view(np.uint32) if signed else found.astype(np.uint32)]
 
 
-def _size_of(instruction: Instruction) -> tuple[int, int]:
+def _size_of(instruction: MachineInstruction) -> tuple[int, int]:
     picked = [w for w in instruction.modifiers if w in _SIZES]
     if len(picked) > 1:
         raise _refuse(instruction)
     return _SIZES[picked[0]] if picked else (4, 0)
 
 
-def _constant(instruction: Instruction, code: MachineCode) -> Step:
+def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, *_SIZES)
     operands = instruction.operands
     uniform = instruction.opcode != "LDC"
@@ -429,16 +429,16 @@ def _constant(instruction: Instruction, code: MachineCode) -> Step:
     return _Constant(instruction, size, signed)
 
 
-def _even(instruction: Instruction, place: Operand, size: int) -> None:
+def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
     """Refuse registers of a wide access that do not begin at a multiple of their number."""
     if place.number > 0 and size > 4 and place.number % (size // 4):
         raise _refuse(instruction, "has registers that are not aligned")
 
 
-class _PredicatesAsBits(Step):
+class _PredicatesAsBits(MachineStep):
     """P2R and R2P: predicates as the lowest bits of a register, where a mask has a bit."""
 
-    def __init__(self, instruction: Instruction, mask: int) -> None:
+    def __init__(self, instruction: MachineInstruction, mask: int) -> None:
         super().__init__(instruction)
         self.mask = mask
 
@@ -461,7 +461,7 @@ class _PredicatesAsBits(Step):
         return True
 
 
-def _predicates_as_bits(instruction: Instruction, code: MachineCode) -> Step:
+def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     operands = instruction.operands
     saves = instruction.opcode == "P2R"
@@ -474,7 +474,7 @@ def _predicates_as_bits(instruction: Instruction, code: MachineCode) -> Step:
     return _PredicatesAsBits(instruction, mask)
 
 
-class _ToUniform(Step):
+class _ToUniform(MachineStep):
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
@@ -490,7 +490,7 @@ class _ToUniform(Step):
         return True
 
 
-def _to_uniform(instruction: Instruction, code: MachineCode) -> Step:
+def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     operands = instruction.operands
     if len(operands) != 2 or not _plain(operands[0], "UR") or not _plain(operands[1], "R"):
@@ -501,10 +501,10 @@ def _to_uniform(instruction: Instruction, code: MachineCode) -> Step:
 # Memory -----------------------------------------------------------------------------------------------------------
 
 
-class _Memory(Step):
+class _Memory(MachineStep):
     """A load or store of global or local memory."""
 
-    def __init__(self, instruction: Instruction, size: int, signed: int, where: Operand, data: Operand) -> None:
+    def __init__(self, instruction: MachineInstruction, size: int, signed: int, where: Operand, data: Operand) -> None:
         super().__init__(instruction)
         self.size, self.signed, self.where, self.data = size, signed, where, data
         self.loads = instruction.opcode.startswith("LD")
@@ -609,7 +609,7 @@ def _written(buffer: Buffer, index: Array, size: int) -> None:
         buffer.undefined[: len(buffer.undefined) // size * size].reshape(-1, size)[index] = 0
 
 
-def _memory(instruction: Instruction, code: MachineCode) -> Step:
+def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     local = instruction.opcode.endswith("L")
     _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E",)))
     if not local and "E" not in instruction.modifiers:
@@ -632,7 +632,7 @@ def _memory(instruction: Instruction, code: MachineCode) -> Step:
     return _Memory(instruction, size, signed, where, data)
 
 
-_SPECIAL: dict[str, Callable[[Instruction, MachineCode], Step]] = {
+_SPECIAL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "NOP": _nop,
     "EXIT": _exit,
     "BRA": _branch,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.text import Function, functions
+from ptxdiff.sass.text import MachineFunction, functions
 from ptxdiff.triton.cubin import loaded_sections
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
@@ -33,7 +33,7 @@ class MachineCode:
 
     name: str
     target: str
-    function: Function
+    function: MachineFunction
     parameters: tuple[Parameter, ...]
     base: int
     banks: Mapping[int, bytes]
@@ -64,7 +64,7 @@ def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
         raise Unsupported(f"a cubin of unknown form: {error}") from None
 
 
-def _kernel(function: Function, sections: Mapping[str, bytes], text: str) -> MachineCode:
+def _kernel(function: MachineFunction, sections: Mapping[str, bytes], text: str) -> MachineCode:
     name = function.name
     own = list(_attributes(sections[f".nv.info.{name}"]))
     parameters = sorted(

@@ -26,7 +26,7 @@ from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.rows import DESTINATIONS, SOURCES, functions_of, is_uniform, match
-from ptxdiff.sass.text import BYTES, Instruction, Operand
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
@@ -47,7 +47,7 @@ class Fibre:
 
 
 @dataclass
-class Launch:
+class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. constants: known words of bank 0."""
 
     code: MachineCode
@@ -96,7 +96,7 @@ def driver_words(base: int, block: Sequence[int], grid: Sequence[int]) -> dict[i
 class Machine:
     """Some blocks of a launch, running together. first: the number of the first block; count: of the blocks."""
 
-    def __init__(self, launch: Launch, first: int, count: int) -> None:
+    def __init__(self, launch: MachineLaunch, first: int, count: int) -> None:
         self.launch = launch
         x, y, z = launch.block
         self.threads = x * y * z
@@ -197,7 +197,7 @@ class Machine:
 
     # Running ------------------------------------------------------------------------------------------------------
 
-    def run(self, program: Mapping[int, Step]) -> None:
+    def run(self, program: Mapping[int, MachineStep]) -> None:
         """Run until all lanes have ended. Raises Unsupported, MachineFault and TimeLimit."""
         in_turns = self.launch.schedule == SCHEDULES[2]
         while self.fibres:
@@ -347,10 +347,10 @@ class Machine:
             self.fibres.append(Fibre(int(pc), None if len(group) == self.lanes else group))
 
 
-class Step:
+class MachineStep:
     """An instruction, ready to run."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: MachineInstruction) -> None:
         self.instruction = instruction
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
@@ -358,10 +358,10 @@ class Step:
         raise NotImplementedError
 
 
-class Refused(Step):
+class RefusedStep(MachineStep):
     """An instruction that is not in the table: only running it is an error."""
 
-    def __init__(self, instruction: Instruction, words: str) -> None:
+    def __init__(self, instruction: MachineInstruction, words: str) -> None:
         super().__init__(instruction)
         self.words = words
 
@@ -369,10 +369,10 @@ class Refused(Step):
         raise Unsupported(self.words)
 
 
-class Computed(Step):
+class Computed(MachineStep):
     """An instruction with a row of the table."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: MachineInstruction) -> None:
         super().__init__(instruction)
         found = match(instruction)
         self.match = found
@@ -390,7 +390,7 @@ class Computed(Step):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
-        """See Step.run."""
+        """See MachineStep.run."""
         if self.uniform:
             self._run_uniform(machine, fibre)
         else:
@@ -447,7 +447,7 @@ _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63, "f32x2": 0x800
 class _Fetch:
     """Reads one source with its signs."""
 
-    def __init__(self, kind: str, operand: Operand, instruction: Instruction) -> None:
+    def __init__(self, kind: str, operand: Operand, instruction: MachineInstruction) -> None:
         self.source = source = SOURCES[kind]
         self.kind, self.operand = kind, operand
         self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
@@ -457,7 +457,7 @@ class _Fetch:
         if operand.kind in ("int", "float"):
             self.constant = self._immediate(instruction)
 
-    def _immediate(self, instruction: Instruction) -> int:
+    def _immediate(self, instruction: MachineInstruction) -> int:
         operand, source, encoded = self.operand, self.source, instruction.immediate
         if source.immediate == "high":
             return encoded << 32
@@ -557,7 +557,7 @@ def _joined(low: Array, high: Array) -> Array:
     return pairs.view(np.uint64).reshape(-1)
 
 
-def constant_word(launch: Launch, operand: Operand, size: int) -> int:
+def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
     """A word of a constant bank. Raises Unsupported for one whose contents are not known."""
     at = operand.offset
     if operand.bank == 0:
@@ -571,22 +571,22 @@ def constant_word(launch: Launch, operand: Operand, size: int) -> int:
     return int.from_bytes(held[at : at + size], "little")
 
 
-def prepared(code: MachineCode) -> dict[int, Step]:
+def prepared(code: MachineCode) -> dict[int, MachineStep]:
     """The steps of a kernel by address. Instructions that are not in the table are refused when they run."""
     from ptxdiff.sass.control import special
 
-    steps: dict[int, Step] = {}
+    steps: dict[int, MachineStep] = {}
     for instruction in code.function.instructions:
         try:
             steps[instruction.address] = special(instruction, code) or Computed(instruction)
         except Unsupported as refusal:
-            steps[instruction.address] = Refused(instruction, refusal.message)
+            steps[instruction.address] = RefusedStep(instruction, refusal.message)
     return steps
 
 
-def unsupported(steps: Mapping[int, Step]) -> Iterable[str]:
+def unsupported(steps: Mapping[int, MachineStep]) -> Iterable[str]:
     """The words of each instruction that is not in the table."""
-    return [s.words for s in steps.values() if isinstance(s, Refused)]
+    return [s.words for s in steps.values() if isinstance(s, RefusedStep)]
 
 
-__all__ = ["DESTINATIONS", "SCHEDULES", "Launch", "Machine", "Step", "prepared", "unsupported"]
+__all__ = ["DESTINATIONS", "SCHEDULES", "Machine", "MachineLaunch", "MachineStep", "prepared", "unsupported"]

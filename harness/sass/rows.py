@@ -20,13 +20,13 @@ from functools import cache
 
 from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.text import Instruction, Operand
+from ptxdiff.sass.text import MachineInstruction, Operand
 
 Definition = Callable[..., int]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceKind:
     """A kind of source. width: bits that the definition reads; signs: which of `-`, `~`, `|` may stand before it.
 
     negation: how `-` changes the bits: "two" (two's complement), "carry" (one's complement plus 1 in one bit more), or
@@ -42,28 +42,28 @@ class Source:
 
 
 _HALVES = ("", "H0_H0", "H1_H1")
-SOURCES: Mapping[str, Source] = {
-    "u": Source(32),  # 32 bits as they are
-    "s": Source(32, signed=True),
-    "i": Source(32, "-", "two"),
-    "j": Source(64, "-", "carry"),  # 32 bits, whose negation can carry
-    "b": Source(32, "~"),
-    "n": Source(32, "-~", "two"),
-    "f": Source(32, "-|", "f32", immediate="encoding"),
-    "h": Source(32, "-|", "f16x2", _HALVES, immediate="encoding"),
-    "H": Source(32, "-|", "f16x2", immediate="encoding"),  # a pair without selection of halves
-    "e": Source(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
-    "a": Source(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
-    "g": Source(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
-    "x": Source(64, "-", "f32x2", ("F32x2.HI_LO",), immediate="none"),
-    "k": Source(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
-    "y": Source(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
-    "d": Source(64, "-|", "f64", immediate="high"),
-    "i2": Source(32, "-", "two", signed=True),
-    "q": Source(64, "-", "two", ("", "64")),
-    "w": Source(64, "~", "", ("", "64")),
-    "Q": Source(64, "", "", ("", "64")),
-    "p": Source(1, "!"),
+SOURCES: Mapping[str, SourceKind] = {
+    "u": SourceKind(32),  # 32 bits as they are
+    "s": SourceKind(32, signed=True),
+    "i": SourceKind(32, "-", "two"),
+    "j": SourceKind(64, "-", "carry"),  # 32 bits, whose negation can carry
+    "b": SourceKind(32, "~"),
+    "n": SourceKind(32, "-~", "two"),
+    "f": SourceKind(32, "-|", "f32", immediate="encoding"),
+    "h": SourceKind(32, "-|", "f16x2", _HALVES, immediate="encoding"),
+    "H": SourceKind(32, "-|", "f16x2", immediate="encoding"),  # a pair without selection of halves
+    "e": SourceKind(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
+    "a": SourceKind(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
+    "g": SourceKind(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
+    "x": SourceKind(64, "-", "f32x2", ("F32x2.HI_LO",), immediate="none"),
+    "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
+    "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
+    "d": SourceKind(64, "-|", "f64", immediate="high"),
+    "i2": SourceKind(32, "-", "two", signed=True),
+    "q": SourceKind(64, "-", "two", ("", "64")),
+    "w": SourceKind(64, "~", "", ("", "64")),
+    "Q": SourceKind(64, "", "", ("", "64")),
+    "p": SourceKind(1, "!"),
 }
 """A plain `#` is an immediate, which the definition gets as a constant; `!PT` and `PT` are what they say."""
 
@@ -71,14 +71,14 @@ DESTINATIONS: Mapping[str, int] = {"R": 32, "R2": 64, "P": 1}
 
 
 @dataclass(frozen=True)
-class Shape:
+class OperandShape:
     """Kinds of operands, destinations first."""
 
     destinations: tuple[str, ...]
     sources: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Shape:
+    def parse(cls, text: str) -> OperandShape:
         """From `R,P = j,j,j`."""
         left, right = text.split("=")
         cut = [tuple(p.strip() for p in side.split(",") if p.strip()) for side in (left, right)]
@@ -86,7 +86,7 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class InstructionRow:
     """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none."""
 
     name: str
@@ -94,7 +94,7 @@ class Row:
     fixed: tuple[str, ...]
     flags: Mapping[str, str]
     choices: Mapping[str, Mapping[str, int]]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[OperandShape, ...]
     definition: Definition
     signed: frozenset[str] = frozenset()
     approximate: bool = False
@@ -107,11 +107,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Match:
+class RowMatch:
     """An instruction's row, the shape that fits, and the constants of its modifiers and plain immediates."""
 
-    row: Row
-    shape: Shape
+    row: InstructionRow
+    shape: OperandShape
     constants: Mapping[str, int]
     operands: tuple[tuple[str, Operand], ...] = field(default=())  # sources that are read, with their kinds
 
@@ -122,7 +122,7 @@ class Match:
         return f"{self.row.name} {chosen}".strip()
 
 
-ROWS: dict[str, list[Row]] = {}
+ROWS: dict[str, list[InstructionRow]] = {}
 """All rows by opcode."""
 
 _GROUP = re.compile(r"(\{?)\.([A-Za-z0-9_]+)\}?")
@@ -153,8 +153,8 @@ def row(
     opcodes = (opcode[0], f"U{opcode[0]}") if uniform else (opcode[0],)
 
     def declare(definition: Definition) -> Definition:
-        made = Row(
-            pattern, opcodes, tuple(fixed), flags, groups, tuple(map(Shape.parse, shapes)), definition,
+        made = InstructionRow(
+            pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
             approximate=approximate,
         )  # fmt: skip
         for name in opcodes:
@@ -164,7 +164,7 @@ def row(
     return declare
 
 
-def match(instruction: Instruction) -> Match:
+def match(instruction: MachineInstruction) -> RowMatch:
     """The row of an instruction. Raises Unsupported if there is none, or if two rows fit."""
     found = [m for r in ROWS.get(instruction.opcode, ()) if (m := _match(r, instruction)) is not None]
     if len(found) != 1:
@@ -173,7 +173,7 @@ def match(instruction: Instruction) -> Match:
     return found[0]
 
 
-def _match(row: Row, instruction: Instruction) -> Match | None:
+def _match(row: InstructionRow, instruction: MachineInstruction) -> RowMatch | None:
     left = list(instruction.modifiers)
     if [w for w in left if w in row.fixed] != list(row.fixed):
         return None
@@ -195,12 +195,12 @@ def _match(row: Row, instruction: Instruction) -> Match | None:
     for shape in row.shapes:
         sources = _operands(shape, instruction, constants)
         if sources is not None:
-            return Match(row, shape, {**constants, **sources[1]}, tuple(sources[0]))
+            return RowMatch(row, shape, {**constants, **sources[1]}, tuple(sources[0]))
     return None
 
 
 def _operands(
-    shape: Shape, instruction: Instruction, constants: Mapping[str, int]
+    shape: OperandShape, instruction: MachineInstruction, constants: Mapping[str, int]
 ) -> tuple[list[tuple[str, Operand]], dict[str, int]] | None:
     """The sources and plain immediates of an instruction, if its operands have this shape."""
     uniform = instruction.opcode.startswith("U") and instruction.opcode in _UNIFORM
@@ -286,7 +286,7 @@ def is_uniform(opcode: str) -> bool:
     return opcode in _UNIFORM
 
 
-def functions_of(match: Match) -> tuple[ArrayFunction, ...]:
+def functions_of(match: RowMatch) -> tuple[ArrayFunction, ...]:
     """The definition over arrays, one for each destination."""
     kinds = tuple((64 if k == "j" else SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
     code = match.row.definition.__code__

@@ -15,7 +15,7 @@ from ptxdiff.ptx.limits import BLOCK_THREADS, KERNEL_SECONDS
 from ptxdiff.ptx.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.errors import MachineFault, Unsupported
-from ptxdiff.sass.machine import SCHEDULES, Launch, Machine, prepared
+from ptxdiff.sass.machine import SCHEDULES, Machine, MachineLaunch, prepared
 
 LANES = 1 << 14
 """Threads that run together."""
@@ -67,7 +67,7 @@ def run_machine_code(
         for buffer in buffers:
             buffer.reset()
             _fill(buffer, seed)
-        launch = Launch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due)
+        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due)
         blocks, together = x * y * z, max(1, LANES // threads)
         counted = 0
         for first in range(0, blocks, together):

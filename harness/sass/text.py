@@ -64,7 +64,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class MachineInstruction:
     """One instruction. guard: the predicate after `@`, or None. modifiers: the words after the opcode, in order."""
 
     address: int
@@ -88,11 +88,11 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Function:
+class MachineFunction:
     """The code of one kernel, with functions that ptxas added to it. labels: addresses by name."""
 
     name: str
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[MachineInstruction, ...]
     labels: dict[str, int] = field(default_factory=dict)
 
 
@@ -104,9 +104,9 @@ _LONG = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?P<text>[^/;]*?)\s*;\s*$")  # i
 _SECOND = re.compile(r"^\s*/\*\s*0x([0-9a-f]{16})\s*\*/\s*$")
 
 
-def functions(text: str) -> dict[str, Function]:
+def functions(text: str) -> dict[str, MachineFunction]:
     """The functions in nvdisasm's text, by name. Raises Unsupported for a line of unknown form."""
-    found: dict[str, Function] = {}
+    found: dict[str, MachineFunction] = {}
     name, labels, instructions = "", {}, []  # type: ignore[var-annotated]
     pending: tuple[int, str, int] | None = None
     long: tuple[int, str] | None = None
@@ -114,7 +114,7 @@ def functions(text: str) -> dict[str, Function]:
 
     def end() -> None:
         if name:
-            found[name] = Function(name, tuple(instructions), labels)
+            found[name] = MachineFunction(name, tuple(instructions), labels)
 
     for line in text.splitlines():
         if section := _SECTION.match(line):
@@ -149,15 +149,15 @@ def functions(text: str) -> dict[str, Function]:
 _PARTS = re.compile(r"^(?:@(!?)(U?P\d|U?PT)\s+)?([A-Z][A-Z0-9]*)((?:\.[A-Za-z0-9_]+)*)\s*(.*)$")
 
 
-def _instruction(address: int, text: str, low: int, high: int) -> Instruction:
+def _instruction(address: int, text: str, low: int, high: int) -> MachineInstruction:
     """The instruction; one of unknown form has no opcode, so that no row fits it and running it is refused."""
     try:
         return _known(address, text, low, high)
     except Unsupported:
-        return Instruction(address, None, "", (), (), low, high, text)
+        return MachineInstruction(address, None, "", (), (), low, high, text)
 
 
-def _known(address: int, text: str, low: int, high: int) -> Instruction:
+def _known(address: int, text: str, low: int, high: int) -> MachineInstruction:
     parts = _PARTS.match(text)
     if parts is None:
         raise Unsupported(f"an instruction of unknown form: {text}")
@@ -167,7 +167,7 @@ def _known(address: int, text: str, low: int, high: int) -> Instruction:
     else:
         guarded = operand(("!" if inverted else "") + guard) if guard else None
     operands = tuple(operand(o) for o in _split(rest))
-    return Instruction(address, guarded, opcode, tuple(modifiers.split(".")[1:]), operands, low, high, text)
+    return MachineInstruction(address, guarded, opcode, tuple(modifiers.split(".")[1:]), operands, low, high, text)
 
 
 def _split(text: str) -> list[str]:

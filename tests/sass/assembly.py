@@ -10,10 +10,10 @@ import numpy as np
 from ptxdiff.ptx.kernel.memory import Buffer
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import Ran, run_machine_code
-from ptxdiff.sass.text import Function, functions
+from ptxdiff.sass.text import MachineFunction, functions
 
 
-def written(body: str) -> Function:
+def written(body: str) -> MachineFunction:
     """The function of some instructions, one a line, with labels; an immediate is put into the encoding."""
     lines = ['\t.section\t.text.kernel,"ax",@progbits', "kernel:"]
     address = 0

@@ -64,7 +64,10 @@ def test_a_form_that_is_not_taught_gives_no_result(backend, tmp_path, monkeypatc
 
 def test_a_difference_from_the_ptx_accuses_nobody(backend, monkeypatch) -> None:
     """A wrong row that counts as taught: the words have both words, and no verdict rests on it."""
-    planted = [rows.Row(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _bigger) for r in rows.ROWS["FMUL"]]
+    planted = [
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _bigger)
+        for r in rows.ROWS["FMUL"]
+    ]
     monkeypatch.setitem(rows.ROWS, "FMUL", planted)
     outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
     assert outcome.status == "not run"

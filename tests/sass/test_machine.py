@@ -24,7 +24,7 @@ def test_a_sum_runs() -> None:
 
 def test_a_planted_wrong_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(r for r in rows.ROWS["IADD3"] if r.name == "IADD3")
-    wrong = rows.Row(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
+    wrong = rows.InstructionRow(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
     monkeypatch.setitem(rows.ROWS, "IADD3", [wrong])
     found, _ = run(f"{LOAD} IADD3 R5, R4, 0x7, R0 {STORE}", [WORDS])
     assert (found != WORDS + 7 + np.arange(32)).all()

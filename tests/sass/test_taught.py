@@ -63,7 +63,8 @@ def test_ptxas_teaches_forms() -> None:
 
 def test_a_planted_wrong_row_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = [
-        rows.Row(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded) for r in rows.ROWS["FFMA"]
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded)
+        for r in rows.ROWS["FFMA"]
     ]
     monkeypatch.setitem(rows.ROWS, "FFMA", planted)
     lessons, complaints = _teach(["fma.rn.f32"])
@@ -78,7 +79,8 @@ def _twice_rounded(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
 def test_an_ignored_modifier_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that took .FTZ and did nothing with it."""
     planted = [
-        rows.Row(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _without_flush) for r in rows.ROWS["FADD"]
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _without_flush)
+        for r in rows.ROWS["FADD"]
     ]
     monkeypatch.setitem(rows.ROWS, "FADD", planted)
     lessons, _ = _teach(["add.ftz.f32"])
