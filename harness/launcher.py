@@ -112,6 +112,8 @@ class Emulated:
                 parameters += entry_values(kind, memory.placed(values[name]))
         parameters += scratch(compilation.scratch, math.prod(sizes))
         if self.level == "sass":
+            if program.cluster is not None:
+                raise LaunchError("clusters do not run as machine code yet")
             machine = _machine_code(compilation.ptx, compilation.entry, self.ptxas, self.opt, fusion)
             threads, shared = 32 * compilation.num_warps, compilation.shared
             return _run_machine_code(machine, memory, parameters, sizes, threads, shared, self.limit)
@@ -357,6 +359,8 @@ def run_ptx(
     _check_level(level)
     kernel = load_kernel(text, entry)
     if level == "sass":
+        if cluster is not None or kernel.cluster is not None:
+            raise LaunchError("clusters do not run as machine code yet")
         machine = _machine_code(text, kernel.name, ptxas, opt, True)
         return _launch_machine_code(machine, grid, block or kernel.block, args, shared, unwritten, limit)
     if len(args) != len(kernel.parameters):
