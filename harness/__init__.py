@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ptxdiff.launcher import emulated, run_ptx
+    from ptxdiff.launcher import emulated, run_cubin, run_ptx
     from ptxdiff.model.case import Case
     from ptxdiff.model.compilers import module_of_build
     from ptxdiff.model.match import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ptxdiff.scripts.emulating import emulating
 
 _MODULES = {
-    "ptxdiff.launcher": ("emulated", "run_ptx"),
+    "ptxdiff.launcher": ("emulated", "run_cubin", "run_ptx"),
     "ptxdiff.model.case": ("Case",),
     "ptxdiff.model.compilers": ("module_of_build",),
     "ptxdiff.model.variants": (
@@ -79,7 +79,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "approximate",
     "asm", "between", "bits", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel",
-    "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
+    "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_cubin", "run_ptx",
+    "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

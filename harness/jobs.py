@@ -20,7 +20,9 @@ from ptxdiff.model.variants import Context, Variant
 Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
 Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
 
-BACKEND_NAMES = ("gpu", "emulator", "assembler")
+BACKEND_NAMES = ("gpu", "emulator", "assembler", "sass")
+AUTOMATIC = BACKEND_NAMES[:3]
+"""The backends of `auto`: machine code runs on the CPU only where it is asked for."""
 
 
 FILLING_BLOCK = 1024

@@ -27,6 +27,7 @@ from ptxdiff.ptx.errors import TooLarge
 from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
+    from ptxdiff.sass.cubin import MachineCode
     from ptxdiff.triton.spec import FunctionRef
 
 _NO_OPTIONS = {
@@ -62,6 +63,9 @@ class Emulated:
     approximate: str = HOPPER
     pointed: Pointed | None = None
     here: bool = False
+    level: str = "ptx"
+    ptxas: str | None = None
+    opt: int | None = None
 
     def __getitem__(
         self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -107,6 +111,12 @@ class Emulated:
             else:
                 parameters += entry_values(kind, memory.placed(values[name]))
         parameters += scratch(compilation.scratch, math.prod(sizes))
+        if self.level == "sass":
+            if program.cluster is not None:
+                raise LaunchError("clusters do not run as machine code yet")
+            machine = _machine_code(compilation.ptx, compilation.entry, self.ptxas, self.opt, fusion)
+            threads, shared = 32 * compilation.num_warps, compilation.shared
+            return _run_machine_code(machine, memory, parameters, sizes, threads, shared, self.limit)
         report = run_kernel(
             program,
             parameters,
@@ -284,6 +294,9 @@ def emulated(
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
     approximate: str = HOPPER,
+    level: str = "ptx",
+    ptxas: str | None = None,
+    opt: int | None = None,
 ) -> Emulated:
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
@@ -293,7 +306,9 @@ def emulated(
     by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
     count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
     skips the race detector. limit: seconds that the whole launch may run, compiling not counted (60); None: any.
-    approximate: the bits of approximate instructions, "hopper" or "rounded", as `ptxdiff.emulate` has it.
+    approximate: the bits of approximate instructions, "hopper" or "rounded", as `ptxdiff.emulate` has it. level: "ptx",
+    or "sass": run the machine code that ptxas makes of the PTX (see `run_cubin`). ptxas: the path of one; None: the one
+    that Triton carries. opt: its optimisation level, 0 to 3.
 
     device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
     LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for
@@ -301,7 +316,8 @@ def emulated(
     """
     if approximate not in APPROXIMATE:
         raise LaunchError(f"approximate={approximate!r} is none of {', '.join(map(repr, APPROXIMATE))}")
-    return Emulated(kernel, target, races, limit, approximate)
+    _check_level(level)
+    return Emulated(kernel, target, races, limit, approximate, level=level, ptxas=ptxas, opt=opt)
 
 
 def run_ptx(
@@ -316,6 +332,9 @@ def run_ptx(
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
     cluster: Sequence[int] | int | None = None,
+    level: str = "ptx",
+    ptxas: str | None = None,
+    opt: int | None = None,
 ) -> Any:
     """Run a kernel of a PTX module on the CPU, whatever compiler wrote it.
 
@@ -325,6 +344,7 @@ def run_ptx(
     name, where the module has several. shared: bytes of dynamic shared memory. target: the GPU; None: the one that the
     module names. unwritten: numbers of the arguments whose contents count as never written. races, limit: as for
     `emulated`. cluster: blocks of a cluster along x, y and z; None: what the kernel states (`.reqnctapercluster`).
+    level, ptxas, opt: as for `emulated`.
 
     Returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched, and
     PtxError for text that is wrong and for what the kernel does wrong; arrays are then unchanged.
@@ -336,7 +356,13 @@ def run_ptx(
         text = Path(text).read_text(encoding="utf-8")
     if target is not None:
         text = retargeted(text, normal(target))
+    _check_level(level)
     kernel = load_kernel(text, entry)
+    if level == "sass":
+        if cluster is not None or kernel.cluster is not None:
+            raise LaunchError("clusters do not run as machine code yet")
+        machine = _machine_code(text, kernel.name, ptxas, opt, True)
+        return _launch_machine_code(machine, grid, block or kernel.block, args, shared, unwritten, limit)
     if len(args) != len(kernel.parameters):
         raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, but {len(args)} were given")
     values = {f"argument {number}": arg for number, arg in enumerate(args)}
@@ -351,6 +377,89 @@ def run_ptx(
         limit=limit,
         cluster=(cluster,) if isinstance(cluster, int) else cluster,
     )
+    memory.check_written()
+    return report
+
+
+def run_cubin(
+    cubin: bytes | str | os.PathLike[str],
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int,
+    *args: Any,
+    entry: str | None = None,
+    shared: int = 0,
+    unwritten: Sequence[int] = (),
+    limit: float | None = KERNEL_SECONDS,
+    nvdisasm: str | os.PathLike[str] | None = None,
+) -> Any:
+    """Run a kernel's machine code on the CPU, bit for bit.
+
+    cubin: the file that ptxas wrote, as bytes or a path. nvdisasm: the path of one; None: the one that Triton carries.
+    All else as for `run_ptx`. It runs several times, with other contents of registers that were never written, and
+    where lanes of a warp part, in several orders. The report has the number of thread instructions and how often each
+    form of machine instruction ran; whether a form is believed, `ptxdiff.conformance.taught` says.
+
+    Raises LaunchError for what cannot be launched, and PtxError: Unsupported (of `ptxdiff.sass.errors`) for an
+    instruction that is not in the table, UndefinedBits, MachineFault and TimeLimit. Arrays are then unchanged. Races
+    and faults of timing are not seen.
+    """
+    data = cubin if isinstance(cubin, bytes) else Path(cubin).read_bytes()
+    return _launch_machine_code(
+        _read(data, entry, None if nvdisasm is None else os.fspath(nvdisasm)),
+        grid,
+        block,
+        args,
+        shared,
+        unwritten,
+        limit,
+    )
+
+
+def _check_level(level: str) -> None:
+    if level not in ("ptx", "sass"):
+        raise LaunchError(f"level={level!r} is neither 'ptx' nor 'sass'")
+
+
+def _machine_code(text: str, entry: str | None, ptxas: str | None, opt: int | None, fusion: bool) -> MachineCode:
+    """The machine code that ptxas makes of a text. Raises LaunchError if it refuses."""
+    from ptxdiff.ptx.text.header import without_header
+    from ptxdiff.triton.machinecode import NotAssembled, cubin_of
+    from ptxdiff.triton.targets import assembler
+
+    path = ptxas or assembler(without_header(text).target or "sm_90a").path
+    try:
+        return _read(cubin_of(text, path, opt, contracts=fusion), entry, None)
+    except NotAssembled as refusal:
+        raise LaunchError(str(refusal)) from None
+
+
+def _read(cubin: bytes, entry: str | None, nvdisasm: str | None) -> MachineCode:
+    from ptxdiff.sass.cubin import machine_code
+    from ptxdiff.sass.disassembly import disassembled
+    from ptxdiff.triton.targets import tool
+
+    return machine_code(cubin, disassembled(cubin, nvdisasm or tool("nvdisasm")), entry)
+
+
+def _launch_machine_code(
+    machine: MachineCode, grid: Any, block: Any, args: Sequence[Any], shared: int, unwritten: Sequence[int], limit: Any
+) -> Any:
+    if len(args) != len(machine.parameters):
+        words = f"kernel {machine.name} has {len(machine.parameters)} parameters, but {len(args)} were given"
+        raise LaunchError(words)
+    values = {f"argument {number}": arg for number, arg in enumerate(args)}
+    memory = Arguments(values, frozenset(f"argument {number}" for number in unwritten))
+    parameters = [memory.placed(v.item() if isinstance(v, np.generic) else v) for v in values.values()]
+    sizes = (grid,) if isinstance(grid, int) else tuple(grid)
+    return _run_machine_code(machine, memory, parameters, sizes, block, shared, limit)
+
+
+def _run_machine_code(
+    machine: MachineCode, memory: Arguments, parameters: list[Any], grid: Any, block: Any, shared: int, limit: Any
+) -> Any:
+    from ptxdiff.sass.run import run_machine_code
+
+    report = run_machine_code(machine, parameters, grid, block, shared_bytes=shared, limit=limit)
     memory.check_written()
     return report
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EFFORTS = ("quick", "full", "exhaustive")
-BACKENDS = ("auto", "gpu", "emulator", "assembler")
+BACKENDS = ("auto", "gpu", "emulator", "assembler", "sass")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 

@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ("gpu", "needs an NVIDIA GPU"),
         ("emulator", "runs PTX on the CPU"),
         ("assembler", "compiles and assembles, runs nothing"),
+        ("sass", "runs the machine code of ptxas on the CPU"),
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)

@@ -61,7 +61,7 @@ GENERATIONS = {
 
 
 # What each backend does with a variant, for a sentence.
-RAN = {"gpu": "run on the GPU", "emulator": "emulated", "assembler": "assembled"}
+RAN = {"gpu": "run on the GPU", "emulator": "emulated", "assembler": "assembled", "sass": "run as machine code"}
 
 LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
 

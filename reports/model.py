@@ -74,7 +74,7 @@ EVIDENCE: dict[str, Evidence] = {
 }
 STRENGTH = {name: rank for rank, name in enumerate(reversed(EVIDENCE))}
 
-BACKENDS = ("gpu", "emulator", "assembler")
+BACKENDS = ("gpu", "emulator", "assembler", "sass")
 Item = tuple[str, str, str, str]
 
 

@@ -35,4 +35,8 @@ def create(
         from ptxdiff.backends.assembler import AssemblerBackend
 
         return AssemblerBackend(disassembled=disassembled)
+    if name == "sass":
+        from ptxdiff.backends.sass import SassBackend
+
+        return SassBackend(KERNEL_SECONDS if limit is None else limit)
     raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKEND_NAMES)}")

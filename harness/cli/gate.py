@@ -12,7 +12,7 @@ from ptxdiff.cli import UsageError, say
 if TYPE_CHECKING:
     from ptxdiff.records import RunRecords
 
-BACKENDS = ("gpu", "emulator", "assembler")
+BACKENDS = ("gpu", "emulator", "assembler", "sass")
 
 _EPILOG = """\
 exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline, 3 speed or resources

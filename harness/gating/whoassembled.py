@@ -13,7 +13,7 @@ BASELINE = "baseline"
 """The name that stands for the assemblers of the baseline."""
 HELD = "accepted_assemblers"
 """The entry in the environment of a baseline of digests that lists the assemblers, because its results do not."""
-BACKENDS = ("gpu", "assembler")
+BACKENDS = ("gpu", "assembler", "sass")
 
 
 def assembled(

@@ -16,7 +16,7 @@ from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 
 BUNDLED = "bundled"
 """On the command line: the ptxas that the installed Triton carries for a target."""
-BACKENDS = ("gpu", "assembler")
+BACKENDS = ("gpu", "assembler", "sass")
 """The backends whose results depend on the assembler."""
 
 Chosen = PtxasChoice | None

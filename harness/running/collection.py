@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ptxdiff.backends import create
-from ptxdiff.jobs import BACKEND_NAMES, Backend
+from ptxdiff.jobs import AUTOMATIC, BACKEND_NAMES, Backend
 from ptxdiff.model import load as loader
 from ptxdiff.model.case import Case
 from ptxdiff.model.targets import KNOWN, normal
@@ -179,7 +179,7 @@ def _devices(config: pytest.Config) -> list[str | None]:
 def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: on the GPU backend the targets of this host's GPUs, on others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
-    wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
+    wanted = list(dict.fromkeys(n for c in chosen for n in (AUTOMATIC if c == "auto" else (c,))))
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     found = []
     for backend in wanted:

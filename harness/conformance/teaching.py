@@ -1,0 +1,198 @@
+"""Teaches the table of machine instructions: what ptxas makes of each PTX form must give the form's bits.
+
+A module holds one small kernel for each form: it loads the operands, runs the instruction, and stores the results.
+ptxas assembles it; the machine code runs, and its bits are compared with the definition of the PTX form, on edge values
+and on drawn ones. Each form of the table that ran gets a context: in agreement, or not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.conformance import forms
+from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.conformance.inputs import Columns, Inputs
+from ptxdiff.conformance.measure import run_emulated
+from ptxdiff.conformance.taught import digest
+from ptxdiff.ptx.errors import PtxError
+from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.sass.cubin import MachineCode, machine_codes
+from ptxdiff.sass.disassembly import disassembled
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.run import run_machine_code
+from ptxdiff.triton.assemble import run_tool
+
+BLOCK = 128
+EDGES, DRAWN = 384, 128
+"""Inputs of each form, edge values and drawn ones; whole blocks."""
+LEVELS = (0, 3)
+GIVEN = ("registers", "immediate")
+"""How operands are given: all in registers, or the last one as a constant."""
+GROUP = 64
+_SECONDS = 240.0
+OPEN = {
+    "cvt.f32.f32": "ptxas 12.9 keeps a signalling NaN at -O3, where it moves; at -O0 it adds, which quiets",
+    "cvt.f64.f64": "as cvt.f32.f32",
+}
+"""Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
+
+
+@dataclass
+class Lesson:
+    """What is known of one form of the table: contexts in which it agreed and differed, and one that differed."""
+
+    agreed: set[str] = field(default_factory=set)
+    differed: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class FormTask:
+    """A kernel to assemble: a snippet, how its operands are given, and its inputs and expected outputs."""
+
+    name: str
+    snippet: FormSnippet
+    given: str
+    columns: Columns
+    expected: Columns
+
+
+def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
+    """A task for each form that the target has."""
+    for number, name in enumerate(names):
+        snippet = next(iter(forms.snippets(name)), None)
+        if snippet is None or forms.lacking(name, target) or not snippet.inputs or name in OPEN:
+            continue
+        if given == "immediate" and (len(snippet.inputs) < 2 or snippet.inputs[-1].type.width == 1):
+            continue
+        if given == "immediate" and snippet.bound.form.approximate:
+            continue  # ptxas may compute a part of it with other roundings
+        columns = _columns(snippet, given)
+        expected = run_emulated(snippet, columns, target)
+        if not isinstance(expected, str):
+            yield FormTask(f"form_{number}", snippet, given, columns, expected)
+
+
+def _columns(snippet: FormSnippet, given: str) -> Columns:
+    inputs = Inputs(snippet)
+    edges, drawn = inputs.edges(EDGES), inputs.drawn(0, DRAWN)
+    count = EDGES + DRAWN
+    columns = [np.resize(np.concatenate([d, e[:EDGES]]), count) for e, d in zip(edges, drawn, strict=True)]
+    if given == "immediate":
+        columns[-1] = np.full(count, columns[-1][snippet.seed % DRAWN], columns[-1].dtype)
+    return columns
+
+
+def module(some: Sequence[FormTask], version: str, target: str) -> str:
+    """The PTX of tasks."""
+    return "\n".join([f".version {version}", f".target {target}", ".address_size 64", *map(_kernel, some)])
+
+
+def _kernel(task: FormTask) -> str:
+    snippet = task.snippet
+    ports = [*((f"out{k}", p) for k, p in enumerate(snippet.outputs)),
+             *((f"in{k}", p) for k, p in enumerate(snippet.inputs))]  # fmt: skip
+    parameters = ", ".join(f".param .u64 {name}" for name, _ in ports)
+    lines = [f".visible .entry {task.name}({parameters}) {{", ".reg .b32 %thread, %block, %index;", ".reg .b64 %p, %o;"]
+    lines += [f".reg .b{port.bits} %v{k};" for k, (_, port) in enumerate(ports)]
+    lines += ["mov.u32 %thread, %tid.x;", "mov.u32 %block, %ctaid.x;"]
+    lines.append(f"mad.lo.u32 %index, %block, {BLOCK}, %thread;")
+    first = len(snippet.outputs)
+    for k, (name, port) in enumerate(ports):
+        if k < first:
+            continue
+        if task.given == "immediate" and k == len(ports) - 1:
+            lines.append(f"mov.b{port.bits} %v{k}, {int(task.columns[-1][0]):#x};")
+        else:
+            lines += [*_address(name, port.bits), f"ld.global.b{port.bits} %v{k}, [%p];"]
+    lines.append(re.sub(r"\$(\d+)", r"%v\1", snippet.text))
+    for k, (name, port) in enumerate(ports[:first]):
+        lines += [*_address(name, port.bits), f"st.global.b{port.bits} [%p], %v{k};"]
+    return "\n".join([*lines, "ret;", "}"])
+
+
+def _address(name: str, bits: int) -> list[str]:
+    return [f"ld.param.u64 %p, [{name}];", "cvta.to.global.u64 %p, %p;", f"mul.wide.u32 %o, %index, {bits // 8};",
+            "add.u64 %p, %p, %o;"]  # fmt: skip
+
+
+def assembled(
+    some: Sequence[FormTask], ptxas: str, level: int, version: str, target: str
+) -> tuple[list[FormTask], bytes]:
+    """The tasks that ptxas accepts, and their cubin; a module that it refuses is halved."""
+    with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
+        source, cubin = Path(folder, "forms.ptx"), Path(folder, "forms.cubin")
+        source.write_text(module(some, version, target))
+        command = [ptxas, f"-O{level}", "--fmad=false", f"--gpu-name={target}", str(source), "-o", str(cubin)]
+        status, output = run_tool(command, _SECONDS)
+        if not status and cubin.exists():
+            return list(some), cubin.read_bytes()
+    blamed = {int(n) for n in re.findall(r"line (\d+); error", output)}
+    lines = module(some, version, target).splitlines()
+    starts = [k + 1 for k, line in enumerate(lines) if line.startswith(".visible")]
+    bad = {max(k for k, s in enumerate(starts) if s <= n) for n in blamed if n >= starts[0]}
+    kept = [t for k, t in enumerate(some) if k not in bad]
+    return assembled(kept, ptxas, level, version, target) if bad and kept else ([], b"")
+
+
+def teach(
+    names: Sequence[str], target: str, ptxas: str, nvdisasm: str, version: str, lessons: dict[str, Lesson]
+) -> dict[str, str]:
+    """Run forms on a target at all levels; adds to the lessons. Returns the contexts that did not agree, with words."""
+    complaints: dict[str, str] = {}
+    for given in GIVEN:
+        every = list(tasks(names, given, target))
+        for level in LEVELS:
+            for start in range(0, len(every), GROUP):
+                some, cubin = assembled(every[start : start + GROUP], ptxas, level, version, target)
+                if not some:
+                    continue
+                codes = machine_codes(cubin, disassembled(cubin, nvdisasm))
+                for task in some:
+                    context = f"{task.snippet.form} {given} -O{level}"
+                    words = _try(task, codes[task.name], context, lessons)
+                    if words:
+                        complaints[context] = words
+    return complaints
+
+
+def _try(task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson]) -> str:
+    outputs = [np.zeros_like(e) for e in task.expected]
+    buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
+    buffers += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]
+    try:
+        ran = run_machine_code(code, buffers, (len(task.columns[0]) // BLOCK,), BLOCK)
+    except Unsupported as refusal:
+        return f"unsupported: {refusal.message}"
+    except PtxError as error:
+        return f"error: {error}"
+    wrong = np.zeros(len(outputs[0]), np.bool_)
+    for got, expected in zip(outputs, task.expected, strict=True):
+        wrong |= got != expected
+    for form in ran.forms:
+        lesson = lessons.setdefault(form, Lesson())
+        (lesson.differed if wrong.any() else lesson.agreed).add(context)
+    if not wrong.any():
+        return ""
+    at = int(wrong.argmax())
+    shown = [", ".join(f"0x{int(c[at]):x}" for c in side) for side in (task.columns, task.expected, outputs)]
+    return f"{int(wrong.sum())} of {len(wrong)} differ: ({shown[0]}) gives {shown[2]}, not {shown[1]}"
+
+
+def lines(lessons: dict[str, Lesson], target: str) -> list[str]:
+    """The lines of the ledger for a target's lessons."""
+    made: list[dict[str, Any]] = []
+    for form, lesson in sorted(lessons.items()):
+        entry: dict[str, Any] = {"target": target, "form": form, "agreed": len(lesson.agreed),
+                                 "differed": len(lesson.differed), "digest": digest(form)}  # fmt: skip
+        if lesson.differed:
+            entry["example"] = min(lesson.differed)
+        made.append(entry)
+    return [json.dumps(entry) for entry in made]

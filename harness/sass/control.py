@@ -1,0 +1,651 @@
+"""Instructions that are no function of their operands: control flow, memory, special registers, constant banks.
+
+Each maker in `_SPECIAL` knows all the modifiers that its opcode may have. Those that choose caches decide no value and
+are known by name; any other word refuses the instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, Buffer
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+
+_CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
+"""Words of loads and stores that say how caches keep the data. They decide no value."""
+_SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
+
+
+def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
+    """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    made = _SPECIAL.get(instruction.opcode)
+    return None if made is None else made(instruction, code)
+
+
+def _refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
+    return Unsupported(f"{instruction.text} {why}")
+
+
+def _only(instruction: MachineInstruction, *allowed: str) -> None:
+    """Refuse modifiers other than these, and modifiers written twice."""
+    words = instruction.modifiers
+    if not set(words) <= set(allowed) or len(set(words)) != len(words):
+        raise _refuse(instruction, "has a modifier that is not known")
+
+
+def _plain(operand: Operand, *kinds: str) -> bool:
+    """Whether an operand is of one of these kinds, without signs and suffixes."""
+    return operand.kind in kinds and not (operand.negated or operand.absolute or operand.inverted or operand.suffix)
+
+
+# Control flow -----------------------------------------------------------------------------------------------------
+
+
+class _Nop(MachineStep):
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        fibre.pc += BYTES
+        return True
+
+
+def _nop(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction)
+    if instruction.operands:
+        raise _refuse(instruction)
+    return _Nop(instruction)
+
+
+class _Exit(MachineStep):
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        return machine.end(fibre, lanes)
+
+
+def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction)
+    if instruction.operands:
+        raise _refuse(instruction)
+    return _Exit(instruction)
+
+
+class _Branch(MachineStep):
+    def __init__(self, instruction: MachineInstruction, target: int, condition: Operand | None) -> None:
+        super().__init__(instruction)
+        self.target, self.condition = target, condition
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count and self.condition is not None:
+            lanes, count = machine.guarded(self.condition, lanes)
+        return machine.branch(fibre, lanes, count, self.target)
+
+
+def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand) -> int:
+    if operand.kind != "label" or operand.name not in code.function.labels:
+        raise _refuse(instruction, "jumps to a place that is not known")
+    return code.function.labels[operand.name]
+
+
+def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "U")
+    *conditions, target = instruction.operands
+    if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
+        raise _refuse(instruction)
+    return _Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
+
+
+def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "REL", "NOINC")
+    if set(instruction.modifiers) != {"REL", "NOINC"} or len(instruction.operands) != 1:
+        raise _refuse(instruction)
+    return _Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
+
+
+class _Return(MachineStep):
+    def __init__(self, instruction: MachineInstruction, register: int, base: int) -> None:
+        super().__init__(instruction)
+        self.register, self.base = register, base
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        low = machine.read("R", self.register, fibre.lanes).astype(np.int64)
+        high = machine.read("R", self.register + 1, fibre.lanes).astype(np.int64)
+        return machine.split_by(fibre, (high << 32 | low) + self.base)
+
+
+def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    if instruction.modifiers != ("REL", "NODEC") or instruction.guard is not None:
+        raise _refuse(instruction)
+    if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "R"):
+        raise _refuse(instruction)
+    register, label = instruction.operands
+    base = 0 if label.name == code.name else _target(instruction, code, label)
+    return _Return(instruction, register.number, base)
+
+
+class _Bssy(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
+        super().__init__(instruction)
+        self.barrier = barrier
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            _barrier(machine, self.barrier)[slice(None) if lanes is None else lanes] = machine.active_masks(lanes)
+        fibre.pc += BYTES
+        return True
+
+
+def _barrier(machine: Machine, number: int) -> Array:
+    return machine.barriers.setdefault(number, np.zeros(machine.lanes, np.uint32))
+
+
+class _Break(MachineStep):
+    """Lanes leave a barrier: no other lane of the warp waits for them there."""
+
+    def __init__(self, instruction: MachineInstruction, barrier: int, condition: Operand | None) -> None:
+        super().__init__(instruction)
+        self.barrier, self.condition = barrier, condition
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count and self.condition is not None:
+            lanes, count = machine.guarded(self.condition, lanes)
+        if count:
+            every = machine._all if lanes is None else lanes
+            masks = _barrier(machine, self.barrier)
+            leaving = np.zeros(machine.lanes, np.bool_)
+            leaving[every] = True
+            gone = machine._bits(leaving)
+            for warp in np.flatnonzero(gone).tolist():
+                here = slice(_WARP * warp, _WARP * warp + _WARP)
+                mine = masks[here][leaving[here]]
+                old = masks[here].copy()
+                shared = np.isin(old, mine)
+                masks[here] = np.where(shared, old & ~gone[warp], old)
+                waits = (machine.wait_kind[here] == 1) & np.isin(machine.waiting[here], mine)
+                machine.waiting[here] = np.where(waits, machine.waiting[here] & ~gone[warp], machine.waiting[here])
+            machine.release(np.flatnonzero(gone))
+        fibre.pc += BYTES
+        return True
+
+
+def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "RELIABLE")
+    *conditions, barrier = instruction.operands
+    if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not _plain(barrier, "B"):
+        raise _refuse(instruction)
+    return _Break(instruction, barrier.number, conditions[0] if conditions else None)
+
+
+def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "RECONVERGENT", "RELIABLE")
+    if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "B"):
+        raise _refuse(instruction)
+    barrier, label = instruction.operands
+    target = _target(instruction, code, label)
+    at = {i.address: i for i in code.function.instructions}
+    syncs = [at.get(target), at.get(target - BYTES)]
+    if not any(i is not None and i.opcode == "BSYNC" and i.operands[:1] == (barrier,) for i in syncs):
+        raise _refuse(instruction, "names a place without a BSYNC of its barrier")
+    return _Bssy(instruction, barrier.number)
+
+
+class _Bsync(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
+        super().__init__(instruction)
+        self.barrier = barrier
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        masks = _barrier(machine, self.barrier)
+        return machine.wait(fibre, lanes, masks.copy() if lanes is None else masks[lanes], 1)
+
+
+def _bsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "RECONVERGENT", "RELIABLE")
+    if len(instruction.operands) != 1 or not _plain(instruction.operands[0], "B"):
+        raise _refuse(instruction)
+    return _Bsync(instruction, instruction.operands[0].number)
+
+
+class _Bmov(MachineStep):
+    def __init__(self, instruction: MachineInstruction, barrier: int, register: int, saves: bool, clears: bool) -> None:
+        super().__init__(instruction)
+        self.barrier, self.register, self.saves, self.clears = barrier, register, saves, clears
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            place: Any = slice(None) if lanes is None else lanes
+            masks = _barrier(machine, self.barrier)
+            if self.saves:
+                machine.write("R", self.register, lanes, masks[place].copy())
+                if self.clears:
+                    masks[place] = 0
+            else:
+                masks[place] = machine.read("R", self.register, lanes)
+        fibre.pc += BYTES
+        return True
+
+
+def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "32", "CLEAR")
+    kinds = [o.kind for o in instruction.operands]
+    if "32" not in instruction.modifiers or kinds not in (["R", "B"], ["B", "R"]):
+        raise _refuse(instruction)
+    if not all(_plain(o, "R", "B") for o in instruction.operands):
+        raise _refuse(instruction)
+    saves, clears = kinds[0] == "R", "CLEAR" in instruction.modifiers
+    if clears and not saves:
+        raise _refuse(instruction)
+    first, second = (o.number for o in instruction.operands)
+    return _Bmov(instruction, *((second, first) if saves else (first, second)), saves, clears)
+
+
+class _WarpSync(MachineStep):
+    def __init__(self, instruction: MachineInstruction, mask: Operand | None) -> None:
+        super().__init__(instruction)
+        self.mask = mask
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        if self.mask is None or self.mask.kind == "int":
+            value = 0xFFFFFFFF if self.mask is None else int(self.mask.value or 0)
+            masks = np.full(count, value, np.uint32)
+        else:
+            masks = machine.read(self.mask.kind, self.mask.number, lanes).copy()
+        return machine.wait(fibre, lanes, masks, 2)
+
+
+def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, "ALL")
+    operands = instruction.operands
+    if instruction.modifiers == ("ALL",) and not operands:
+        return _WarpSync(instruction, None)
+    if instruction.modifiers or len(operands) != 1 or not _plain(operands[0], "R", "UR", "int"):
+        raise _refuse(instruction)
+    return _WarpSync(instruction, operands[0])
+
+
+# Special registers, constants, predicates as bits -------------------------------------------------------------------
+
+
+class _Special(MachineStep):
+    def __init__(self, instruction: MachineInstruction, name: str, wide: bool) -> None:
+        super().__init__(instruction)
+        self.name, self.wide = name, wide
+        self.place = instruction.operands[0]
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            value = special_register(machine, self.name)
+            value = value if value is not None else machine.zeros
+            if self.place.kind == "UR":
+                warps = None if lanes is None else np.unique(lanes // _WARP)
+                each = value.reshape(-1, _WARP)[:, 0]
+                machine.write_uniform("UR", self.place.number, warps, each if warps is None else each[warps])
+            else:
+                machine.write("R", self.place.number, lanes, value.copy() if lanes is None else value[lanes])
+                if self.wide and self.place.number >= 0:
+                    machine.write("R", self.place.number + 1, lanes, np.zeros(count, np.uint32))
+        fibre.pc += BYTES
+        return True
+
+
+_COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
+
+
+def special_register(machine: Machine, name: str) -> Array | None:
+    """The values of a special register in all lanes; None for SRZ, which is 0."""
+    if name == "SRZ":
+        return None
+    x, y, _ = machine.launch.block
+    lane = np.arange(machine.lanes)
+    thread, block = lane % machine.threads, machine.first + lane // machine.threads
+    if name == "SR_LANEID":
+        return (thread % _WARP).astype(np.uint32)
+    which, axis = _COORDINATES[name]
+    of, sizes = (thread, (x, y)) if which == "TID" else (block, machine.launch.grid[:2])
+    parts = (of % sizes[0], of // sizes[0] % sizes[1], of // (sizes[0] * sizes[1]))
+    return parts[axis].astype(np.uint32)
+
+
+def _special_register(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    wide = instruction.opcode == "CS2R" and "32" not in instruction.modifiers
+    _only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
+    if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
+        raise _refuse(instruction)
+    place, name = instruction.operands[0], instruction.operands[1].name
+    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID"):
+        raise _refuse(instruction, "reads a special register that is not known")
+    if not _plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
+        raise _refuse(instruction)
+    if place.kind == "UR" and not name.startswith("SR_CTAID"):
+        raise _refuse(instruction, "gives a warp the value of a single lane")
+    return _Special(instruction, name, wide)
+
+
+class _Constant(MachineStep):
+    """LDC, ULDC and LDCU: a load from a constant bank, at an address that may have a register in it."""
+
+    def __init__(self, instruction: MachineInstruction, size: int, signed: int) -> None:
+        super().__init__(instruction)
+        self.size, self.signed = size, signed
+        self.place, self.source = instruction.operands
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        guard, source = self.instruction.guard, self.source
+        lanes, count = machine.guarded(guard, fibre.lanes)
+        if count:
+            if source.base is None:
+                value = constant_word(machine.launch, source, self.size)
+                words = [np.full(count, w, np.uint32) for w in self._words(value)]
+            else:
+                data, known = _bank(machine, source.bank)
+                index = machine.read("R", source.base.number, lanes).view(np.int32).astype(np.int64)
+                words = self._gather(data, known, source.offset + index)
+            for k, word in enumerate(words):
+                if self.place.number < 0:
+                    break
+                if self.place.kind == "UR":
+                    warps = None if lanes is None else np.unique(lanes // _WARP)
+                    machine.write_uniform("UR", self.place.number + k, warps, word[0])
+                else:
+                    machine.write("R", self.place.number + k, lanes, word)
+        fibre.pc += BYTES
+        return True
+
+    def _words(self, value: int) -> list[int]:
+        if self.size < 4:
+            bits = 8 * self.size
+            return [(value - (1 << bits) if self.signed and value >> bits - 1 else value) & 0xFFFFFFFF]
+        return [value >> 32 * k & 0xFFFFFFFF for k in range(self.size // 4)]
+
+    def _gather(self, data: Array, known: Array, at: Array) -> list[Array]:
+        if (at < 0).any() or (at + self.size > len(data)).any() or (at % self.size).any():
+            raise MachineFault(f"{self.instruction.text}: an address outside of the constant bank")
+        index = at[:, None] + np.arange(self.size)
+        if not known[index].all():
+            raise Unsupported(f"{self.instruction.text}: what the driver keeps there is not known")
+        return _as_words(data[index], self.size, self.signed)
+
+
+def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
+    if bank == 0:
+        return machine.launch.bank
+    held = np.frombuffer(machine.launch.code.banks.get(bank, b""), np.uint8)
+    return held, np.ones(len(held), np.bool_)
+
+
+def _as_words(rows: Array, size: int, signed: int) -> list[Array]:
+    """Registers from rows of bytes."""
+    if size >= 4:
+        words = np.ascontiguousarray(rows).view(np.uint32)
+        return [np.ascontiguousarray(words[:, k]) for k in range(size // 4)]
+    kind = np.dtype(f"{'i' if signed else 'u'}{size}")
+    found = np.ascontiguousarray(rows).view(kind)[:, 0]
+    return [found.astype(np.int32).view(np.uint32) if signed else found.astype(np.uint32)]
+
+
+def _size_of(instruction: MachineInstruction) -> tuple[int, int]:
+    picked = [w for w in instruction.modifiers if w in _SIZES]
+    if len(picked) > 1:
+        raise _refuse(instruction)
+    return _SIZES[picked[0]] if picked else (4, 0)
+
+
+def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction, *_SIZES)
+    operands = instruction.operands
+    uniform = instruction.opcode != "LDC"
+    if len(operands) != 2 or not _plain(operands[0], "UR" if uniform else "R") or operands[1].kind != "c":
+        raise _refuse(instruction)
+    source = operands[1]
+    if source.negated or source.absolute or source.inverted or source.suffix or source.uniform is not None:
+        raise _refuse(instruction)
+    if source.base is not None and (uniform or not _plain(source.base, "R")):
+        raise _refuse(instruction)
+    guard = instruction.guard
+    if uniform and guard is not None and guard.kind != "UP":
+        raise _refuse(instruction)
+    size, signed = _size_of(instruction)
+    _even(instruction, operands[0], size)
+    return _Constant(instruction, size, signed)
+
+
+def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
+    """Refuse registers of a wide access that do not begin at a multiple of their number."""
+    if place.number > 0 and size > 4 and place.number % (size // 4):
+        raise _refuse(instruction, "has registers that are not aligned")
+
+
+class _PredicatesAsBits(MachineStep):
+    """P2R and R2P: predicates as the lowest bits of a register, where a mask has a bit."""
+
+    def __init__(self, instruction: MachineInstruction, mask: int) -> None:
+        super().__init__(instruction)
+        self.mask = mask
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            operands = self.instruction.operands
+            if self.instruction.opcode == "P2R":
+                value: Array = machine.read("R", operands[2].number, lanes) & np.uint32(~self.mask & 0xFFFFFFFF)
+                for k in range(7):
+                    if self.mask >> k & 1:
+                        value = value | machine.read("P", k, lanes).astype(np.uint32) << k
+                machine.write("R", operands[0].number, lanes, value)
+            else:
+                value = machine.read("R", operands[1].number, lanes)
+                for k in range(7):
+                    if self.mask >> k & 1:
+                        machine.write("P", k, lanes, (value >> k & 1).astype(np.uint8))
+        fibre.pc += BYTES
+        return True
+
+
+def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction)
+    operands = instruction.operands
+    saves = instruction.opcode == "P2R"
+    wanted = ("R", "word", "R", "int") if saves else ("word", "R", "int")
+    if len(operands) != len(wanted) or not all(_plain(o, k) for o, k in zip(operands, wanted, strict=True)):
+        raise _refuse(instruction)
+    mask = operands[-1].value or 0
+    if operands[1 if saves else 0].name != "PR" or not 0 <= mask < 0x80:
+        raise _refuse(instruction)
+    return _PredicatesAsBits(instruction, mask)
+
+
+class _ToUniform(MachineStep):
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            place, source = self.instruction.operands
+            value = machine.read("R", source.number, lanes)
+            every = machine._all if lanes is None else lanes
+            warps, first = np.unique(every // _WARP, return_index=True)
+            counts = np.diff(np.append(first, count))
+            if not np.array_equal(np.repeat(value[first], counts), value):
+                raise Unsupported(f"{self.instruction.text}: the lanes of a warp have different values")
+            machine.write_uniform("UR", place.number, warps, value[first])
+        fibre.pc += BYTES
+        return True
+
+
+def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    _only(instruction)
+    operands = instruction.operands
+    if len(operands) != 2 or not _plain(operands[0], "UR") or not _plain(operands[1], "R"):
+        raise _refuse(instruction)
+    return _ToUniform(instruction)
+
+
+# Memory -----------------------------------------------------------------------------------------------------------
+
+
+class _Memory(MachineStep):
+    """A load or store of global or local memory."""
+
+    def __init__(self, instruction: MachineInstruction, size: int, signed: int, where: Operand, data: Operand) -> None:
+        super().__init__(instruction)
+        self.size, self.signed, self.where, self.data = size, signed, where, data
+        self.loads = instruction.opcode.startswith("LD")
+        self.local = instruction.opcode.endswith("L")
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            addresses = self._addresses(machine, lanes, count)
+            every = machine._all if lanes is None else lanes
+            if self.loads:
+                rows = self._local(machine, every, addresses) if self.local else self._global(machine, addresses)
+                for k, word in enumerate(_as_words(rows, self.size, self.signed)):
+                    if self.data.number >= 0:
+                        machine.write("R", self.data.number + k, lanes, word)
+            else:
+                rows = self._stored(machine, lanes, count)
+                if self.local:
+                    self._local(machine, every, addresses, rows)
+                else:
+                    self._global(machine, addresses, rows)
+        fibre.pc += BYTES
+        return True
+
+    def _addresses(self, machine: Machine, lanes: Lanes, count: int) -> Array:
+        found: Array = np.full(count, self.where.offset, np.int64)
+        base, uniform = self.where.base, self.where.uniform
+        if base is not None:
+            low = machine.read("R", base.number, lanes).astype(np.int64)
+            if not self.local:
+                high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
+                low = high << 32 | low
+            else:
+                low = low.astype(np.int32).astype(np.int64)
+            found += low
+        if uniform is not None:
+            low = machine.read("UR", uniform.number, lanes).astype(np.int64)
+            high = machine.read("UR", uniform.number + 1, lanes).astype(np.int64)
+            found += high << 32 | low
+        return found
+
+    def _stored(self, machine: Machine, lanes: Lanes, count: int) -> Array:
+        words = np.zeros((count, max(self.size // 4, 1)), np.uint32)
+        for k in range(words.shape[1]):
+            if self.data.number >= 0:
+                words[:, k] = machine.read("R", self.data.number + k, lanes)
+        return words.view(np.uint8)[:, : self.size]
+
+    def _global(self, machine: Machine, addresses: Array, rows: Array | None = None) -> Array:
+        memory, size = machine.launch.memory, self.size
+        if (addresses % size).any():
+            at = int(addresses[addresses % size != 0][0])
+            raise MachineFault(f"{self.instruction.text}: address 0x{at:x} is not a multiple of {size}")
+        found = np.zeros((len(addresses), size), np.uint8) if rows is None else rows
+        spaces = addresses // BUFFER_SPACING
+        first = int(spaces[0])
+        each = [first] if (spaces == first).all() else np.unique(spaces).tolist()
+        for space in each:
+            part = slice(None) if len(each) == 1 else np.flatnonzero(spaces == space)
+            mine = addresses[part]
+            buffer = memory.find(int(mine.min()))
+            offsets = mine - (buffer.base if buffer is not None else 0)
+            if buffer is None:
+                bad = np.ones(len(mine), np.bool_)
+            else:
+                bad = (offsets < buffer.residue) | (offsets + size > buffer.residue + buffer.size)
+            if bad.any():
+                place = memory.describe(int(mine[bad][0]), size)
+                raise MachineFault(f"{self.instruction.text}: {place}")
+            assert buffer is not None
+            index = offsets // size
+            table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
+            if rows is None:
+                found[part] = table[index]
+                continue
+            if not buffer.writable:
+                raise MachineFault(f"{self.instruction.text}: a store to {buffer.name}, which is read only")
+            table[index] = rows[part]
+            _written(buffer, index, size)
+        return found
+
+    def _local(self, machine: Machine, lanes: Array, addresses: Array, rows: Array | None = None) -> Array:
+        size, top = self.size, _LOCAL_TOP
+        room = -(-max(machine.launch.code.local, 16) // 16) * 16
+        if machine.local is None:
+            machine.local = machine.random.integers(0, 256, (machine.lanes, room), np.uint8)
+        offsets = addresses - (top - room)
+        if ((offsets < 0) | (offsets + size > room)).any():
+            raise MachineFault(f"{self.instruction.text}: an address outside of the thread's local memory")
+        if (addresses % size).any():
+            raise MachineFault(f"{self.instruction.text}: an address that is not a multiple of {size}")
+        index = offsets[:, None] + np.arange(size)
+        if rows is None:
+            found: Array = machine.local[lanes[:, None], index]
+            return found
+        machine.local[lanes[:, None], index] = rows
+        return rows
+
+
+def _written(buffer: Buffer, index: Array, size: int) -> None:
+    if buffer.undefined is not None:
+        buffer.undefined[: len(buffer.undefined) // size * size].reshape(-1, size)[index] = 0
+
+
+def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    local = instruction.opcode.endswith("L")
+    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E",)))
+    if not local and "E" not in instruction.modifiers:
+        raise _refuse(instruction)
+    loads = instruction.opcode.startswith("LD")
+    if len(instruction.operands) != 2:
+        raise _refuse(instruction)
+    data, where = instruction.operands if loads else instruction.operands[::-1]
+    if where.kind != "mem" or not _plain(data, "R"):
+        raise _refuse(instruction)
+    if local and (where.wide or where.uniform is not None or where.name):
+        raise _refuse(instruction)
+    uniform = where.uniform
+    if uniform is not None and (uniform.suffix or (where.base is not None and not where.wide)):
+        raise _refuse(instruction)
+    if where.base is not None and where.base.number > 0 and where.base.number % 2 and not local:
+        raise _refuse(instruction, "has registers that are not aligned")
+    size, signed = _size_of(instruction)
+    _even(instruction, data, size)
+    return _Memory(instruction, size, signed, where, data)
+
+
+_SPECIAL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
+    "NOP": _nop,
+    "EXIT": _exit,
+    "BRA": _branch,
+    "CALL": _call,
+    "RET": _return,
+    "BSSY": _bssy,
+    "BSYNC": _bsync,
+    "BREAK": _break,
+    "BMOV": _bmov,
+    "WARPSYNC": _warpsync,
+    **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special_register),
+    **dict.fromkeys(("LDC", "ULDC", "LDCU"), _constant),
+    **dict.fromkeys(("P2R", "R2P"), _predicates_as_bits),
+    "R2UR": _to_uniform,
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), _memory),
+}

@@ -1,0 +1,110 @@
+"""What a cubin says about a kernel: its code, its parameters and the constant banks that its code reads."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.text import MachineFunction, functions
+from ptxdiff.triton.cubin import loaded_sections
+
+_VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
+_PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its place in the parameter area and its size, in bytes."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """The code of a kernel with what it needs to run.
+
+    target: of nvdisasm's text ("sm_90"). base: where its parameters begin in constant bank 0. banks: the contents of
+    other constant banks. local, shared: bytes for each thread, and static ones for each block.
+    """
+
+    name: str
+    target: str
+    function: MachineFunction
+    parameters: tuple[Parameter, ...]
+    base: int
+    banks: Mapping[int, bytes]
+    local: int
+    shared: int
+
+
+_TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
+
+
+def machine_code(cubin: bytes, text: str, name: str | None = None) -> MachineCode:
+    """Read a kernel of a cubin with nvdisasm's text for it. name: where there are several. Raises Unsupported."""
+    found = machine_codes(cubin, text)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name is None or name not in found:
+        raise Unsupported(f"the kernels of this cubin are {', '.join(found) or 'none'}: name one")
+    return found[name]
+
+
+def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
+    """All kernels of a cubin by name, with nvdisasm's text for it. Raises Unsupported."""
+    try:
+        sections = loaded_sections(cubin)
+        found = functions(text)
+        return {n: _kernel(f, sections, text) for n, f in found.items() if f".nv.info.{n}" in sections}
+    except (struct.error, ValueError, IndexError) as error:
+        raise Unsupported(f"a cubin of unknown form: {error}") from None
+
+
+def _kernel(function: MachineFunction, sections: Mapping[str, bytes], text: str) -> MachineCode:
+    name = function.name
+    own = list(_attributes(sections[f".nv.info.{name}"]))
+    parameters = sorted(
+        (struct.unpack_from("<H", v, 4)[0], struct.unpack_from("<H", v, 6)[0], struct.unpack_from("<I", v, 8)[0])
+        for kind, v in own
+        if kind == _PARAMETER
+    )
+    area = [v for kind, v in own if kind == _PARAMETERS]
+    if parameters and not area:
+        raise Unsupported("a cubin that does not say where its parameters are")
+    banks = {}
+    for section, data in sections.items():
+        bank = re.fullmatch(rf"\.nv\.constant(\d+)(\.{re.escape(name)})?", section)
+        if bank and bank[1] != "0":
+            banks[int(bank[1])] = data
+    target = _TARGET.search(text)
+    # Which function of the file has which frame is a matter of symbol numbers; the largest frame holds each of them.
+    frames = [struct.unpack_from("<I", v, 4)[0] for k, v in _attributes(sections.get(".nv.info", b"")) if k == _FRAME]
+    return MachineCode(
+        name,
+        f"sm_{target[1] or target[2]}" if target else "",
+        function,
+        tuple(Parameter(offset, flags >> 18) for _, offset, flags in parameters),
+        struct.unpack_from("<H", area[0], 4)[0] if area else 0,
+        banks,
+        max(frames, default=0),
+        len(sections.get(f".nv.shared.{name}", b"")),
+    )
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """The attributes of a section .nv.info: their kinds and values."""
+    at = 0
+    while at < len(info):
+        form, kind, size = info[at], info[at + 1], struct.unpack_from("<H", info, at + 2)[0]
+        at += 4
+        if form == _SIZED:
+            yield kind, info[at : at + size]
+            at += size
+        elif form in _VALUE_IN_PLACE or form == _HALF:
+            yield kind, struct.pack("<H", size)
+        else:
+            raise ValueError(f"attribute {kind} has the unknown form {form}")

@@ -1,0 +1,10 @@
+"""The rows of the table, by subject. Importing this package declares them all."""
+
+from __future__ import annotations
+
+from ptxdiff.sass import rows
+from ptxdiff.sass.isa import convert, double, half, integer, logic, single
+
+__all__ = ["convert", "double", "half", "integer", "logic", "single"]
+
+rows.finish()

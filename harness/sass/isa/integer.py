@@ -1,0 +1,339 @@
+"""Integer arithmetic and comparison.
+
+Carries: the sum of IADD3 is taken of 32-bit words, a negated one as its complement plus 1, so that `x - 0` carries. The
+first carry says that the sum needs more than 32 bits, the second that it needs more than 33.
+"""
+
+from __future__ import annotations
+
+from ptxdiff.ptx.isa.bit_manipulation import bmsk as ptx_bmsk
+from ptxdiff.ptx.isa.bit_manipulation import reverse, szext
+from ptxdiff.ptx.isa.compare import combine, ordered
+from ptxdiff.ptx.isa.dot_product import dp4a
+from ptxdiff.ptx.isa.modifiers import CLAMP, WRAP
+from ptxdiff.ptx.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
+from ptxdiff.sass.rows import row
+
+COMPARISONS = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
+BOOLEANS = {"AND": 0, "OR": 1, "XOR": 2}
+_ALIAS = {"": 0, "MOV": 0, "SHL": 0, "IADD": 0}  # what nvdisasm calls an IMAD that moves, shifts or adds
+_WORD = 0xFFFFFFFF
+
+
+@row("IADD3", "R = j,j,j", "R,P = j,j,j", "R,P,P = j,j,j", uniform=True)
+def iadd3(a: int, b: int, c: int, result: int) -> int:
+    """The sum of three words, and its carries."""
+    total = a + b + c
+    return total if result == 0 else (1 if total >> 32 >= result else 0)
+
+
+@row("IADD3.X", "R = b,b,b,p,p", "R,P = b,b,b,p,p", "R,P,P = b,b,b,p,p", uniform=True)
+def iadd3_x(a: int, b: int, c: int, d: int, e: int, result: int) -> int:
+    """The sum of three words and two carries, and its carries."""
+    total = a + b + c + d + e
+    return total if result == 0 else (1 if total >> 32 >= result else 0)
+
+
+@row("IADD", "R = j,j", "R,P = j,j")
+def iadd(a: int, b: int, result: int) -> int:
+    """The sum of two words, and its carry."""
+    total = a + b
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("IADD.X", "R = b,b,p", "R,P = b,b,p")
+def iadd_x(a: int, b: int, c: int, result: int) -> int:
+    """The sum of two words and a carry, and its carry."""
+    total = a + b + c
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("IADD.64", "R2 = q,q", uniform=True)
+def iadd_64(a: int, b: int) -> int:
+    """The sum of two 64-bit numbers."""
+    return wrap64(a + b)
+
+
+@row("IADD.64", "R2,P = Q,Q", uniform=True)
+def iadd_64_carry(a: int, b: int, result: int) -> int:
+    """The sum of two 64-bit numbers, and its carry."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if below64(total, a) else 0)
+
+
+@row("IADD.64.X", "R2 = w,w,p", uniform=True)
+def iadd_64_x(a: int, b: int, c: int) -> int:
+    """The sum of two 64-bit numbers and a carry."""
+    return wrap64(a + b + c)
+
+
+@row("VIADD", "R = i,i", uniform=True)
+def viadd(a: int, b: int) -> int:
+    """The sum of two words."""
+    return a + b
+
+
+@row("IMAD{.alias}{.U32}", "R = i,i,i", alias=_ALIAS, uniform=True)
+def imad(a: int, b: int, c: int) -> int:
+    """The low word of a product and a sum: the same for signed and unsigned numbers."""
+    return wrap64(wrap64(a * b) + c)
+
+
+@row("IMAD.X{.U32}", "R = u,u,b,p")
+def imad_x(a: int, b: int, c: int, d: int) -> int:
+    """The low word of a product, a sum and a carry."""
+    return wrap64(wrap64(a * b) + c + d)
+
+
+@row("IMAD.WIDE", "R2 = s,s,Q", uniform=True)
+def imad_wide(a: int, b: int, c: int) -> int:
+    """A signed 64-bit product and a sum."""
+    return wrap64(a * b + c)
+
+
+@row("IMAD.WIDE.U32", "R2 = u,u,Q", uniform=True)
+def imad_wide_u32(a: int, b: int, c: int) -> int:
+    """An unsigned 64-bit product and a sum."""
+    return wrap64(wrap64(a * b) + c)
+
+
+@row("IMAD.WIDE.U32", "R2,P = u,u,Q")
+def imad_wide_carry(a: int, b: int, c: int, result: int) -> int:
+    """An unsigned 64-bit product and a sum, and its carry."""
+    total = wrap64(wrap64(a * b) + c)
+    return total if result == 0 else (1 if below64(total, c) else 0)
+
+
+@row("IMAD.WIDE.U32.X", "R2 = u,u,Q,p")
+def imad_wide_x(a: int, b: int, c: int, d: int) -> int:
+    """An unsigned 64-bit product, a sum and a carry."""
+    return wrap64(wrap64(a * b) + c + d)
+
+
+@row("IMAD.WIDE.U32.X", "R2,P = u,u,Q,p")
+def imad_wide_x_carry(a: int, b: int, c: int, d: int, result: int) -> int:
+    """An unsigned 64-bit product, a sum and a carry, and the carry out."""
+    product = wrap64(a * b)
+    total = wrap64(product + c + d)
+    if result == 0:
+        return total
+    carried = below64(total, product) or (d == 1 and total == product and c == -1)
+    return 1 if carried else 0
+
+
+@row("IMAD.HI", "R = s,s,Q", uniform=True)
+def imad_hi(a: int, b: int, c: int) -> int:
+    """The high word of a signed 64-bit product and a sum: the third operand is a pair of registers."""
+    return wrap64(a * b + c) >> 32
+
+
+@row("IMAD.HI.U32", "R = u,u,Q", uniform=True)
+def imad_hi_u32(a: int, b: int, c: int) -> int:
+    """The high word of an unsigned 64-bit product and a sum: the third operand is a pair of registers."""
+    return shr64(wrap64(wrap64(a * b) + c), 32)
+
+
+@row("LEA", "R = i,i,#n", "R,P = u,u,#n", uniform=True)
+def lea(a: int, b: int, n: int, result: int) -> int:
+    """a << n, plus b, and the carry of that sum."""
+    total = (a << n & _WORD) + b
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("LEA.HI", "R = u,u,u,#n", uniform=True)
+def lea_hi(a: int, b: int, c: int, n: int) -> int:
+    """The high word of c:a << n, plus b."""
+    return (a >> 32 - n | c << n) + b
+
+
+@row("LEA.HI", "R,P = u,u,u,#n")
+def lea_hi_carry(a: int, b: int, c: int, n: int, result: int) -> int:
+    """The high word of c:a << n, plus b, and the carry of that sum."""
+    total = ((a >> 32 - n | c << n) & _WORD) + b
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("LEA.HI.X", "R = u,u,u,#n,p", uniform=True)
+def lea_hi_x(a: int, b: int, c: int, d: int, n: int) -> int:
+    """The high word of c:a << n, plus b and a carry."""
+    return (a >> 32 - n | c << n) + b + d
+
+
+@row("LEA.HI.SX32", "R = s,u,#n")
+def lea_hi_sx32(a: int, b: int, n: int) -> int:
+    """The high word of a << n, a sign-extended, plus b."""
+    return (a >> 32 - n) + b
+
+
+@row("LEA.HI.X.SX32", "R = s,u,#n,p", uniform=True)
+def lea_hi_x_sx32(a: int, b: int, d: int, n: int) -> int:
+    """The high word of a << n, a sign-extended, plus b and a carry."""
+    return (a >> 32 - n) + b + d
+
+
+@row("ISETP.cmp.bool", "P,P = s,s,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+@row("ISETP.cmp.U32.bool", "P,P = u,u,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+def isetp(a: int, b: int, c: int, cmp: int, bool: int, result: int) -> int:
+    """A comparison joined with a predicate; the second destination gets the opposite comparison, joined too."""
+    return combine(ordered(cmp, a < b, a == b) == (result == 0), c, bool)
+
+
+@row("ISETP.cmp.bool.EX", "P,P = s,s,p,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+@row("ISETP.cmp.U32.bool.EX", "P,P = u,u,p,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+def isetp_ex(a: int, b: int, c: int, d: int, cmp: int, bool: int, result: int) -> int:
+    """The comparison of upper words, decided by that of the lower words where they are equal."""
+    found = d == 1 if a == b else ordered(cmp, a < b, False)
+    return combine(found == (result == 0), c, bool)
+
+
+@row("ISETP.cmp.S64.bool", "P,P = Q,Q,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+def isetp_s64(a: int, b: int, c: int, cmp: int, bool: int, result: int) -> int:
+    """A comparison of signed 64-bit numbers."""
+    return combine(ordered(cmp, a < b, a == b) == (result == 0), c, bool)
+
+
+@row("ISETP.cmp.U64.bool", "P,P = Q,Q,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+def isetp_u64(a: int, b: int, c: int, cmp: int, bool: int, result: int) -> int:
+    """A comparison of unsigned 64-bit numbers."""
+    return combine(ordered(cmp, below64(a, b), a == b) == (result == 0), c, bool)
+
+
+@row("IMNMX", "R = s,s,p")
+@row("IMNMX.U32", "R = u,u,p")
+@row("VIMNMX", "R = s,s,p", "R = PT,PT,s,s,p", uniform=True)
+@row("VIMNMX.S32", "R = s,s,p", "R = PT,PT,s,s,p", uniform=True)
+@row("VIMNMX.U32", "R = u,u,p", "R = PT,PT,u,u,p", uniform=True)
+def imnmx(a: int, b: int, c: int) -> int:
+    """The smaller of two numbers if the predicate is true, else the larger."""
+    return min(a, b) if c else max(a, b)
+
+
+@row("VIMNMX.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
+def imnmx_relu(a: int, b: int, c: int) -> int:
+    """The smaller of two numbers if the predicate is true, else the larger; 0 for a negative one."""
+    return max(min(a, b) if c else max(a, b), 0)
+
+
+@row("VIMNMX.S16x2{.RELU}", "R = u,u,p", "R = PT,PT,u,u,p")
+def imnmx_s16x2(a: int, b: int, c: int, relu: int) -> int:
+    """Two numbers of 16 bits: the smaller ones if the predicate is true, else the larger ones."""
+    x, y = sign_extend(a, 16), sign_extend(b, 16)
+    low = min(x, y) if c else max(x, y)
+    x, y = sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)
+    high = min(x, y) if c else max(x, y)
+    if relu:
+        low, high = max(low, 0), max(high, 0)
+    return (high & 0xFFFF) << 16 | low & 0xFFFF
+
+
+@row("VIMNMX.U16x2", "R = u,u,p", "R = PT,PT,u,u,p")
+def imnmx_u16x2(a: int, b: int, c: int) -> int:
+    """Two unsigned numbers of 16 bits: the smaller ones if the predicate is true, else the larger ones."""
+    low = min(a & 0xFFFF, b & 0xFFFF) if c else max(a & 0xFFFF, b & 0xFFFF)
+    return (min(a >> 16, b >> 16) if c else max(a >> 16, b >> 16)) << 16 | low
+
+
+@row("VIADD.16x2", "R = u,u")
+def viadd_16x2(a: int, b: int) -> int:
+    """Two sums of 16 bits."""
+    return ((a >> 16) + (b >> 16) & 0xFFFF) << 16 | a + b & 0xFFFF
+
+
+@row("IDP.4A.S8.S8", "R = u,u,u")
+def idp_4a_ss(a: int, b: int, c: int) -> int:
+    """Four products of signed bytes, and a sum."""
+    return dp4a(a, b, c, 1, 1)
+
+
+@row("IDP.4A.U8.U8", "R = u,u,u")
+def idp_4a_uu(a: int, b: int, c: int) -> int:
+    """Four products of unsigned bytes, and a sum."""
+    return dp4a(a, b, c, 0, 0)
+
+
+@row("IDP.4A.U8.S8", "R = u,u,u")
+def idp_4a_us(a: int, b: int, c: int) -> int:
+    """Four products of an unsigned and a signed byte, and a sum."""
+    return dp4a(a, b, c, 0, 1)
+
+
+@row("IDP.4A.S8.U8", "R = u,u,u")
+def idp_4a_su(a: int, b: int, c: int) -> int:
+    """Four products of a signed and an unsigned byte, and a sum."""
+    return dp4a(a, b, c, 1, 0)
+
+
+@row("VIMNMX3", "R = i2,i2,i2,p")
+@row("VIMNMX3.U32", "R = u,u,u,p")
+def vimnmx3(a: int, b: int, c: int, d: int) -> int:
+    """The smallest of three numbers if the predicate is true, else the largest."""
+    return min(min(a, b), c) if d else max(max(a, b), c)
+
+
+@row("VIADDMNMX", "R = i2,i2,s,p")
+def viaddmnmx(a: int, b: int, c: int, d: int) -> int:
+    """The smaller of a sum (32 bits, wrapping) and a number if the predicate is true, else the larger."""
+    total = (a + b + 0x80000000 & _WORD) - 0x80000000
+    return min(total, c) if d else max(total, c)
+
+
+@row("VIADDMNMX.U32", "R = i,i,u,p")
+def viaddmnmx_u32(a: int, b: int, c: int, d: int) -> int:
+    """The smaller of a sum (32 bits, wrapping) and a number if the predicate is true, else the larger; unsigned."""
+    total = a + b & _WORD
+    return min(total, c) if d else max(total, c)
+
+
+@row("IABS", "R = s")
+def iabs(a: int) -> int:
+    """The absolute value; that of the least number is itself."""
+    return abs(a)
+
+
+@row("POPC", "R = b", uniform=True)
+def popc(a: int) -> int:
+    """The number of set bits."""
+    return popcount64(a)
+
+
+@row("FLO.U32", "R = b", uniform=True)
+def flo_u32(a: int) -> int:
+    """The number of the highest set bit; all ones for 0."""
+    return 63 - clz64(a) if a else -1
+
+
+@row("FLO.U32.SH", "R = b", uniform=True)
+def flo_u32_sh(a: int) -> int:
+    """The number of zeros above the highest set bit; all ones for 0."""
+    return clz64(a) - 32 if a else -1
+
+
+@row("FLO", "R = b")
+def flo(a: int) -> int:
+    """The number of the highest bit that differs from the sign; all ones if none does."""
+    x = a ^ _WORD if a >> 31 else a
+    return 63 - clz64(x) if x else -1
+
+
+@row("BREV", "R = b", uniform=True)
+def brev(a: int) -> int:
+    """The bits in the opposite order."""
+    return reverse(a, 32)
+
+
+@row("SGXT{.mode}", "R = s,u", mode={"": CLAMP, "W": WRAP}, uniform=True)
+def sgxt(a: int, b: int, mode: int) -> int:
+    """The low b bits, sign-extended."""
+    return szext(a, b, mode, 1)
+
+
+@row("SGXT{.mode}.U32", "R = u,u", mode={"": CLAMP, "W": WRAP}, uniform=True)
+def sgxt_u32(a: int, b: int, mode: int) -> int:
+    """The low b bits."""
+    return szext(a, b, mode, 0)
+
+
+@row("BMSK{.mode}", "R = u,u", mode={"": CLAMP, "W": WRAP}, uniform=True)
+def bmsk(a: int, b: int, mode: int) -> int:
+    """b ones from bit a on."""
+    return ptx_bmsk(a, b, mode)

@@ -1,0 +1,176 @@
+"""float32 arithmetic, comparison and the special function unit.
+
+MUFU has the tables measured on Hopper (`ptxdiff.ptx.numeric.special_functions`); for other generations it is a model.
+"""
+
+from __future__ import annotations
+
+from ptxdiff.ptx.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
+from ptxdiff.ptx.isa.compare import combine
+from ptxdiff.ptx.isa.compare_float import compared
+from ptxdiff.ptx.isa.float32 import add_f32, add_f32x2, fma_f32, fma_f32x2, mul_f32, mul_f32x2
+from ptxdiff.ptx.isa.float_extremes import greater, lesser
+from ptxdiff.ptx.isa.modifiers import EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM, RM, RN, RP, RZ
+from ptxdiff.ptx.numeric.bits import shl64, shr64
+from ptxdiff.ptx.numeric.floatbits import F32, flush, is_nan, magnitude
+from ptxdiff.ptx.numeric.special_functions import (
+    unit_cos,
+    unit_ex2,
+    unit_lg2,
+    unit_rcp,
+    unit_rsqrt,
+    unit_sin,
+    unit_sqrt,
+    unit_tanh,
+)
+from ptxdiff.sass.rows import row
+
+ROUNDINGS = {"": RN, "RM": RM, "RP": RP, "RZ": RZ}
+COMPARISONS = {
+    "EQ": EQ, "NE": NE, "LT": LT, "LE": LE, "GT": GT, "GE": GE,
+    "EQU": EQU, "NEU": NEU, "LTU": LTU, "LEU": LEU, "GTU": GTU, "GEU": GEU, "NUM": NUM, "NAN": NAN,
+}  # fmt: skip
+BOOLEANS = {"AND": 0, "OR": 1, "XOR": 2}
+
+
+@row("FADD{.FTZ}{.rnd}{.SAT}", "R = f,f", rnd=ROUNDINGS, uniform=True)
+def fadd(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
+    """Sum."""
+    return add_f32(a, b, rnd, ftz, sat)
+
+
+@row("FMUL{.FTZ}{.rnd}{.SAT}", "R = f,f", rnd=ROUNDINGS, uniform=True)
+def fmul(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
+    """Product."""
+    return mul_f32(a, b, rnd, ftz, sat)
+
+
+@row("FFMA{.FTZ}{.rnd}{.SAT}", "R = f,f,f", rnd=ROUNDINGS, uniform=True)
+def ffma(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
+    """Fused product and sum."""
+    return fma_f32(a, b, c, rnd, ftz, sat)
+
+
+@row("FADD2{.FTZ}{.rnd}", "R2 = x,x", rnd=ROUNDINGS)
+def fadd2(a: int, b: int, rnd: int, ftz: int) -> int:
+    """Two sums."""
+    return add_f32x2(a, b, rnd, ftz)
+
+
+@row("FMUL2{.FTZ}{.rnd}", "R2 = x,x", rnd=ROUNDINGS)
+def fmul2(a: int, b: int, rnd: int, ftz: int) -> int:
+    """Two products."""
+    return mul_f32x2(a, b, rnd, ftz)
+
+
+@row("FFMA2{.FTZ}{.rnd}", "R2 = x,x,x", rnd=ROUNDINGS)
+def ffma2(a: int, b: int, c: int, rnd: int, ftz: int) -> int:
+    """Two fused products and sums."""
+    return fma_f32x2(a, b, c, rnd, ftz)
+
+
+@row("FSETP.cmp{.FTZ}.bool", "P,P = f,f,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
+def fsetp(a: int, b: int, c: int, cmp: int, bool: int, ftz: int, result: int) -> int:
+    """A comparison joined with a predicate; the second destination gets the opposite comparison, joined too."""
+    return combine(compared(a, b, cmp, ftz, F32) == (result == 0), c, bool)
+
+
+@row("FSET.BF.cmp{.FTZ}.bool", "R = f,f,p", cmp=COMPARISONS, bool=BOOLEANS)
+def fset(a: int, b: int, c: int, cmp: int, bool: int, ftz: int) -> int:
+    """1.0 if a comparison joined with a predicate holds, else 0."""
+    return 0x3F800000 if combine(compared(a, b, cmp, ftz, F32), c, bool) else 0
+
+
+@row("FMNMX{.FTZ}{.NAN}", "R = f,f,p", uniform=True)
+def fmnmx(a: int, b: int, c: int, ftz: int, nan: int) -> int:
+    """The smaller of two numbers if the predicate is true, else the larger."""
+    x, y = flush(a, F32, ftz), flush(b, F32, ftz)
+    return lesser(x, y, nan, F32) if c else greater(x, y, nan, F32)
+
+
+@row("FMNMX{.FTZ}{.NAN}.XORSIGN", "R = a,a,p")
+def fmnmx_xorsign(a: int, b: int, c: int, ftz: int, nan: int) -> int:
+    """As FMNMX for the magnitudes, with the product of the two signs; a NaN has no sign."""
+    x, y = flush(a, F32, ftz), flush(b, F32, ftz)
+    size, other = magnitude(x, F32), magnitude(y, F32)
+    found = lesser(size, other, nan, F32) if c else greater(size, other, nan, F32)
+    return found if is_nan(found, F32) else found | ((a ^ b) & 0x80000000)
+
+
+@row("FMNMX3{.FTZ}{.NAN}", "R = f,f,f,p")
+def fmnmx3(a: int, b: int, c: int, d: int, ftz: int, nan: int) -> int:
+    """The smallest of three numbers if the predicate is true, else the largest."""
+    x, y, z = flush(a, F32, ftz), flush(b, F32, ftz), flush(c, F32, ftz)
+    if d:
+        return lesser(lesser(x, y, nan, F32), z, nan, F32)
+    return greater(greater(x, y, nan, F32), z, nan, F32)
+
+
+@row("FCHK", "P = f,f", approximate=True)
+def fchk(a: int, b: int) -> int:
+    """Whether a quotient needs the slow path: operands or quotient near the ends of the range.
+
+    NVIDIA does not document the border. It is drawn widely here; on both sides of it both paths are right.
+    """
+    x, y = a >> 23 & 255, b >> 23 & 255
+    return 1 if x < 25 or x == 255 or y == 0 or y > 252 or x - y > 125 or x - y < -124 else 0
+
+
+@row("MUFU.RCP", "R = f", approximate=True)
+def mufu_rcp(a: int) -> int:
+    """About 1 / a."""
+    return unit_rcp(a)
+
+
+@row("MUFU.RSQ", "R = f", approximate=True)
+def mufu_rsq(a: int) -> int:
+    """About 1 / sqrt(a)."""
+    return unit_rsqrt(a)
+
+
+@row("MUFU.SQRT", "R = f", approximate=True)
+def mufu_sqrt(a: int) -> int:
+    """About the square root."""
+    return unit_sqrt(a)
+
+
+@row("MUFU.EX2", "R = f", approximate=True)
+def mufu_ex2(a: int) -> int:
+    """About 2**a."""
+    return unit_ex2(a)
+
+
+@row("MUFU.LG2", "R = f", approximate=True)
+def mufu_lg2(a: int) -> int:
+    """About log2(a)."""
+    return unit_lg2(a)
+
+
+@row("MUFU.SIN", "R = f", approximate=True)
+def mufu_sin(a: int) -> int:
+    """About the sine of a turns."""
+    return unit_sin(a)
+
+
+@row("MUFU.COS", "R = f", approximate=True)
+def mufu_cos(a: int) -> int:
+    """About the cosine of a turns."""
+    return unit_cos(a)
+
+
+@row("MUFU.TANH", "R = f", approximate=True)
+def mufu_tanh(a: int) -> int:
+    """About the hyperbolic tangent."""
+    return unit_tanh(a)
+
+
+@row("MUFU.RCP64H", "R = f", approximate=True)
+def mufu_rcp64h(a: int) -> int:
+    """The upper word of about 1 / a, for the upper word of a float64."""
+    return shr64(rcp_approx_f64(shl64(a, 32)), 32)
+
+
+@row("MUFU.RSQ64H", "R = f", approximate=True)
+def mufu_rsq64h(a: int) -> int:
+    """The upper word of about 1 / sqrt(a), for the upper word of a float64."""
+    return shr64(rsqrt_approx_ftz_f64(shl64(a, 32)), 32)

@@ -1,0 +1,592 @@
+"""Runs machine code for many threads at once: lanes with program counters, uniform registers, convergence barriers.
+
+Lanes that run together form a fibre: they have one program counter, and those of one warp are converged. A branch that
+some lanes take splits a fibre. Lanes of one warp join again only at a convergence barrier (BSYNC, WARPSYNC), as on the
+device; lanes of different warps that are at the same place are run together, which changes nothing.
+
+Which fibre runs first is the schedule's choice (`SCHEDULES`). A correct kernel gives the same bits for each.
+
+Registers that were never written hold bits chosen at random by `seed`, others in each lane. What depends on them
+differs between two runs with different seeds; that is how undefined bits are found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.ptx.errors import TimeLimit
+from ptxdiff.ptx.kernel.memory import GlobalMemory
+from ptxdiff.ptx.numeric.vectorise import Array, ArrayFunction
+from ptxdiff.sass import isa  # noqa: F401  declares the rows
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.rows import DESTINATIONS, SOURCES, functions_of, is_uniform, match
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+
+SCHEDULES = ("fall-through first", "taken first", "in turns")
+"""The orders in which the sides of a branch run."""
+
+_STEPS_BETWEEN_LOOKS = 128  # at the clock
+_WARP = 32
+_LOCAL_TOP = 0x8000  # where the stack of a thread begins, which grows downwards
+
+Lanes = Array | None  # indices of lanes in order; None: all
+
+
+@dataclass(eq=False)
+class Fibre:
+    """Lanes that run together."""
+
+    pc: int
+    lanes: Lanes
+
+
+@dataclass
+class MachineLaunch:
+    """What is the same for all blocks of a launch. parameters: the parameter area. constants: known words of bank 0."""
+
+    code: MachineCode
+    memory: GlobalMemory
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    parameters: bytes
+    schedule: str = SCHEDULES[0]
+    seed: int = 0
+    due: float | None = None
+    ran: dict[str, int] = field(default_factory=dict)
+    approximate: set[str] = field(default_factory=set)
+    diverged: bool = False
+    _bank: tuple[Array, Array] | None = None
+
+    @property
+    def bank(self) -> tuple[Array, Array]:
+        """The bytes of constant bank 0, and which of them are known."""
+        if self._bank is None:
+            size = self.code.base + max(len(self.parameters), 1) + 16
+            data, known = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+
+            def put(at: int, value: bytes) -> None:
+                data[at : at + len(value)] = np.frombuffer(value, np.uint8)
+                known[at : at + len(value)] = True
+
+            for at, words in driver_words(self.code.base, self.block, self.grid).items():
+                put(at, b"".join(int(w).to_bytes(4, "little") for w in words))
+            put(self.code.base, self.parameters)
+            self._bank = data, known
+        return self._bank
+
+
+def driver_words(base: int, block: Sequence[int], grid: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """What the driver writes before a kernel's parameters, by place, as far as it is known.
+
+    The sizes of block and grid, the top of the stack, and the descriptor of global memory, which is opaque.
+    """
+    if base >= 0x380:
+        return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0)}
+    descriptor = {0x160: 0x118, 0x210: 0x208}.get(base)
+    opaque = {descriptor: (0, 0)} if descriptor else {}
+    return {0x0: (*block,), 0xC: (*grid,), 0x28: (_LOCAL_TOP,), **opaque}
+
+
+class Machine:
+    """Some blocks of a launch, running together. first: the number of the first block; count: of the blocks."""
+
+    def __init__(self, launch: MachineLaunch, first: int, count: int) -> None:
+        self.launch = launch
+        x, y, z = launch.block
+        self.threads = x * y * z
+        self.lanes = count * self.threads
+        self.warps = self.lanes // _WARP
+        self.first = first
+        self.random = np.random.default_rng((launch.seed, first))
+        self.registers: dict[int, Array] = {}
+        self.uniform: dict[int, Array] = {}
+        self.predicates: dict[int, Array] = {}
+        self.uniform_predicates: dict[int, Array] = {}
+        self.barriers: dict[int, Array] = {}
+        self.zeros = np.zeros(self.lanes, np.uint32)
+        self.ones = np.ones(self.lanes, np.uint8)
+        self.alive = np.ones(self.lanes, np.bool_)
+        self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
+        self.wait_kind = np.zeros(self.lanes, np.uint8)
+        self.resume = np.zeros(self.lanes, np.int64)
+        self.fibres: list[Fibre] = [Fibre(0, None)]
+        self.local: Array | None = None
+        self.steps = 0
+        self._all = np.arange(self.lanes)
+        self._sources: dict[tuple[int, int], Array] = {}
+
+    # Registers ----------------------------------------------------------------------------------------------------
+
+    def register(self, number: int) -> Array:
+        """All lanes of a register."""
+        if number < 0:
+            return self.zeros
+        found = self.registers.get(number)
+        if found is None:
+            found = self.registers[number] = self.random.integers(0, 1 << 32, self.lanes, np.uint32)
+        return found
+
+    def predicate(self, number: int) -> Array:
+        """All lanes of a predicate."""
+        if number == 7:
+            return self.ones
+        found = self.predicates.get(number)
+        if found is None:
+            found = self.predicates[number] = self.random.integers(0, 2, self.lanes, np.uint8)
+        return found
+
+    def uniform_register(self, number: int) -> Array:
+        """All warps of a uniform register."""
+        if number < 0:
+            return np.zeros(self.warps, np.uint32)
+        found = self.uniform.get(number)
+        if found is None:
+            found = self.uniform[number] = self.random.integers(0, 1 << 32, self.warps, np.uint32)
+        return found
+
+    def uniform_predicate(self, number: int) -> Array:
+        """All warps of a uniform predicate."""
+        if number == 7:
+            return np.ones(self.warps, np.uint8)
+        found = self.uniform_predicates.get(number)
+        if found is None:
+            found = self.uniform_predicates[number] = self.random.integers(0, 2, self.warps, np.uint8)
+        return found
+
+    def read(self, kind: str, number: int, lanes: Lanes) -> Array:
+        """A register or predicate, uniform or not, for lanes."""
+        if kind == "R":
+            found = self.register(number)
+            return found if lanes is None else found[lanes]
+        if kind == "P":
+            found = self.predicate(number)
+            return found if lanes is None else found[lanes]
+        found = self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
+        return np.repeat(found, _WARP) if lanes is None else found[lanes // _WARP]
+
+    def write(self, kind: str, number: int, lanes: Lanes, value: Array) -> None:
+        """Write a register or predicate of lanes; `value` belongs to the machine from now on."""
+        if kind == "R":
+            if number < 0:
+                return
+            if lanes is None:
+                self.registers[number] = value
+            else:
+                self.register(number)[lanes] = value
+        elif number != 7:
+            if lanes is None:
+                self.predicates[number] = value
+            else:
+                self.predicate(number)[lanes] = value
+
+    def write_uniform(self, kind: str, number: int, warps: Lanes, value: Array) -> None:
+        """Write a uniform register or predicate of warps."""
+        if number < 0 or (kind == "UP" and number == 7):
+            return
+        place = self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
+        if warps is None:
+            place[:] = value
+        else:
+            place[warps] = value
+
+    # Running ------------------------------------------------------------------------------------------------------
+
+    def run(self, program: Mapping[int, MachineStep]) -> None:
+        """Run until all lanes have ended. Raises Unsupported, MachineFault and TimeLimit."""
+        in_turns = self.launch.schedule == SCHEDULES[2]
+        while self.fibres:
+            fibre = self.fibres.pop()
+            if self.fibres:
+                self._join(fibre)
+            while True:
+                self.steps += 1
+                if self.steps % _STEPS_BETWEEN_LOOKS == 0:
+                    self._look_at_clock(fibre.pc)
+                step = program.get(fibre.pc)
+                if step is None:
+                    raise MachineFault(f"a jump to 0x{fibre.pc:x}, where no instruction is")
+                going = step.run(self, fibre)
+                if not going:
+                    break
+                if in_turns and self.fibres:
+                    self.fibres.insert(0, fibre)
+                    break
+        if self.alive.any():
+            stuck = int(np.flatnonzero(self.alive)[0])
+            raise MachineFault(f"deadlock: thread {stuck % self.threads} waits at 0x{int(self.resume[stuck]):x}")
+
+    def _look_at_clock(self, pc: int) -> None:
+        due = self.launch.due
+        if due is not None and time.monotonic() > due:
+            raise TimeLimit(f"machine code still ran at 0x{pc:x} when its time was over")
+
+    def _join(self, fibre: Fibre) -> None:
+        """Run other warps at the same place along."""
+        if fibre.lanes is None:
+            return
+        mine = np.zeros(self.warps, np.bool_)
+        mine[fibre.lanes // _WARP] = True
+        for other in list(self.fibres):
+            if other.pc != fibre.pc or other.lanes is None:
+                continue
+            theirs = np.unique(other.lanes // _WARP)
+            if not mine[theirs].any():
+                mine[theirs] = True
+                fibre.lanes = np.sort(np.concatenate([fibre.lanes, other.lanes]))
+                self.fibres.remove(other)
+        if len(fibre.lanes) == self.lanes:
+            fibre.lanes = None
+
+    def guarded(self, guard: Operand | None, lanes: Lanes) -> tuple[Lanes, int]:
+        """The lanes for which a guard holds, and how many they are."""
+        if guard is None:
+            return lanes, self.lanes if lanes is None else len(lanes)
+        held = self.read(guard.kind, guard.number, lanes)
+        found = np.flatnonzero(held == 0 if guard.inverted else held != 0)
+        if lanes is not None:
+            found = lanes[found]
+        return (None if len(found) == self.lanes else found), len(found)
+
+    def branch(self, fibre: Fibre, taken: Lanes, count: int, target: int) -> bool:
+        """Let some lanes of a fibre jump; returns whether the fibre goes on."""
+        total = self.lanes if fibre.lanes is None else len(fibre.lanes)
+        if count == total:
+            fibre.pc = target
+            return True
+        fibre.pc += BYTES
+        if count:
+            assert taken is not None
+            self.launch.diverged = True
+            lanes = self._all if fibre.lanes is None else fibre.lanes
+            rest = lanes[~np.isin(lanes, taken, assume_unique=True)]
+            other = Fibre(target, taken)
+            fibre.lanes = rest
+            if self.launch.schedule == SCHEDULES[1]:
+                fibre.lanes, other.lanes = taken, rest
+                fibre.pc, other.pc = target, fibre.pc
+            self.fibres.append(other)
+        return True
+
+    def split_by(self, fibre: Fibre, targets: Array) -> bool:
+        """Let each lane of a fibre jump to its own target; returns whether the fibre goes on."""
+        lanes = self._all if fibre.lanes is None else fibre.lanes
+        places = np.unique(targets)
+        if len(places) == 1:
+            fibre.pc = int(places[0])
+            return True
+        self.launch.diverged = True
+        self.fibres += [Fibre(int(p), lanes[targets == p]) for p in places]
+        return False
+
+    def end(self, fibre: Fibre, lanes: Lanes) -> bool:
+        """End lanes of a fibre; returns whether the fibre goes on."""
+        if lanes is None:
+            self.alive[:] = False
+            return False
+        self.alive[lanes] = False
+        if self.waiting.any():
+            self.release(np.unique(lanes // _WARP))
+        mine = self._all if fibre.lanes is None else fibre.lanes
+        fibre.lanes = mine[self.alive[mine]]
+        fibre.pc += BYTES
+        return len(fibre.lanes) > 0
+
+    def active_masks(self, lanes: Lanes) -> Array:
+        """For each of the lanes, the lanes of its warp among them, as a mask."""
+        if lanes is None:
+            return np.full(self.lanes, 0xFFFFFFFF, np.uint32)
+        bits = np.uint32(1) << (lanes % _WARP).astype(np.uint32)
+        masks = np.zeros(self.warps, np.uint32)
+        np.bitwise_or.at(masks, lanes // _WARP, bits)
+        found: Array = masks[lanes // _WARP]
+        return found
+
+    def wait(self, fibre: Fibre, lanes: Lanes, masks: Array, kind: int) -> bool:
+        """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
+        if lanes is not None or fibre.lanes is not None:
+            total = self.lanes if fibre.lanes is None else len(fibre.lanes)
+            if (self.lanes if lanes is None else len(lanes)) != total:
+                raise Unsupported("a barrier that only some of the lanes of a converged warp reach")
+        mine = self._all if lanes is None else lanes
+        alive = self._bits(self.alive)[mine // _WARP]
+        if np.array_equal(masks & alive, self.active_masks(lanes)):
+            fibre.pc += BYTES
+            return True
+        if not (masks >> (mine % _WARP).astype(np.uint32) & 1).all():
+            raise MachineFault(f"a lane waits at 0x{fibre.pc:x} at a barrier that it does not take part in")
+        self.waiting[mine] = masks
+        self.wait_kind[mine] = kind
+        self.resume[mine] = fibre.pc + BYTES
+        self.release(np.unique(mine // _WARP))
+        return False
+
+    def _bits(self, of: Array) -> Array:
+        """A mask for each warp of a truth value for each lane."""
+        return np.packbits(of.reshape(self.warps, _WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1)
+
+    def release(self, warps: Array) -> None:
+        """Let the lanes of warps go on whose barriers are complete."""
+        waits = self.waiting.reshape(self.warps, _WARP)[warps]
+        kinds = self.wait_kind.reshape(self.warps, _WARP)[warps]
+        alive = self._bits(self.alive)[warps]
+        same = (waits[:, :, None] == waits[:, None, :]) & (kinds[:, :, None] == kinds[:, None, :])
+        there = np.packbits(same, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
+        done = (waits != 0) & (waits & alive[:, None] & ~there == 0)
+        lanes = (warps[:, None] * _WARP + np.arange(_WARP))[done]
+        if not len(lanes):
+            return
+        self.waiting[lanes] = 0
+        for pc in np.unique(self.resume[lanes]):
+            group = np.sort(lanes[self.resume[lanes] == pc])
+            self.fibres.append(Fibre(int(pc), None if len(group) == self.lanes else group))
+
+
+class MachineStep:
+    """An instruction, ready to run."""
+
+    def __init__(self, instruction: MachineInstruction) -> None:
+        self.instruction = instruction
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """Run it for a fibre; returns whether the fibre goes on (else its lanes have ended, or are in other fibres)."""
+        raise NotImplementedError
+
+
+class RefusedStep(MachineStep):
+    """An instruction that is not in the table: only running it is an error."""
+
+    def __init__(self, instruction: MachineInstruction, words: str) -> None:
+        super().__init__(instruction)
+        self.words = words
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        raise Unsupported(self.words)
+
+
+class Computed(MachineStep):
+    """An instruction with a row of the table."""
+
+    def __init__(self, instruction: MachineInstruction) -> None:
+        super().__init__(instruction)
+        found = match(instruction)
+        self.match = found
+        self.form = found.form
+        self.uniform = is_uniform(instruction.opcode)
+        guard = instruction.guard
+        if self.uniform and guard is not None and guard.kind != "UP" and guard.number != 7:
+            raise Unsupported(f"{instruction.text}: a uniform instruction under a predicate of lanes")
+        self.functions: tuple[ArrayFunction, ...] = functions_of(found)
+        count = len(found.shape.destinations)
+        self.destinations = list(zip(found.shape.destinations, instruction.operands[:count], strict=True))
+        self.sources = [_Fetch(k, o, instruction) for k, o in found.operands]
+        written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
+        if len(set(written)) != len(written):
+            raise Unsupported(f"{instruction.text} writes one predicate twice")
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        if self.uniform:
+            self._run_uniform(machine, fibre)
+        else:
+            lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+            if count:
+                self._note(machine, count)
+                values = [s.lanes(machine, lanes, count) for s in self.sources]
+                results = [f(count, *values) for f in self.functions]
+                for (kind, place), value in zip(self.destinations, results, strict=True):
+                    if kind == "R2":
+                        low, high = value.view(np.uint32).reshape(-1, 2).T
+                        machine.write("R", place.number, lanes, np.ascontiguousarray(low))
+                        if place.number >= 0:
+                            machine.write("R", place.number + 1, lanes, np.ascontiguousarray(high))
+                    else:
+                        machine.write(place.kind, place.number, lanes, value)
+        fibre.pc += BYTES
+        return True
+
+    def _note(self, machine: Machine, count: int) -> None:
+        launch = machine.launch
+        launch.ran[self.form] = launch.ran.get(self.form, 0) + count
+        if self.match.row.approximate:
+            launch.approximate.add(self.match.row.name)
+
+    def _run_uniform(self, machine: Machine, fibre: Fibre) -> None:
+        warps = None if fibre.lanes is None else np.unique(fibre.lanes // _WARP)
+        guard = self.instruction.guard
+        if guard is not None:
+            held = machine.uniform_predicate(guard.number)
+            held = held if warps is None else held[warps]
+            chosen = np.flatnonzero(held == 0 if guard.inverted else held != 0)
+            warps = chosen if warps is None else warps[chosen]
+        count = machine.warps if warps is None else len(warps)
+        if not count:
+            return
+        self._note(machine, count)
+        values = [s.warps(machine, warps, count) for s in self.sources]
+        results = [f(count, *values) for f in self.functions]
+        for (kind, place), value in zip(self.destinations, results, strict=True):
+            if kind == "R2":
+                low, high = value.view(np.uint32).reshape(-1, 2).T
+                machine.write_uniform("UR", place.number, warps, low)
+                if place.number >= 0:
+                    machine.write_uniform("UR", place.number + 1, warps, high)
+            else:
+                machine.write_uniform(place.kind, place.number, warps, value)
+
+
+_ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
+_SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63, "f32x2": 0x8000000080000000}
+
+
+class _Fetch:
+    """Reads one source with its signs."""
+
+    def __init__(self, kind: str, operand: Operand, instruction: MachineInstruction) -> None:
+        self.source = source = SOURCES[kind]
+        self.kind, self.operand = kind, operand
+        self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
+        self.wide = source.width == 64 and kind != "j"
+        self.constant: int | None = None
+        self.place = id(self)
+        if operand.kind in ("int", "float"):
+            self.constant = self._immediate(instruction)
+
+    def _immediate(self, instruction: MachineInstruction) -> int:
+        operand, source, encoded = self.operand, self.source, instruction.immediate
+        if source.immediate == "high":
+            return encoded << 32
+        if source.immediate == "encoding":
+            return encoded
+        value = operand.value
+        assert value is not None
+        if value & 0xFFFFFFFF != encoded:
+            raise Unsupported(f"{instruction.text}: its immediate is not the one of its encoding, 0x{encoded:x}")
+        if self.wide and not -(1 << 31) <= value < 1 << 31:
+            raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
+        if self.wide and value < 0:
+            raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
+        if not self.wide and not -(1 << 32) < value < 1 << 32:
+            raise Unsupported(f"{instruction.text}: an immediate beyond 32 bits")
+        return value & (_ONES[64] if self.wide else 0xFFFFFFFF)
+
+    def lanes(self, machine: Machine, lanes: Lanes, count: int) -> Array:
+        """The value for lanes."""
+        operand = self.operand
+        if self.constant is not None or operand.kind == "c":
+            return self._same(machine, count)
+        low = machine.read(operand.kind, operand.number, lanes)
+        if not self.wide:
+            return self._signed(low)
+        high = machine.read(operand.kind, operand.number + 1 if operand.number >= 0 else -1, lanes)
+        return self._signed(_joined(low, high))
+
+    def warps(self, machine: Machine, warps: Lanes, count: int) -> Array:
+        """The value for warps, of a uniform instruction."""
+        operand = self.operand
+        if self.constant is not None or operand.kind == "c":
+            return self._same(machine, count)
+        if operand.kind == "UP":
+            low = machine.uniform_predicate(operand.number)
+        else:
+            low = machine.uniform_register(operand.number)
+        low = low.copy() if warps is None else low[warps]
+        if not self.wide:
+            return self._signed(low)
+        high = machine.uniform_register(operand.number + 1 if operand.number >= 0 else -1)
+        return self._signed(_joined(low, high if warps is None else high[warps]))
+
+    def _same(self, machine: Machine, count: int) -> Array:
+        key = self.place, 0
+        held = machine._sources.get(key)
+        if held is None or len(held) < count:
+            if self.constant is not None:
+                value = self.constant
+            else:
+                value = constant_word(machine.launch, self.operand, 8 if self.wide else 4)
+            held = self._signed(np.full(max(count, 1), value, self.dtype if self.wide else self._plain()))
+            machine._sources[key] = held
+        return held if len(held) == count else held[:count]
+
+    def _plain(self) -> Any:
+        return np.uint8 if self.source.width == 1 else np.uint32
+
+    def _signed(self, x: Array) -> Array:
+        operand, source = self.operand, self.source
+        literal = self.constant is not None
+        if self.kind == "p":
+            return x ^ 1 if operand.inverted else x
+        if operand.suffix == "H0_H0" and self.kind in "hg":
+            x = x & 0xFFFF | x << 16
+        elif operand.suffix == "H1_H1" and self.kind in "hg":
+            x = x >> 16 | x & 0xFFFF0000
+        elif self.kind == "e":
+            x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
+        elif self.kind == "k":
+            x = x >> 16 if operand.suffix else x & 0xFFFF
+        elif self.kind == "y":
+            x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
+        if self.kind == "j":
+            wide = x.astype(np.uint64)
+            return (wide ^ 0xFFFFFFFF) + 1 if operand.negated and not literal else wide
+        if literal or source.negation == "raw" or not (operand.negated or operand.absolute or operand.inverted):
+            return x
+        sign = _SIGNS.get(source.negation, 0)
+        if source.negation == "f64":  # the sign of a NaN stays as it is
+            magnitude = x & ~x.dtype.type(sign)
+            changed = magnitude if operand.absolute else x
+            changed = changed ^ x.dtype.type(sign) if operand.negated else changed
+            return np.where(magnitude > 0x7FF0000000000000, x, changed)
+        if operand.absolute:
+            x = x & ~x.dtype.type(sign)
+        if operand.inverted:
+            x = ~x
+        if operand.negated:
+            x = -x if source.negation == "two" else x ^ x.dtype.type(sign)
+        return x
+
+
+def _joined(low: Array, high: Array) -> Array:
+    pairs = np.empty((len(low), 2), np.uint32)
+    pairs[:, 0], pairs[:, 1] = low, high
+    return pairs.view(np.uint64).reshape(-1)
+
+
+def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
+    """A word of a constant bank. Raises Unsupported for one whose contents are not known."""
+    at = operand.offset
+    if operand.bank == 0:
+        data, known = launch.bank
+        if at < 0 or at + size > len(data) or not known[at : at + size].all():
+            raise Unsupported(f"c[0x0][0x{at:x}]: what the driver keeps there is not known")
+        return int.from_bytes(data[at : at + size].tobytes(), "little")
+    held = launch.code.banks.get(operand.bank, b"")
+    if at < 0 or at + size > len(held):
+        raise Unsupported(f"c[0x{operand.bank:x}][0x{at:x}]: the cubin has no such constant")
+    return int.from_bytes(held[at : at + size], "little")
+
+
+def prepared(code: MachineCode) -> dict[int, MachineStep]:
+    """The steps of a kernel by address. Instructions that are not in the table are refused when they run."""
+    from ptxdiff.sass.control import special
+
+    steps: dict[int, MachineStep] = {}
+    for instruction in code.function.instructions:
+        try:
+            steps[instruction.address] = special(instruction, code) or Computed(instruction)
+        except Unsupported as refusal:
+            steps[instruction.address] = RefusedStep(instruction, refusal.message)
+    return steps
+
+
+def unsupported(steps: Mapping[int, MachineStep]) -> Iterable[str]:
+    """The words of each instruction that is not in the table."""
+    return [s.words for s in steps.values() if isinstance(s, RefusedStep)]
+
+
+__all__ = ["DESTINATIONS", "SCHEDULES", "Machine", "MachineLaunch", "MachineStep", "prepared", "unsupported"]

@@ -1,0 +1,307 @@
+"""The table of machine instructions: what a row is, and how an instruction finds its row.
+
+A row is closed. It names the opcode, its modifiers and the shapes of its operands. An instruction with another
+modifier, suffix or shape has no row, and is `Unsupported`.
+
+A pattern is written as nvdisasm prints the instruction: `FFMA{.FTZ}{.rnd}{.SAT}`. A modifier in capitals is a flag or,
+without braces, part of the name; one in small letters is a choice, which the row lists. Shapes are written
+`R,P = j,j,j`: destinations, then sources, each a kind of `SOURCES` or `DESTINATIONS`.
+
+A definition is a short function on integers, as in `ptxdiff.ptx.isa`. Its first parameters are the sources; the others
+are constants: the code of a choice, 0 or 1 for a flag, `result` for the number of the destination.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.text import MachineInstruction, Operand
+
+Definition = Callable[..., int]
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of source. width: bits that the definition reads; signs: which of `-`, `~`, `|` may stand before it.
+
+    negation: how `-` changes the bits: "two" (two's complement), "carry" (one's complement plus 1 in one bit more), or
+    the sign bits of a floating-point type ("f32", "f16x2", "f64").
+    """
+
+    width: int
+    signs: str = ""
+    negation: str = ""
+    suffixes: tuple[str, ...] = ("",)
+    immediate: str = "int"
+    signed: bool = False
+
+
+_HALVES = ("", "H0_H0", "H1_H1")
+SOURCES: Mapping[str, SourceKind] = {
+    "u": SourceKind(32),  # 32 bits as they are
+    "s": SourceKind(32, signed=True),
+    "i": SourceKind(32, "-", "two"),
+    "j": SourceKind(64, "-", "carry"),  # 32 bits, whose negation can carry
+    "b": SourceKind(32, "~"),
+    "n": SourceKind(32, "-~", "two"),
+    "f": SourceKind(32, "-|", "f32", immediate="encoding"),
+    "h": SourceKind(32, "-|", "f16x2", _HALVES, immediate="encoding"),
+    "H": SourceKind(32, "-|", "f16x2", immediate="encoding"),  # a pair without selection of halves
+    "e": SourceKind(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
+    "a": SourceKind(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
+    "g": SourceKind(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
+    "x": SourceKind(64, "-", "f32x2", ("F32x2.HI_LO",), immediate="none"),
+    "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
+    "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
+    "d": SourceKind(64, "-|", "f64", immediate="high"),
+    "i2": SourceKind(32, "-", "two", signed=True),
+    "q": SourceKind(64, "-", "two", ("", "64")),
+    "w": SourceKind(64, "~", "", ("", "64")),
+    "Q": SourceKind(64, "", "", ("", "64")),
+    "p": SourceKind(1, "!"),
+}
+"""A plain `#` is an immediate, which the definition gets as a constant; `!PT` and `PT` are what they say."""
+
+DESTINATIONS: Mapping[str, int] = {"R": 32, "R2": 64, "P": 1}
+
+
+@dataclass(frozen=True)
+class OperandShape:
+    """Kinds of operands, destinations first."""
+
+    destinations: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> OperandShape:
+        """From `R,P = j,j,j`."""
+        left, right = text.split("=")
+        cut = [tuple(p.strip() for p in side.split(",") if p.strip()) for side in (left, right)]
+        return cls(*cut)
+
+
+@dataclass(frozen=True, eq=False)
+class InstructionRow:
+    """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none."""
+
+    name: str
+    opcodes: tuple[str, ...]
+    fixed: tuple[str, ...]
+    flags: Mapping[str, str]
+    choices: Mapping[str, Mapping[str, int]]
+    shapes: tuple[OperandShape, ...]
+    definition: Definition
+    signed: frozenset[str] = frozenset()
+    approximate: bool = False
+    scalar: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """The name of the row in evidence and messages."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class RowMatch:
+    """An instruction's row, the shape that fits, and the constants of its modifiers and plain immediates."""
+
+    row: InstructionRow
+    shape: OperandShape
+    constants: Mapping[str, int]
+    operands: tuple[tuple[str, Operand], ...] = field(default=())  # sources that are read, with their kinds
+
+    @property
+    def form(self) -> str:
+        """What the machine runs, for evidence: the row with the modifiers that are written, and kinds of operands."""
+        chosen = ",".join(f"{n}={v}" for n, v in sorted(self.constants.items()) if n not in ("lut", "lut2", "n"))
+        return f"{self.row.name} {chosen}".strip()
+
+
+ROWS: dict[str, list[InstructionRow]] = {}
+"""All rows by opcode."""
+
+_GROUP = re.compile(r"(\{?)\.([A-Za-z0-9_]+)\}?")
+
+
+def row(
+    pattern: str,
+    *shapes: str,
+    uniform: bool = False,
+    approximate: bool = False,
+    **choices: Mapping[str, int] | Sequence[str],
+) -> Callable[[Definition], Definition]:
+    """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name."""
+    opcode = re.match(r"^[A-Z0-9]+", pattern)
+    assert opcode is not None
+    fixed, flags, groups = [], {}, {}
+    for brace, word in _GROUP.findall(pattern[opcode.end() :]):
+        if word in choices:
+            codes = choices[word]
+            listed = dict(codes) if isinstance(codes, Mapping) else {w: i for i, w in enumerate(codes)}
+            if brace and "" not in listed:
+                listed[""] = 0
+            groups[word] = listed
+        elif brace:
+            flags[word] = word.lower()
+        else:
+            fixed.append(word)
+    opcodes = (opcode[0], f"U{opcode[0]}") if uniform else (opcode[0],)
+
+    def declare(definition: Definition) -> Definition:
+        made = InstructionRow(
+            pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
+            approximate=approximate,
+        )  # fmt: skip
+        for name in opcodes:
+            ROWS.setdefault(name, []).append(made)
+        return definition
+
+    return declare
+
+
+def match(instruction: MachineInstruction) -> RowMatch:
+    """The row of an instruction. Raises Unsupported if there is none, or if two rows fit."""
+    found = [m for r in ROWS.get(instruction.opcode, ()) if (m := _match(r, instruction)) is not None]
+    if len(found) != 1:
+        why = "has no row in the table" if not found else "fits several rows of the table"
+        raise Unsupported(f"{instruction.text} {why}")
+    return found[0]
+
+
+def _match(row: InstructionRow, instruction: MachineInstruction) -> RowMatch | None:
+    left = list(instruction.modifiers)
+    if [w for w in left if w in row.fixed] != list(row.fixed):
+        return None
+    left = [w for w in left if w not in row.fixed]
+    if len(set(left)) != len(left):
+        return None
+    constants: dict[str, int] = {}
+    for name, codes in row.choices.items():
+        picks = [w for w in left if w in codes]
+        if len(picks) > 1 or (not picks and "" not in codes):
+            return None
+        constants[name] = codes[picks[0] if picks else ""]
+        left = [w for w in left if w not in picks]
+    for word, name in row.flags.items():
+        constants[name] = int(word in left)
+        left = [w for w in left if w != word]
+    if left:
+        return None
+    for shape in row.shapes:
+        sources = _operands(shape, instruction, constants)
+        if sources is not None:
+            return RowMatch(row, shape, {**constants, **sources[1]}, tuple(sources[0]))
+    return None
+
+
+def _operands(
+    shape: OperandShape, instruction: MachineInstruction, constants: Mapping[str, int]
+) -> tuple[list[tuple[str, Operand]], dict[str, int]] | None:
+    """The sources and plain immediates of an instruction, if its operands have this shape."""
+    uniform = instruction.opcode.startswith("U") and instruction.opcode in _UNIFORM
+    operands = list(instruction.operands)
+    if len(operands) < len(shape.destinations):
+        return None
+    for kind in shape.destinations:
+        operand = operands.pop(0)
+        wanted = "P" if kind == "P" else "R"
+        if operand.kind != ("U" + wanted if uniform else wanted) or operand.negated or operand.absolute:
+            return None
+        if operand.inverted or operand.suffix:
+            return None
+        if kind == "R2" and operand.number > 0 and operand.number % 2:
+            return None
+    sources: list[tuple[str, Operand]] = []
+    plain: dict[str, int] = {}
+    for kind in shape.sources:
+        if not operands:
+            return None
+        operand = operands.pop(0)
+        if kind.startswith("#"):
+            if operand.kind != "int" or operand.absolute or operand.inverted or operand.value is None:
+                return None
+            plain[kind[1:]] = operand.value
+        elif kind in ("PT", "!PT"):
+            if operand.kind not in ("P", "UP") or operand.number != 7 or operand.inverted != (kind == "!PT"):
+                return None
+        elif kind in ("RZ", "-RZ"):
+            zero = operand.kind == "R" and operand.number == -1 and not operand.absolute and not operand.inverted
+            if not zero or operand.negated != (kind == "-RZ") or operand.suffix not in ("", "H0_H0"):
+                return None
+        elif not _fits(kind, operand, uniform):
+            return None
+        else:
+            sources.append((kind, operand))
+            # The two halves of a packed immediate are written as two literals.
+            if kind in ("h", "H", "g") and operand.kind == "float":
+                if not operands or operands[0].kind != "float":
+                    return None
+                operands.pop(0)
+    return None if operands else (sources, plain)
+
+
+def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
+    source = SOURCES[kind]
+    if operand.negated and operand.kind != "int" and "-" not in source.signs:
+        return False
+    if operand.inverted and not set("~!") & set(source.signs):
+        return False
+    if operand.absolute and "|" not in source.signs:
+        return False
+    if kind in ("a", "g") and not operand.absolute and operand.kind != "float":
+        return False
+    if kind == "p":
+        return operand.kind == "UP" or (operand.kind == "P" and not uniform)
+    if operand.kind in ("int", "float"):
+        floating = source.immediate in ("encoding", "high")
+        if source.immediate == "none" or (operand.kind == "float" and not floating):
+            return False
+        return not (operand.absolute or operand.inverted)
+    if operand.suffix not in source.suffixes:
+        return False
+    if operand.kind == "c":
+        return operand.bank in (0, 2, 3, 4) and operand.base is None and operand.uniform is None
+    if source.width == 64 and kind != "j" and operand.number > 0 and operand.number % 2:
+        return False
+    return operand.kind == "UR" or (operand.kind == "R" and not uniform)
+
+
+_UNIFORM: set[str] = set()
+
+
+def finish() -> None:
+    """Learn which opcodes work on uniform registers, once all rows are declared."""
+    for opcode, rows in ROWS.items():
+        if opcode.startswith("U") and any(opcode[1:] in r.opcodes for r in rows):
+            _UNIFORM.add(opcode)
+
+
+def is_uniform(opcode: str) -> bool:
+    """Whether an instruction of this opcode runs once for a warp, on uniform registers."""
+    return opcode in _UNIFORM
+
+
+def functions_of(match: RowMatch) -> tuple[ArrayFunction, ...]:
+    """The definition over arrays, one for each destination."""
+    kinds = tuple((64 if k == "j" else SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
+    code = match.row.definition.__code__
+    names = code.co_varnames[: code.co_argcount]
+    constants = names[len(kinds) :]
+    made = []
+    for number, kind in enumerate(match.shape.destinations):
+        defaults = dict(zip(names[::-1], (match.row.definition.__defaults__ or ())[::-1], strict=False))
+        values = tuple(number if n == "result" else {**defaults, **match.constants}[n] for n in constants)
+        made.append(_array_function(match.row.definition, values, kinds, DESTINATIONS[kind]))
+    return tuple(made)
+
+
+@cache
+def _array_function(
+    definition: Definition, constants: tuple[int, ...], kinds: tuple[tuple[int, bool], ...], width: int
+) -> ArrayFunction:
+    return ArrayFunction(definition, constants, kinds, width)

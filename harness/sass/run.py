@@ -1,0 +1,139 @@
+"""Runs a kernel's machine code on buffers over a grid, in several schedules and with several fillings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.ptx.errors import PtxError, UndefinedBits
+from ptxdiff.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
+from ptxdiff.ptx.limits import BLOCK_THREADS, KERNEL_SECONDS
+from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.machine import SCHEDULES, Machine, MachineLaunch, prepared
+
+LANES = 1 << 14
+"""Threads that run together."""
+SEEDS = (0x5EED, 0xF111, 0xB175)
+"""One filling of undefined bits for each run."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ran: how often each form of the table, in lanes, and which approximate rows. runs: of the whole grid."""
+
+    forms: Mapping[str, int]
+    approximate: tuple[str, ...]
+    thread_instructions: int
+    runs: int
+
+
+def run_machine_code(
+    code: MachineCode,
+    parameters: Sequence[Any],
+    grid: Sequence[int],
+    block: Sequence[int] | int,
+    *,
+    shared_bytes: int = 0,
+    limit: float | None = KERNEL_SECONDS,
+) -> Ran:
+    """Run a kernel; the buffers' arrays are changed in place, after all runs have succeeded.
+
+    parameters: a Buffer, BufferPointer, int, float or bytes for each parameter; missing ones at the end are zero.
+    Raises Unsupported for machine code that the table does not have, UndefinedBits if a stored byte depends on bits
+    that were never written, MachineFault for what the code does wrong (one of them: bits that depend on the schedule),
+    and TimeLimit.
+    """
+    x, y, z = (*grid, 1, 1)[:3]
+    bx, by, bz = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
+    sizes, threads = (bx, by, bz), bx * by * bz
+    if threads % 32 or not 0 < threads <= BLOCK_THREADS:
+        raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
+    if shared_bytes or code.shared:
+        raise Unsupported("shared memory of machine code does not run yet")
+    buffers = list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
+    due = None if limit is None else time.monotonic() + limit
+    steps = prepared(code)
+    memory = GlobalMemory(buffers)
+    area = parameter_area(code.parameters, parameters)
+    images: list[list[tuple[Array, Array | None]]] = []
+    launch = None
+    for number, seed in enumerate(SEEDS):
+        for buffer in buffers:
+            buffer.reset()
+            _fill(buffer, seed)
+        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due)
+        blocks, together = x * y * z, max(1, LANES // threads)
+        counted = 0
+        for first in range(0, blocks, together):
+            machine = Machine(launch, first, min(together, blocks - first))
+            machine.run(steps)
+            counted += machine.steps
+        images.append([(b.bytes, b.undefined) for b in buffers])
+        # Without divergence all schedules are one; two fillings show undefined bits.
+        if number == 1 and not launch.diverged:
+            break
+    assert launch is not None
+    _compare(images, buffers, launch.diverged)
+    for buffer in buffers:
+        buffer.save()
+    return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images))
+
+
+def _buffer(parameter: Any) -> Buffer | None:
+    if isinstance(parameter, BufferPointer):
+        return parameter.buffer
+    return parameter if isinstance(parameter, Buffer) else None
+
+
+def _fill(buffer: Buffer, seed: int) -> None:
+    """Give the undefined bytes of a buffer the bits of a seed."""
+    if buffer.undefined is not None:
+        noise = np.random.default_rng((seed, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        buffer.bytes = np.where(buffer.undefined != 0, noise, buffer.bytes)
+
+
+def _compare(images: Sequence[Sequence[tuple[Array, Array | None]]], buffers: Sequence[Buffer], diverged: bool) -> None:
+    """Raise if the runs gave different bits where they wrote."""
+    for number, buffer in enumerate(buffers):
+        data, undefined = images[0][number]
+        for run in images[1:]:
+            other, other_undefined = run[number]
+            written = np.ones(len(data), np.bool_) if undefined is None else undefined == 0
+            again = np.ones(len(data), np.bool_) if other_undefined is None else other_undefined == 0
+            differs = (data != other) & (written | again) | (written != again)
+            if differs.any():
+                at = int(differs.argmax()) - buffer.residue
+                words = f"byte {at} of {buffer.name or 'a buffer'} depends on undefined bits"
+                if not diverged:
+                    raise UndefinedBits(words)
+                raise MachineFault(f"{words}, or on the order in which the sides of a branch run")
+
+
+def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:
+    """The bytes of the parameters. Raises PtxError for values that do not fit."""
+    if len(values) > len(places):
+        raise PtxError(f"{len(values)} arguments for a kernel of {len(places)} parameters")
+    area = bytearray(max((p.offset + p.size for p in places), default=0))
+    for place, value in zip(places, values, strict=False):
+        area[place.offset : place.offset + place.size] = _encoded(value, place.size)
+    return bytes(area)
+
+
+def _encoded(value: Any, size: int) -> bytes:
+    if isinstance(value, Buffer | BufferPointer):
+        return int(value.address).to_bytes(size, "little")
+    if isinstance(value, float):
+        return np.array(value, {2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
+    if isinstance(value, bytes):
+        if len(value) != size:
+            raise PtxError(f"{len(value)} bytes for a parameter of {size}")
+        return value
+    if isinstance(value, bool | int | np.integer):
+        return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
+    raise Unsupported(f"a parameter of type {type(value).__name__} does not run as machine code yet")

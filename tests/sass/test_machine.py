@@ -1,0 +1,141 @@
+"""Running machine code: lanes, barriers, memory, undefined bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff.ptx.errors import TimeLimit, UndefinedBits
+from ptxdiff.sass import rows
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.run import run_machine_code
+from tests.sass.assembly import LOAD, STORE, run, written
+
+WORDS = np.arange(100, 132, dtype=np.uint32)
+
+
+def test_a_sum_runs() -> None:
+    found, ran = run(f"{LOAD} IADD3 R5, R4, 0x7, R0 {STORE}", [WORDS])
+    assert (found == WORDS + 7 + np.arange(32)).all()
+    assert any(form.startswith("IADD3") for form in ran.forms)
+    assert ran.runs == 2
+
+
+def test_a_planted_wrong_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(r for r in rows.ROWS["IADD3"] if r.name == "IADD3")
+    wrong = rows.InstructionRow(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
+    monkeypatch.setitem(rows.ROWS, "IADD3", [wrong])
+    found, _ = run(f"{LOAD} IADD3 R5, R4, 0x7, R0 {STORE}", [WORDS])
+    assert (found != WORDS + 7 + np.arange(32)).all()
+
+
+def _off_by_one(a: int, b: int, c: int, result: int) -> int:
+    return a + b + c + 1
+
+
+@pytest.mark.parametrize(("b", "carry"), [(0, 1), (1, 1), (2, 0)])
+def test_a_difference_carries_unless_it_borrows(b: int, carry: int) -> None:
+    body = f"{LOAD} MOV R6, {b:#x}\nIADD3 R7, P0, R4, -R6, RZ\nSEL R5, R4, RZ, P0 {STORE}"
+    found, _ = run(body, [np.ones(32, np.uint32)])
+    assert (found == carry).all()
+
+
+DIVERGED = """
+ISETP.GE.AND P0, PT, R0, 0x10, PT
+BSSY B0, `(.L_x_2)
+@P0 BRA `(.L_x_1)
+IADD3 R5, R4, 0x1, RZ
+BRA `(.L_x_2)
+.L_x_1:
+IADD3 R5, R4, 0x2, RZ
+.L_x_2:
+BSYNC B0
+"""
+
+
+def test_both_sides_of_a_branch_run_and_join() -> None:
+    found, ran = run(f"{LOAD} {DIVERGED} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 1)).all()
+    assert ran.runs == 3  # one for each schedule
+
+
+def test_lanes_that_exit_are_not_waited_for() -> None:
+    body = DIVERGED.replace("IADD3 R5, R4, 0x2, RZ", "STG.E [R2.64], RZ\nEXIT")
+    found, _ = run(f"{LOAD} {body} {STORE}", [WORDS])
+    assert (found == np.where(np.arange(32) >= 16, 0, WORDS + 1)).all()
+
+
+def test_a_lane_that_never_comes_is_a_deadlock() -> None:
+    body = f"{LOAD} BSSY B0, `(.L_x_2)\nWARPSYNC 0x1\nMOV R5, 0x1\n.L_x_2:\nBSYNC B0 {STORE}"
+    with pytest.raises(MachineFault):
+        run(body, [WORDS])
+
+
+def test_bits_that_depend_on_the_order_of_sides_are_found() -> None:
+    body = LOAD + DIVERGED.replace("IADD3 R5, R4, 0x1, RZ", "STG.E [R8.64], R4").replace(
+        "IADD3 R5, R4, 0x2, RZ", "STG.E [R8.64], R0"
+    )
+    body = body.replace("BSSY", "IMAD.WIDE R8, RZ, R1, c[0x0][0x160]\nBSSY")
+    with pytest.raises(MachineFault, match="order"):
+        run(f"{body} MOV R5, 0x1\nISETP.GE.AND P1, PT, R0, 0x1, PT\n@!P1 EXIT {STORE}", [WORDS])
+
+
+def test_an_undefined_register_is_not_zero() -> None:
+    with pytest.raises(UndefinedBits):
+        run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])
+
+
+def test_undefined_bits_that_do_not_matter_are_no_error() -> None:
+    found, _ = run(f"{LOAD} LOP3.LUT R9, R9, RZ, RZ, 0xc0, !PT\nIADD3 R5, R4, R9, RZ {STORE}", [WORDS])
+    assert (found == WORDS).all()
+
+
+def test_a_store_outside_is_found() -> None:
+    with pytest.raises(MachineFault, match="out"):
+        run(f"{LOAD} MOV R5, RZ\nSTG.E [R2.64+0x80], R5\nEXIT", [WORDS])
+
+
+def test_a_misaligned_access_is_found() -> None:
+    with pytest.raises(MachineFault, match="multiple"):
+        run(f"{LOAD} MOV R5, RZ\nSTG.E [R2.64+0x2], R5\nEXIT", [WORDS])
+
+
+def test_an_endless_loop_ends() -> None:
+    code = MachineCode("kernel", "sm_80", written(".L_x_0:\nBRA `(.L_x_0)"), (), 0x160, {}, 0, 0)
+    with pytest.raises(TimeLimit):
+        run_machine_code(code, [], (1,), 32, limit=0.2)
+
+
+def test_an_unknown_instruction_is_refused_when_it_runs_and_not_before() -> None:
+    skipped = f"{LOAD} MOV R5, R4\nBRA `(.L_x_0)\nFOO R5, R4\n.L_x_0: {STORE}"
+    assert (run(skipped.replace(".L_x_0: ", ".L_x_0:\n"), [WORDS])[0] == WORDS).all()
+    with pytest.raises(Unsupported, match="FOO"):
+        run(f"{LOAD} FOO R5, R4 {STORE}", [WORDS])
+
+
+def test_an_unknown_word_of_the_driver_is_refused() -> None:
+    with pytest.raises(Unsupported, match="driver"):
+        run(f"{LOAD} MOV R5, c[0x0][0x40] {STORE}", [WORDS])
+
+
+def test_a_caller_is_returned_to() -> None:
+    body = f"""{LOAD}
+    MOV R8, 0x90
+    MOV R9, RZ
+    IADD3 R5, R4, 0x1, RZ
+    CALL.REL.NOINC `(.L_x_9)
+    {STORE}
+    .L_x_9:
+    IADD3 R5, R5, 0x10, RZ
+    RET.REL.NODEC R8 `(kernel)"""
+    found, _ = run(body, [WORDS])
+    assert (found == WORDS + 0x11).all()
+
+
+def test_local_memory_holds_what_was_spilled() -> None:
+    body = f"{LOAD} MOV R1, c[0x0][0x28]\nIADD3 R1, R1, -0x8, RZ\nSTL [R1], R4\nMOV R4, RZ\nLDL R5, [R1] {STORE}"
+    found, _ = run(body, [WORDS], local=8)
+    assert (found == WORDS).all()
+    with pytest.raises(MachineFault, match="local"):
+        run(body.replace("-0x8", "-0x40"), [WORDS], local=8)

@@ -1,0 +1,79 @@
+"""The table is closed: a modifier, suffix or operand that a row does not have refuses the instruction."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from ptxdiff.sass import isa  # noqa: F401
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.rows import ROWS, functions_of, match
+from tests.sass.assembly import written
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("FFMA.FTZ.RZ R1, R2, -R3, |R4|", "FFMA{.FTZ}{.rnd}{.SAT}"),
+        ("IADD3 R1, P0, R2, -R3, RZ", "IADD3"),
+        ("UIADD3 UR4, UR5, 0x10, URZ", "IADD3"),
+        ("ISETP.GE.U32.AND.EX P0, PT, R3, R5, PT, P1", "ISETP.cmp.U32.bool.EX"),
+        ("LOP3.LUT P0, RZ, R4, 0x7f, RZ, 0xc0, !PT", "LOP3.LUT"),
+        ("HADD2.F32 R4, -RZ, R4.H1_H1", "HADD2.F32"),
+    ],
+)
+def test_instructions_find_their_rows(text: str, name: str) -> None:
+    assert match(written(text).instructions[0]).row.name == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FADD.XX R1, R2, R3",  # a modifier that no row has
+        "FADD.FTZ.FTZ R1, R2, R3",  # twice
+        "FMNMX.XORSIGN.FOO R1, R2, R3, PT",
+        "FFMA.RZ.RM R1, R2, R3, R4",  # two of one choice
+        "FADD R1, R2.H0_H0, R3",  # a suffix
+        "IADD3 R1, |R2|, R3, R4",  # a sign that integers do not have
+        "FADD R1, ~R2, R3",
+        "IADD3 R1, R2, R3",  # too few operands
+        "IADD3 R1, R2, R3, R4, R5",
+        "LOP3.LUT R1, R2, R3, R4, 0xc0, PT",  # the last predicate joins the result
+        "UIADD3 UR4, R5, 0x10, URZ",  # a lane's register in a uniform instruction
+        "UIADD3 R4, UR5, 0x10, URZ",
+        "IMAD.WIDE R2, R4, R5, R7",  # a pair of registers that begins at an odd number
+        "FADD R1, R2, c[0x0][R4+0x10]",
+    ],
+)
+def test_everything_else_has_no_row(text: str) -> None:
+    with pytest.raises(Unsupported):
+        match(written(text).instructions[0])
+
+
+def test_a_predicate_written_twice_is_refused() -> None:
+    from ptxdiff.sass.machine import Computed
+
+    with pytest.raises(Unsupported, match="twice"):
+        Computed(written("ISETP.GE.AND P0, P0, R1, R2, PT").instructions[0])
+
+
+def test_every_row_has_a_definition_with_its_sources() -> None:
+    seen = 0
+    for row in {id(r): r for rows in ROWS.values() for r in rows}.values():
+        names = list(inspect.signature(row.definition).parameters)
+        for shape in row.shapes:
+            sources = [k for k in shape.sources if not k.startswith("#") and k not in ("PT", "!PT", "RZ", "-RZ")]
+            plain = {k[1:] for k in shape.sources if k.startswith("#")}
+            constants = set(names[len(sources) :])
+            assert len(names) >= len(sources), row.name
+            known = {"result", *plain, *row.choices, *row.flags.values()}
+            assert constants <= known | {"form"}, (row.name, constants - known)
+            seen += 1
+    assert seen > 100
+
+
+def test_constants_reach_the_definition() -> None:
+    found = match(written("FADD.FTZ.RP R1, R2, R3").instructions[0])
+    assert functions_of(found)[0].one(0x3F800000, 0x00000001) == 0x3F800000
+    assert functions_of(match(written("FADD.RP R1, R2, R3").instructions[0]))[0].one(0x3F800000, 1) == 0x3F800001

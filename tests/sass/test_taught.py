@@ -1,0 +1,98 @@
+"""Which forms are believed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ptxdiff.conformance import taught, teaching
+from ptxdiff.ptx.isa.float32 import add_f32, mul_f32
+from ptxdiff.sass import rows
+from ptxdiff.triton.targets import assembler, probe, tool
+
+TARGET = "sm_90a"
+
+
+def _ledger(tmp_path, monkeypatch, **changes):
+    entry = {"target": TARGET, "form": "IADD3", "agreed": 2, "differed": 0, "digest": taught.digest("IADD3")} | changes
+    path = tmp_path / "taught.jsonl"
+    path.write_text(json.dumps(entry) + "\n")
+    monkeypatch.setattr(taught, "PATH", path)
+    return taught.unsettled(["IADD3"], TARGET)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"agreed": 1}, {"differed": 1}, {"digest": "00000000"}, {"digest": ""}, {"target": "sm_80"}, {"form": "IADD"}],
+)
+def test_a_form_is_believed_only_with_contexts_agreement_and_its_digest(tmp_path, monkeypatch, changes) -> None:
+    assert _ledger(tmp_path, monkeypatch) == []
+    other = tmp_path / "other"
+    other.mkdir()
+    assert _ledger(other, monkeypatch, **changes) == ["IADD3"]
+
+
+def test_a_form_that_no_row_has_is_never_believed() -> None:
+    assert taught.unsettled(["FOO"], TARGET) == ["FOO"]
+
+
+def test_the_ledger_is_of_this_table() -> None:
+    entries = [json.loads(line) for line in taught.PATH.read_text().splitlines()]
+    assert len(entries) > 1000
+    stale = [e["form"] for e in entries if e["digest"] != taught.digest(e["form"])]
+    assert stale == [], "teach these forms again"
+    assert not [e for e in entries if e["differed"]]
+
+
+def _teach(names: list[str]) -> tuple[dict[str, teaching.Lesson], dict[str, str]]:
+    if not probe()[TARGET].available:
+        pytest.skip(f"no ptxas for {TARGET}")
+    lessons: dict[str, teaching.Lesson] = {}
+    version = probe()[TARGET].ptx_version
+    complaints = teaching.teach(names, TARGET, assembler(TARGET).path, str(tool("nvdisasm")), version, lessons)
+    return lessons, complaints
+
+
+def test_ptxas_teaches_forms() -> None:
+    lessons, complaints = _teach(["mul.lo.s32", "fma.rn.f32"])
+    assert complaints == {}
+    assert len(lessons["FFMA{.FTZ}{.rnd}{.SAT} ftz=0,rnd=0,sat=0"].agreed) == 4
+
+
+def test_a_planted_wrong_row_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = [
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded)
+        for r in rows.ROWS["FFMA"]
+    ]
+    monkeypatch.setitem(rows.ROWS, "FFMA", planted)
+    lessons, complaints = _teach(["fma.rn.f32"])
+    assert any("differ" in words for words in complaints.values())
+    assert lessons["FFMA{.FTZ}{.rnd}{.SAT} ftz=0,rnd=0,sat=0"].differed
+
+
+def _twice_rounded(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
+    return add_f32(mul_f32(a, b, rnd, ftz, sat), c, rnd, ftz, sat)
+
+
+def test_an_ignored_modifier_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that took .FTZ and did nothing with it."""
+    planted = [
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _without_flush)
+        for r in rows.ROWS["FADD"]
+    ]
+    monkeypatch.setitem(rows.ROWS, "FADD", planted)
+    lessons, _ = _teach(["add.ftz.f32"])
+    assert lessons["FADD{.FTZ}{.rnd}{.SAT} ftz=1,rnd=0,sat=0"].differed
+
+
+def _without_flush(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
+    return add_f32(a, b, rnd, 0, sat)
+
+
+def test_inputs_have_edges_and_drawn_values() -> None:
+    task = next(teaching.tasks(["add.f32"], "registers", TARGET))
+    assert len(task.columns[0]) == teaching.EDGES + teaching.DRAWN
+    assert (task.columns[0] == 0x7F800000).any()
+    assert len(np.unique(task.columns[0])) > 50
