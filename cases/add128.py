@@ -1,10 +1,25 @@
 """Sum and difference of 128-bit numbers: carries in the flag, words of 64 and of 32 bits, compared carries, Triton."""
 
+import triton
+import triton.language as tl
+
 from ptxdiff import Case, asm, plain
 from ptxdiff.references import words
 from ptxdiff.references.formats import U64
 
-from ._device.add128 import add_in_triton, sub_in_triton
+
+@triton.jit
+def add_in_triton(a, b, c, d):
+    """There is a carry if the sum is less than a term."""
+    low = a + c
+    return low, b + d + (low < a).to(tl.uint64)
+
+
+@triton.jit
+def sub_in_triton(a, b, c, d):
+    """There is a borrow if the first is less than the second."""
+    return a - c, b - d - (a < c).to(tl.uint64)
+
 
 LIMBS = """{{
     .reg .b32 a<4>, b<4>;

@@ -3,12 +3,17 @@
 from functools import partial
 
 import torch
+import triton
 
 from ptxdiff import Case, asm, plain, since
 from ptxdiff.references import arithmetic
 from ptxdiff.references.formats import BF16, F16
 
-from ._device.add_half import in_triton
+
+@triton.jit
+def in_triton(a, b):
+    """The sum, rounded once."""
+    return a + b
 
 
 def sums(fmt, variants):

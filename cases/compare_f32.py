@@ -2,11 +2,26 @@
 
 from functools import partial
 
+import triton
+import triton.language as tl
+
 from ptxdiff import Case, asm, plain
 from ptxdiff.references import comparison
 from ptxdiff.references.formats import F32, U32
 
-from ._device.compare_f32 import in_triton, negated_in_triton
+
+@triton.jit
+def in_triton(a, b):
+    """Bit k for comparison k of PLAIN."""
+    bits = (a < b).to(tl.uint32) | ((a <= b).to(tl.uint32) << 1) | ((a > b).to(tl.uint32) << 2)
+    return bits | ((a >= b).to(tl.uint32) << 3) | ((a == b).to(tl.uint32) << 4) | ((a != b).to(tl.uint32) << 5)
+
+
+@triton.jit
+def negated_in_triton(a, b):
+    """Bit k for the opposite of comparison k of PLAIN."""
+    return in_triton(a, b) ^ 63
+
 
 # The comparisons of Triton and Python: for NaN only != is true.
 PLAIN = ("lt", "le", "gt", "ge", "eq", "neu")

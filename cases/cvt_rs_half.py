@@ -1,12 +1,25 @@
 """Stochastic rounding of two float32 to float16 and bfloat16: cvt.rs, and the same sum in integers for any GPU."""
 
 import torch
+import triton
+import triton.language as tl
 
 from ptxdiff import ALL, Case, asm, only, plain
 from ptxdiff.references import stochastic
 from ptxdiff.references.formats import BF16, BF16X2, F16, F16X2, F32, U32, Format
 
-from ._device.cvt_rs_half import in_integers
+from ._device.narrow import stochastically_narrowed
+
+
+@triton.jit
+def in_integers(low, high, rbits, PLACES: tl.constexpr, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr):
+    """The lower element takes the low random bits, the upper one those from bit 16 on."""
+    mask: tl.constexpr = (1 << PLACES) - 1
+    infinity: tl.constexpr = ((1 << EXPONENT) - 1) << MANTISSA
+    first = stochastically_narrowed(low, rbits & mask, PLACES, EXPONENT, MANTISSA, infinity, 0x7FFF)
+    second = stochastically_narrowed(high, (rbits >> 16) & mask, PLACES, EXPONENT, MANTISSA, infinity, 0x7FFF)
+    return first | (second << 16)
+
 
 RS = only("sm_100a", "sm_103a", "sm_107a")
 

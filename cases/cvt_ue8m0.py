@@ -1,10 +1,31 @@
 """float32 and bfloat16 to ue8m0, the powers of two that scale MX blocks, rounded up or down; and back to bfloat16."""
 
+import triton
+import triton.language as tl
+
 from ptxdiff import ALL, Case, asm, plain, since
 from ptxdiff.references import conversion
 from ptxdiff.references.formats import BF16, F32, UE8M0, Format
 
-from ._device.cvt_ue8m0 import in_integers, shifted
+
+@triton.jit
+def in_integers(x, UP: tl.constexpr):
+    """The exponent field, plus one if UP and a lower bit is set. 2^-127, code 0, is a subnormal float32."""
+    size = x.to(tl.float32).to(tl.uint32, bitcast=True) & 0x7FFFFFFF
+    code = size >> 23
+    if UP:
+        above = tl.where(size < 0x800000, size > 0x400000, (size & 0x7FFFFF) != 0)
+        code = tl.minimum(code + above.to(tl.uint32), 254)
+    code = tl.where(size == 0x7F800000, 254, code)
+    return tl.where(size > 0x7F800000, 255, code).to(tl.uint8)
+
+
+@triton.jit
+def shifted(x):
+    """The code is bfloat16's exponent field; 2^-127 is subnormal there, and 0xff is NaN."""
+    bits = tl.where(x == 0, 0x40, tl.where(x == 255, 0x7FFF, x.to(tl.uint16) << 7))
+    return bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
+
 
 BLACKWELL = since("sm_100a")
 

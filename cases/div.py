@@ -1,12 +1,25 @@
 """a / b: approximate with a small and with the full range, rounded in every mode, with and without flush."""
 
 import torch
+import triton
+import triton.language as tl
 
 from ptxdiff import Case, asm, either, magnitude, plain, ulp
 from ptxdiff.references import arithmetic
 from ptxdiff.references.formats import F32
 
-from ._device.div import fast, rounded
+
+@triton.jit
+def rounded(a, b):
+    """tl.div_rn, whatever fast-math options say."""
+    return tl.div_rn(a, b)
+
+
+@triton.jit
+def fast(a, b):
+    """A slash: div.full.f32."""
+    return a / b
+
 
 # The ISA: 2 ulp for |b| in [2^-126, 2^126]; for larger b, div.approx gives 0, or NaN where a is infinite.
 RANGE = magnitude("b", 2.0**-126, 2.0**126)

@@ -1,12 +1,40 @@
 """e^x: the approximate power of two of x * log2(e), corrected and not, Triton's and libdevice's."""
 
 import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
 
 from ptxdiff import Case, Domain, asm, magnitude, plain, ulp
 from ptxdiff.references import faithful
 from ptxdiff.references.formats import F32
 
-from ._device.exp import TWO_STEPS, in_libdevice, in_triton
+# The rounding error of the product corrects the result, so that no error grows with x.
+TWO_STEPS = """
+    {
+        .reg .f32 high, low, power, part;
+        mul.rn.f32 high, $1, 0f3FB8AA3B;            // log2(e), rounded
+        neg.f32 part, high;
+        fma.rn.f32 low, $1, 0f3FB8AA3B, part;       // what the rounding of the product lost
+        fma.rn.f32 low, $1, 0f32A57060, low;        // x times what the rounding of log2(e) lost
+        ex2.approx.f32 power, high;
+        mul.rn.f32 low, low, 0f3F317218;            // ln 2: 2^low = 1 + low * ln 2
+        fma.rn.f32 $0, power, low, power;
+    }
+"""
+
+
+@triton.jit
+def in_triton(x):
+    """tl.exp."""
+    return tl.exp(x)
+
+
+@triton.jit
+def in_libdevice(x):
+    """CUDA's expf."""
+    return libdevice.exp(x)
+
 
 # The product x * log2(e) has a relative error of 2^-24 from its rounding and 2^-26.2 from that of log2(e): 7.4e-8 |x|
 # in the result, at most 1.24 ulp for each unit of x. ex2.approx adds 2 ulp, the reference half an ulp.

@@ -1,12 +1,26 @@
 """GELU by its tanh formula, in three spellings: tanh.approx, CUDA's tanhf, and the sigmoid."""
 
 import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
 
 from ptxdiff import Case, Domain, absolute, asm, plain, since
 from ptxdiff.references import faithful
 from ptxdiff.references.formats import F32
 
-from ._device.gelu_tanh import by_sigmoid, by_tanh
+
+@triton.jit
+def by_tanh(x):
+    """PyTorch's approximate="tanh", with CUDA's tanhf."""
+    return 0.5 * x * (1.0 + libdevice.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+@triton.jit
+def by_sigmoid(x):
+    """The same formula: 0.5 (1 + tanh u) = sigmoid(2 u)."""
+    return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+
 
 ORDINARY = Domain("|x| <= 8", lambda values: abs(values["x"]) <= 8)  # beyond, the result is x or within 2^-40 of 0
 

@@ -1,13 +1,37 @@
 """float32 to float16 and bfloat16: one and two per instruction, truncated or rounded, by integers, and Triton's
 cast."""
 
+import triton
 import triton.language as tl
 
 from ptxdiff import Case, asm, plain, since
 from ptxdiff.references import conversion
 from ptxdiff.references.formats import BF16, F16, F32, Format
 
-from ._device.half_from_f32 import cast, in_integers, upper_half
+from ._device.narrow import narrowed
+
+
+@triton.jit
+def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, TYPE: tl.constexpr):
+    """Overflow gives infinity, as in any IEEE 754 format; NaN is canonical."""
+    infinity: tl.constexpr = ((1 << EXPONENT) - 1) << MANTISSA
+    return narrowed(x, EXPONENT, MANTISSA, infinity, 0x7FFF).to(tl.uint16).to(TYPE, bitcast=True)
+
+
+@triton.jit
+def cast(x, TYPE: tl.constexpr):
+    """Triton's cast."""
+    return x.to(TYPE)
+
+
+@triton.jit
+def upper_half(x):
+    """bfloat16 is the upper half of a float32: rounds toward zero.
+
+    A NaN with only low payload bits becomes infinity.
+    """
+    return (x.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+
 
 AMPERE = since("sm_80")
 

@@ -2,11 +2,24 @@
 
 from functools import partial
 
+import triton
+import triton.language as tl
+
 from ptxdiff import Case, asm, plain, since
 from ptxdiff.references import dequantise
 from ptxdiff.references.formats import BF16, BF16X2, U8
 
-from ._device.int4_to_bf16 import in_triton
+
+@triton.jit
+def element(n):
+    """A nibble's bits in bfloat16."""
+    return (n.to(tl.int32) - 8).to(tl.bfloat16).to(tl.uint16, bitcast=True).to(tl.uint32)
+
+
+@triton.jit
+def in_triton(q):
+    """The low nibble first."""
+    return element(q & 15) | (element(q >> 4) << 16)
 
 
 def four(finish):

@@ -2,11 +2,25 @@
 
 from functools import partial
 
+import triton
+import triton.language as tl
+
 from ptxdiff import ALL, Case, asm, plain, since
 from ptxdiff.references import arithmetic, conversion
 from ptxdiff.references.formats import BF16, F16, F32
 
-from ._device.mixed_add import fma_in_triton, in_triton
+
+@triton.jit
+def in_triton(a, b):
+    """The conversion is exact."""
+    return a.to(tl.float32) + b
+
+
+@triton.jit
+def fma_in_triton(a, b, c):
+    """Both factors widened."""
+    return tl.fma(a.to(tl.float32), b.to(tl.float32), c)
+
 
 MIXED = since("sm_100a")
 

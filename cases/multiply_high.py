@@ -2,11 +2,24 @@
 
 from functools import partial
 
+import triton
+import triton.language as tl
+
 from ptxdiff import Case, asm, plain
 from ptxdiff.references import integers
 from ptxdiff.references.formats import I32, U32, U64
 
-from ._device.multiply_high import high_in_triton, wide_in_triton
+
+@triton.jit
+def high_in_triton(a, b):
+    """Triton's function, for unsigned integers."""
+    return tl.umulhi(a, b)
+
+
+@triton.jit
+def wide_in_triton(a, b):
+    """A product of twice the width."""
+    return ((a.to(tl.int64) * b.to(tl.int64)) >> 32).to(tl.int32)
 
 
 def upper(fmt, variants):

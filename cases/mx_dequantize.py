@@ -1,12 +1,37 @@
 """MXFP8, MXFP6 and MXFP4 to bfloat16 and float32: a whole kernel, and one instruction for an element and its scale."""
 
 import triton
+import triton.language as tl
 
 from ptxdiff import ALL, Case, asm, kernel, plain, since
 from ptxdiff.references import arithmetic, block_scaling
 from ptxdiff.references.formats import BF16, E2M1, E2M1X2, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
 
-from ._device.mx_dequantize import dequantize, scaled_element
+from ._device.blocks import power
+from ._device.narrow import widened
+
+
+@triton.jit
+def dequantize(
+    q, s, y, M, N, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, SPECIAL: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """A row of COLUMNS elements per program; of two codes in a byte, the first is the low nibble."""
+    i = tl.program_id(0)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    if EXPONENT + MANTISSA == 3:
+        codes = (tl.load(q + i * (N // 2) + j // 2, mask=j < N, other=0) >> ((j % 2) * 4).to(tl.uint8)) & 15
+    else:
+        codes = tl.load(q + i * N + j, mask=j < N, other=0)
+    scale = power(tl.load(s + i * (N // 32) + j // 32, mask=j < N, other=0))
+    product = widened(codes, EXPONENT, MANTISSA, SPECIAL) * scale
+    tl.store(y + i * N + j, product.to(y.dtype.element_ty), mask=j < N)
+
+
+@triton.jit
+def scaled_element(q, s, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, SPECIAL: tl.constexpr):
+    """The exact product in float32; its conversion is exact except for overflow."""
+    return (widened(q, EXPONENT, MANTISSA, SPECIAL) * power(s)).to(tl.bfloat16)
+
 
 NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 has no scaled conversion
 SPECIAL = {E4M3: 0x7F, E5M2: 0x7C, E2M3: 0x20, E3M2: 0x20, E2M1: 8}  # the first magnitude that is not a number

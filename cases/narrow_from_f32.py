@@ -1,13 +1,26 @@
 """float32 to 8 and 6 bits: conversions of two at a time, with relu, and integer arithmetic for any GPU."""
 
+import triton
 import triton.language as tl
 
 from ptxdiff import ALL, Case, asm, plain, since
 from ptxdiff.references import conversion
 from ptxdiff.references.formats import E2M3, E3M2, E4M3, E5M2, F32, Format
 
-from ._device.narrow_from_f32 import cast, in_integers
+from ._device.narrow import narrowed
 from ._host.formats import fields
+
+
+@triton.jit
+def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr):
+    """Codes are bytes."""
+    return narrowed(x, EXPONENT, MANTISSA, LARGEST, NAN).to(tl.uint8)
+
+
+@triton.jit
+def cast(x, TYPE: tl.constexpr):
+    """Triton's cast, which saturates."""
+    return x.to(TYPE).to(tl.uint8, bitcast=True)
 
 
 def to(target: Format, relu: bool = False):

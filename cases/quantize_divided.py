@@ -1,10 +1,26 @@
 """Quantisation after an approximate division, to int8 and to e4m3: the code is exact given the approximate quotient."""
 
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
 from ptxdiff import Case, Domain, approximate, asm, exact, plain, since, ulp
 from ptxdiff.references import arithmetic, conversion, reciprocal
 from ptxdiff.references.formats import E4M3, F32, I8
 
-from ._device.quantize_divided import to_e4m3, to_int8
+
+@triton.jit
+def to_int8(x, scale):
+    """A slash, which is div.full.f32; to nearest even; saturated; NaN becomes zero."""
+    q = libdevice.rint(x / scale)
+    return tl.where(q == q, tl.clamp(q, -128.0, 127.0), 0.0).to(tl.int8)
+
+
+@triton.jit
+def to_e4m3(x, scale):
+    """A slash, and a cast, which saturates; codes are bytes."""
+    return (x / scale).to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+
 
 # The bounds hold for all of these scales. Within them, a quotient near an end of the range may cross it.
 NORMAL = Domain("scale is normal and at most 2^126", lambda v: (v["scale"] >= 2**-126) & (v["scale"] <= 2**126))

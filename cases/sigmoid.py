@@ -1,12 +1,25 @@
 """1 / (1 + e^-x): by an exponential, by the approximate tanh, with a rounded quotient, and Triton's."""
 
 import torch
+import triton
+import triton.language as tl
 
 from ptxdiff import Case, absolute, asm, plain, since
 from ptxdiff.references import faithful
 from ptxdiff.references.formats import F32
 
-from ._device.sigmoid import in_triton, rounded
+
+@triton.jit
+def in_triton(x):
+    """tl.sigmoid."""
+    return tl.sigmoid(x)
+
+
+@triton.jit
+def rounded(x):
+    """The quotient correctly rounded."""
+    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), 1.0 + tl.exp(-x))
+
 
 # Derived: e = ex2(-x log2 e) has a relative error of 2^-23.6 |x| + 2^-22, which changes the result by that times s (1 -
 # s), and |x| s (1 - s) is below 0.23. The rounding of 1 + e and the reciprocal add 1.5 ulp of 1 at most.

@@ -115,7 +115,7 @@ def pytest_options() -> str:
 
 def formats() -> str:
     """Every number format."""
-    from ptxdiff.cli.index import formats as lines
+    from ptxdiff.cli.list import formats as lines
 
     rows = []
     for line in lines():
@@ -129,7 +129,7 @@ def formats() -> str:
 
 def references() -> str:
     """Every function of the references, with its docstring."""
-    from ptxdiff.cli.index import references as lines
+    from ptxdiff.cli.list import references as lines
 
     head = "Correct results, bit for bit, by the specifications. Functions take and return int64 tensors of codes."
     parts = ["# References", head]
@@ -348,7 +348,7 @@ def _definitions(text: str, names: set[str]) -> str:
 
 def write_plots(folder: Path) -> None:
     """Write the plot of each case with approximate forms. A plot that has not changed keeps its time."""
-    from ptxdiff.cli.errorplot import write
+    from ptxdiff.cli.error_plot import write
 
     folder.mkdir(parents=True, exist_ok=True)
     for case, found in approximate_forms().items():

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptxdiff.emulator import emulate
     from ptxdiff.launcher import emulated, run_cubin, run_ptx
     from ptxdiff.model.case import Case
     from ptxdiff.model.compilers import module_of_build
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         relative,
         ulp,
     )
+    from ptxdiff.model.ptx_variant import ptx
     from ptxdiff.model.targets import ALL, NONE, only, since
     from ptxdiff.model.variants import (
         Differs,
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
         plain,
     )
     from ptxdiff.notebooks import bits
-    from ptxdiff.ptx import emulate
     from ptxdiff.scripts.emulating import emulating
 
 _MODULES = {
     "ptxdiff.launcher": ("emulated", "run_cubin", "run_ptx"),
     "ptxdiff.model.case": ("Case",),
     "ptxdiff.model.compilers": ("module_of_build",),
+    "ptxdiff.model.ptx_variant": ("ptx",),
     "ptxdiff.model.variants": (
         "Differs",
         "ExpectedFailure",
@@ -70,7 +72,7 @@ _MODULES = {
         "ulp",
     ),
     "ptxdiff.notebooks": ("bits",),
-    "ptxdiff.ptx": ("emulate",),
+    "ptxdiff.emulator": ("emulate",),
     "ptxdiff.scripts.emulating": ("emulating",),
     "ptxdiff.model.targets": ("ALL", "NONE", "only", "since"),
 }
@@ -94,8 +96,6 @@ __path__[:] = map(os.path.realpath, __path__)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ptx":
-        return importlib.import_module("ptxdiff.ptx")
     if name not in _MODULE_OF:
         from ptxdiff.suggestions import did_you_mean
 

@@ -8,9 +8,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.emulator import (
+    BUFFER_SPACING,
+    PADDED_NIBBLES,
+    POINTED_BASE,
+    Buffer,
+    BufferPointer,
+    HostMap,
+    pointed_address,
+)
 from ptxdiff.model.targets import capability, normal
-from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
-from ptxdiff.ptx.kernel.tensormaps import PADDED_NIBBLES, HostMap
 from ptxdiff.tracebacks import ShortTraceback
 
 MOST_POINTED = 1 << 18
@@ -142,7 +149,7 @@ class Arguments:
 
     def check_written(self) -> None:
         """Raise UndefinedBits for a byte of an unwritten argument that the kernel never wrote."""
-        from ptxdiff.ptx.errors import UndefinedBits
+        from ptxdiff.emulator import UndefinedBits
 
         for buffer, unwritten in self._buffers.values():
             left = buffer.unwritten

@@ -92,7 +92,8 @@ class Job:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """numpy arrays in the formats' storage dtypes, by input name; by-value scalars are zero-dimensional."""
     approximate: str = "hopper"
-    """On the emulator: the bits of approximate instructions, one of `ptxdiff.ptx.binding.approximate.APPROXIMATE`."""
+    """On the emulator: the bits of approximate instructions, one of
+    `ptxdiff.emulator.binding.approximate.APPROXIMATE`."""
 
 
 @dataclass(frozen=True)

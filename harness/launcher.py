@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxdiff.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
+from ptxdiff.emulator import APPROXIMATE, HOPPER, KERNEL_SECONDS, TooLarge
 from ptxdiff.extras import require
 from ptxdiff.model.targets import normal
 from ptxdiff.model.tuning import passed_over
-from ptxdiff.ptx.binding.approximate import APPROXIMATE, HOPPER
-from ptxdiff.ptx.errors import TooLarge
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
     from ptxdiff.sass.cubin import MachineCode
@@ -73,7 +71,7 @@ class Emulated:
         """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
-            from ptxdiff.ptx.errors import PtxError
+            from ptxdiff.emulator import PtxError
 
             try:
                 return self._launch(grid, args, kwargs)
@@ -86,7 +84,7 @@ class Emulated:
         require("triton", purpose="emulated(kernel)")
         if _tuned(self.kernel):
             return self._tuned_launch(grid, args, kwargs)
-        from ptxdiff.ptx.kernel.run import load_kernel, run_kernel, scratch
+        from ptxdiff.emulator import load_kernel, run_kernel, scratch
         from ptxdiff.triton.specialise import entry_values
 
         num_warps = kwargs.pop("num_warps", 4)
@@ -349,8 +347,8 @@ def run_ptx(
     Returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched, and
     PtxError for text that is wrong and for what the kernel does wrong; arrays are then unchanged.
     """
-    from ptxdiff.ptx.kernel.run import load_kernel, run_kernel
-    from ptxdiff.ptx.text.header import retargeted
+    from ptxdiff.emulator import load_kernel, run_kernel
+    from ptxdiff.emulator.text import retargeted
 
     if isinstance(text, os.PathLike):
         text = Path(text).read_text(encoding="utf-8")
@@ -422,7 +420,7 @@ def _check_level(level: str) -> None:
 
 def _machine_code(text: str, entry: str | None, ptxas: str | None, opt: int | None, fusion: bool) -> MachineCode:
     """The machine code that ptxas makes of a text. Raises LaunchError if it refuses."""
-    from ptxdiff.ptx.text.header import without_header
+    from ptxdiff.emulator.text import without_header
     from ptxdiff.triton.machinecode import NotAssembled, cubin_of
     from ptxdiff.triton.targets import assembler
 

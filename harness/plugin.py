@@ -19,7 +19,7 @@ from ptxdiff.options import add_to_pytest
 GROUP = "ptxdiff: differential tests of inline PTX"
 
 _FILES = "ptxdiff_files"
-"""The key in a pytest-xdist worker's input for the files that hold its items: see `ptxdiff.running.settling`."""
+"""The key in a pytest-xdist worker's input for the files that hold its items: see `ptxdiff.running.xdist`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,10 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Before pytest-xdist starts workers, settle the items whose results earlier runs have, in this process."""
     if not hasattr(config, "workerinput") and getattr(config.option, "tx", None) and _has_cases_alone(config):
-        from ptxdiff.running import settling
+        from ptxdiff.running import xdist
 
-        if settling.settles(config):
-            settling.take_over(config)
+        if xdist.settles(config):
+            xdist.take_over(config)
 
 
 def _has_cases_alone(config: pytest.Config) -> bool:
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if config.option.ptx_cluster and not hasattr(config, "workerinput"):
-        from ptxdiff.running.oncluster.driver import join
+        from ptxdiff.running.cluster.driver import join
 
         join(config)
     if config.option.ptx_records or getattr(config.option, "tx", None) or config.option.ptx_cluster:
@@ -326,7 +326,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep together what one worker should run, where pytest-xdist is to share out groups."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from ptxdiff.running.grouping import Grouping
+    from ptxdiff.running.xdist import Grouping
 
     return Grouping(config, log)
 
@@ -335,7 +335,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a worker's own items. In other processes, check a replay token against the cases."""
     if _FILES in getattr(config, "workerinput", {}):
-        from ptxdiff.running.settling import deselect
+        from ptxdiff.running.xdist import deselect
 
         deselect(config, items)
     if config.option.ptx_replay is not None and not hasattr(config, "workerinput"):
@@ -347,9 +347,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
     if "ptxdiff.running.collection" in sys.modules:
-        from ptxdiff.running.carryover import note_states
+        from ptxdiff.running.carry_over import note_states
         from ptxdiff.running.collection import go_on_without_broken
-        from ptxdiff.running.sparing import spare
+        from ptxdiff.running.startup import spare
 
         go_on_without_broken(session)
         if not session.config.option.collectonly:

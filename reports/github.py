@@ -8,7 +8,7 @@ from collections import defaultdict
 
 from ptxdiff.records import Key, Result, RunRecords, by_assembler
 from ptxdiff.records.causes import FailureBlock, blocks, cause_words, shown_first
-from ptxdiff.records.shown import (
+from ptxdiff.records.escaping import (
     html_text,
     markdown_code,
     markdown_fence,

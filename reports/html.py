@@ -22,12 +22,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ptxdiff.records import RunRecords, by_assembler, collector_paused
-from ptxdiff.records.killrate import kill_rate, totals
-from ptxdiff.records.shown import visible
+from ptxdiff.records.escaping import visible
+from ptxdiff.records.kill_rate import kill_rate, totals
 from ptxdiff.reports import charts, packing
-from ptxdiff.reports.casepage import COLOURS, SWEPT_SHOWN, CasePage, case_page
+from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.conformance import LedgerTable, ledger
-from ptxdiff.reports.failingmap import map_anchor
+from ptxdiff.reports.failing_map import map_anchor
 from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, shape_order, view

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from ptxdiff.records import Result, RunRecords
-from ptxdiff.records.shown import xml_text
+from ptxdiff.records.escaping import xml_text
 from ptxdiff.reports.model import STATES, Item, View, reused_words, simplicity, state_of, view, worst_state
 from ptxdiff.reports.verdict import overall
 

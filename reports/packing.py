@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from ptxdiff.records import Result
 from ptxdiff.records.compare import distance
-from ptxdiff.records.shown import visible
+from ptxdiff.records.escaping import visible
 from ptxdiff.reports.highlight import Language, runs
 from ptxdiff.reports.listing import Line, listing
 from ptxdiff.reports.model import View, command_of, readability, state_of, with_sass

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ptxdiff.records import RunRecords
-from ptxdiff.records.shown import line, sarif_text, visible
+from ptxdiff.records.escaping import line, sarif_text, visible
 from ptxdiff.reports.model import FailureGroup, View, view
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

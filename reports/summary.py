@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ptxdiff.records import RunRecords, splits
-from ptxdiff.records.shown import line
-from ptxdiff.records.shown import terminal as shown
+from ptxdiff.records.escaping import line
+from ptxdiff.records.escaping import terminal as shown
 from ptxdiff.reports.model import EVIDENCE, STATES, Row, View, reasons, view
 from ptxdiff.reports.verdict import Overall, headline_facts, overall
 

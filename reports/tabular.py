@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxdiff.records import InRegisters, Key, Result, RunRecords
 from ptxdiff.records.compare import distance
-from ptxdiff.records.shown import csv_cell
+from ptxdiff.records.escaping import csv_cell
 from ptxdiff.reports.model import state_of
 from ptxdiff.reports.verdict import revision
 

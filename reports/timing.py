@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxdiff.records import Beside, InRegisters, RunRecords, Timing
-from ptxdiff.records.inregisters import UNITS, pays_lines
+from ptxdiff.records.in_registers import UNITS, pays_lines
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,8 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_pat
 
 def folders_of_all_caches():
     """The folders of all caches, and the cache variables of the processes that we start."""
+    from ptxdiff.emulator.numeric import compilecache
     from ptxdiff.processes.pool import with_harness
-    from ptxdiff.ptx.numeric import compilecache
     from ptxdiff.triton import assemble, targets
 
     kinds = [value for module in (compilecache, assemble, targets) for value in vars(module).values()]

@@ -13,7 +13,7 @@ from ptxdiff.model.load import in_folder
 from ptxdiff.model.match import Match
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant
-from tests.fast_math_bounds import bounded, error, parts, run
+from tests.support.fast_math_bounds import bounded, error, parts, run
 
 CASES = Path(__file__).parent.parent / "cases"
 
@@ -42,7 +42,7 @@ WORST = {
 """By case, variant and part of its bound: the input with the largest error found, and that error as the bound measures
 it.
 
-Made by `python -m tests.fast_math_bounds`, whose docstring describes the search.
+Made by `python -m tests.support.fast_math_bounds`, whose docstring describes the search.
 """
 
 

@@ -11,9 +11,11 @@ import torch
 
 from ptxdiff import emulated
 from ptxdiff.cli.run import plugin_words
+from ptxdiff.emulator import UndefinedBits
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.launcher import LaunchError
-from ptxdiff.ptx.errors import MemoryFault, UndefinedBits
-from tests import launch_kernels, small_kernels
+from tests import launch_kernels
+from tests.support import small_kernels
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a", "sm_120a"]
 
@@ -118,8 +120,8 @@ def test_asm_that_writes_its_input_is_reported():
 
 def interpreted(*words: str) -> str:
     """The output of a separate Python process: Triton reads TRITON_INTERPRET when it is imported."""
-    root = Path(__file__).parent
-    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{root}:{root.parent}", "PATH": ""}
+    root = Path(__file__).parents[1]
+    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(root), "PATH": ""}
     triton = os.environ.get("PYTHONPATH", "")
     environment["PYTHONPATH"] += f":{triton}" if triton else ""
     done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
@@ -131,7 +133,7 @@ def test_the_interpreter_runs_asm_and_shows_shuffled_packs_and_poisoned_padding(
     """Unshuffled, neighbours are exchanged; shuffled, other elements, equal for equal seeds. A single element gets
     padding. Asm without exchanges gives the same with all of it."""
     program = (
-        "import torch, launch_kernels\n"
+        "import torch\nfrom tests import launch_kernels\n"
         "from ptxdiff.triton.interpreter import install\n"
         "x = torch.arange(64, dtype=torch.int16)\n"
         "def results(n=64, **settings):\n"
@@ -156,7 +158,7 @@ def test_the_interpreter_runs_asm_and_shows_shuffled_packs_and_poisoned_padding(
 def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
     file = tmp_path / "test_kernel.py"
     file.write_text(
-        "import torch, launch_kernels\n"
+        "import torch\nfrom tests import launch_kernels\n"
         "def test_doubling():\n"
         "    x, y = torch.randn(50), torch.zeros(50)\n"
         "    launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
@@ -167,7 +169,7 @@ def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
 
 
 def test_approximate_instructions_of_a_kernel_are_hoppers_or_rounded():
-    from tests.approximate_kernels import launch
+    from tests.support.approximate_kernels import launch
 
     def through(**options):
         return launch("silu by tanh", lambda kernel, grid: emulated(kernel, target="sm_90a", **options)[grid])

@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 
 from ptxdiff import emulated
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.launcher import LaunchError
-from ptxdiff.ptx.errors import MemoryFault
-from tests import readyprocess
-from tests.tritons import since
+from tests.support import readyprocess
+from tests.support.tritons import since
 
 SCRIPT = '''"""A script without a guard."""
 import numpy as np, triton, triton.language as tl

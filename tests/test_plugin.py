@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ptxdiff.processes.gpus import Gpu
-from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+from tests.support.case_sources import CONSTANT, FLIP, MIXED, RIGHT
 
 OURS = ("torch", "triton", "numba", "ptxdiff.model.case", "ptxdiff.running.collection", "ptxdiff.references.formats")
 

@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff.processes.pool import Worker
 from ptxdiff.processes.worker import Call
-from tests.readyprocess import run, workers_are_forks
+from tests.support.readyprocess import run, workers_are_forks
 
 PROGRAM = """
 import os, sys

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
+from ptxdiff.emulator import ExecutionError, PtxError, UndefinedBits
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.launcher import LaunchError
-from ptxdiff.ptx import PtxError
-from ptxdiff.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
 
 HEADER = ".version 8.0\n.target sm_75\n.address_size 64\n"
 MODULE = Path(__file__).parents[1] / "cases" / "cuda_fma.ptx"

@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.sampling import mixed, only, paired, sizes, spread
+from tests.support.sampling import mixed, only, paired, sizes, spread
 
 
 def quick(rows):

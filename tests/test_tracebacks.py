@@ -9,8 +9,9 @@ import pytest
 
 from ptxdiff import Case, asm, emulate
 from ptxdiff.arguments import LaunchError
+from ptxdiff.emulator import PtxError
+from ptxdiff.emulator.errors import UnknownInstruction
 from ptxdiff.model.variants import CaseError
-from ptxdiff.ptx.errors import PtxError, UnknownInstruction
 from ptxdiff.references.formats import U8
 
 CELL = """

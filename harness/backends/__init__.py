@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ptxdiff.emulator import KERNEL_SECONDS
 from ptxdiff.jobs import BACKEND_NAMES, Backend
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 
 def create(
@@ -21,10 +21,10 @@ def create(
     limit: the time limit in seconds for work on a GPU, or for one run on the emulator; None for the defaults.
     sanitize: the tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose
     machine code the assembler backend also disassembles; None for all. approximate: the bits of approximate
-    instructions on the emulator, one of `ptxdiff.ptx.binding.approximate.APPROXIMATE`.
+    instructions on the emulator, one of `ptxdiff.emulator.binding.approximate.APPROXIMATE`.
     """
     if name == "gpu":
-        from ptxdiff.backends.watched import WatchedGpu
+        from ptxdiff.backends.gpu_process import WatchedGpu
 
         return WatchedGpu(limit=limit, sanitize=sanitize)
     if name == "emulator":

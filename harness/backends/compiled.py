@@ -10,23 +10,30 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.backends.evidence import with_evidence
-from ptxdiff.backends.launches import NEVER_REPEATED, launched
 from ptxdiff.backends.snippet import error_line, run_once
+from ptxdiff.emulator import (
+    KERNEL_SECONDS,
+    ExecutionError,
+    NotElementwise,
+    PtxError,
+    Target,
+    TimeLimit,
+    UndefinedBits,
+    UnsupportedOnTarget,
+    shared_memory,
+)
+from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Artifacts, Job, Outcome
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.identity.experiment import Experiment, emulator
 from ptxdiff.model.variants import AsmVariant
-from ptxdiff.ptx import PtxError
-from ptxdiff.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
-from ptxdiff.ptx.limits import KERNEL_SECONDS, shared_memory
-from ptxdiff.ptx.targets import Target
-from ptxdiff.ptx.text.header import retargeted
+from ptxdiff.records import UNPROVED
 from ptxdiff.triton.build import compiled
 from ptxdiff.triton.compile import submit
 from ptxdiff.triton.diagnostics import Refusal
@@ -34,12 +41,63 @@ from ptxdiff.triton.elementwise import TEMPLATE_FILE
 from ptxdiff.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
 from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from ptxdiff.triton.ptxtext import AsmLine, asm_line
+from ptxdiff.triton.ptx_text import AsmLine, asm_line
 from ptxdiff.triton.spec import Compilation
 
 if TYPE_CHECKING:
-    from ptxdiff.ptx.kernel.blockorders import BlockOrder
-    from ptxdiff.ptx.kernel.kernel import Kernel
+    from ptxdiff.emulator import BlockOrder, Kernel
+
+
+LAUNCHES = 8
+"""How often a kernel is launched in turn at most."""
+COUNTED = 32
+"""Bits of a counter: it is tried after 2^k launches, for all k below."""
+WORD = 4
+"""Bytes of a counter."""
+
+NEVER_REPEATED = UNPROVED + (
+    f"the module's variables change with every launch and were never again as before in {LAUNCHES} launches: a later "
+    "launch may give other bits"
+)
+
+
+L = TypeVar("L")
+Relaunch = Callable[[bytes | None], tuple[L, bytes, bytes]]
+"""Launches a kernel with variables as they are at its start, or, for None, as its module states them.
+
+Returns what it gave, and the variables before and after it.
+"""
+
+
+def launched(launch: Relaunch[L], same: Callable[[L, L], bool]) -> tuple[L, bool, bool]:
+    """What the first launch gave, whether any later one gives the same, and whether that is proved.
+
+    same: whether two launches gave the same bits. Raises PtxError where a launch does.
+    """
+    first, before, after = launch(None)
+    states = [before]
+    while after not in states and len(states) < LAUNCHES:
+        states.append(after)
+        later, _, after = launch(after)
+        if not same(first, later):
+            return first, False, True
+    if after in states:
+        return first, True, True
+    for state in _counted([*states, after]):
+        if not same(first, launch(state)[0]):
+            return first, False, True
+    return first, True, False
+
+
+def _counted(states: Sequence[bytes]) -> list[bytes]:
+    """The variables after 2^k launches, where each word grows by the same number at every launch; else none."""
+    whole = len(states[0]) - len(states[0]) % WORD
+    words = np.array([np.frombuffer(s[:whole], np.uint32) for s in states])
+    steps: NDArray[np.uint32] = np.diff(words, axis=0)
+    if not len(words[0]) or (steps != steps[0]).any() or len({s[whole:] for s in states}) > 1:
+        return []
+    counts = [1 << k for k in range(COUNTED) if 1 << k > LAUNCHES] + [(1 << COUNTED) - 1]
+    return [(words[0] + steps[0] * np.uint32(n)).astype(np.uint32).tobytes() + states[0][whole:] for n in counts]
 
 
 @dataclass(frozen=True)
@@ -86,7 +144,7 @@ def run_compiled(
     fused outputs are the outcome's `outputs`; the unfused ones are its `alternative`, if they differ. Targets with the
     same code share a run through `once`; each target gets its own evidence.
     """
-    from ptxdiff.ptx.binding.contents import form_of
+    from ptxdiff.emulator import form_of
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash, asm=kernel.compilation.asm)
     try:
@@ -104,7 +162,7 @@ def run_compiled(
 
 def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
     """The kernel, parsed and checked for the job's target. A case's own PTX file may name another target."""
-    from ptxdiff.ptx.kernel.load import load_kernel
+    from ptxdiff.emulator import load_kernel
 
     if compilation.spec.given is None:
         return load_kernel(compilation.ptx, fuse=fuse, approximate=job.approximate)
@@ -128,7 +186,7 @@ def _computed(identity: Experiment, job: Job, kernel: CompiledKernel, loaded: Ke
 
 
 def _contracted(job: Job, loaded: Kernel) -> bool:
-    from ptxdiff.ptx.binding.contraction import contraction_open
+    from ptxdiff.emulator import contraction_open
 
     return job.setup.fusion and contraction_open(loaded.program)
 
@@ -165,7 +223,7 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
 
 def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder]:
     """The orders of blocks in which a kernel runs besides the usual one."""
-    from ptxdiff.ptx.kernel.run import orders_of
+    from ptxdiff.emulator import orders_of
 
     given = kernel.compilation.spec.given
     threads = math.prod(given.block) if given else 32 * kernel.compilation.num_warps
@@ -174,7 +232,7 @@ def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder
 
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
     """For each output that may depend on approximate instructions, the names of these instructions."""
-    from ptxdiff.ptx.analysis.dataflow import approximate_tensors
+    from ptxdiff.emulator import approximate_tensors
 
     if not _approximate(loaded):
         return {}
@@ -276,7 +334,7 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
     fuse: whether multiplications and additions are fused where ptxas may fuse them.
     """
-    from ptxdiff.ptx.kernel.run import scratch
+    from ptxdiff.emulator import scratch
 
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
@@ -316,8 +374,7 @@ def _launch_once(
 
     variables: the contents of the module's variables at the start; None for their initial values.
     """
-    from ptxdiff.ptx.kernel.blockorders import TOGETHER
-    from ptxdiff.ptx.kernel.run import run_kernel
+    from ptxdiff.emulator import TOGETHER, run_kernel
 
     made = placed(job, kernel, fuse=fuse)
     loaded = made.loaded if variables is None else replace(made.loaded, variables=variables)
@@ -345,7 +402,7 @@ class EmulatedTensor:
     """
 
     def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None, *, written: bool) -> None:
-        from ptxdiff.ptx.kernel.run import Buffer
+        from ptxdiff.emulator import Buffer
 
         self.tensor = tensor
         self.written = written

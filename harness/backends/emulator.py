@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ptxdiff.backends.evidence import with_evidence
 from ptxdiff.backends.sharing import run_shared
 from ptxdiff.backends.snippet import error_line, fed_back, run_once, shareable
+from ptxdiff.emulator import HOPPER, KERNEL_SECONDS
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import compiler_of
@@ -30,8 +31,6 @@ from ptxdiff.model.identity.experiment import Experiment, emulator, experiment
 from ptxdiff.model.match import read_only
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant, CaseError
-from ptxdiff.ptx.binding.approximate import HOPPER
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -48,9 +47,9 @@ ASM_ALONE_FROM = 1 << 20
 class EmulatorBackend:
     """See `ptxdiff.jobs.Backend`. Keeps the latest results, so that targets with the same code are computed once.
 
-    limit: the seconds that each run of a kernel or of asm alone may take, as `ptxdiff.ptx.kernel.run.run_kernel` and
-    `ptxdiff.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate instructions,
-    as in `ptxdiff.emulate`; results of different choices are never exchanged.
+    limit: the seconds that each run of a kernel or of asm alone may take, as `ptxdiff.emulator.kernel.run.run_kernel`
+    and `ptxdiff.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate
+    instructions, as in `ptxdiff.emulate`; results of different choices are never exchanged.
     """
 
     name = "emulator"
@@ -105,7 +104,7 @@ class EmulatorBackend:
         return replace(outcome, approximate=approximate_outputs(job, outcome.approximate))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
-        from ptxdiff.ptx import analyse
+        from ptxdiff.emulator import analyse
 
         form = asm_form(job.case, variant, job.setup.pack)
         facts = analyse(form.text, form.constraints, target=job.target)
@@ -133,8 +132,7 @@ class EmulatorBackend:
         return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
-        from ptxdiff.ptx import PtxError
-        from ptxdiff.ptx.errors import UndefinedBits
+        from ptxdiff.emulator import PtxError, UndefinedBits
 
         carry = dict(policies(job.case, job.variant).carry)
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
@@ -162,8 +160,7 @@ def _size(outcome: Outcome) -> int:
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     """The outcome if the emulator refuses the asm itself, so that no compiler needs to run; else None."""
-    from ptxdiff.ptx import PtxError, analyse
-    from ptxdiff.ptx.errors import NotElementwise, UnsupportedOnTarget
+    from ptxdiff.emulator import NotElementwise, PtxError, UnsupportedOnTarget, analyse
 
     try:
         form = asm_form(job.case, variant, job.setup.pack)
@@ -213,8 +210,7 @@ def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) ->
     everything = {n: names for n, names in approximate.items() if names}
     if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":
         return everything
-    from ptxdiff.ptx.analysis.dataflow import approximate_results
-    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.emulator import approximate_results, bind, parse_constraints
 
     form = asm_form(job.case, job.variant, job.setup.pack)
     found = approximate_results(form.text, form.constraints, target=job.target)
@@ -232,7 +228,7 @@ def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) ->
 
 def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
     """The identity of a run of the asm alone. Its code is the program that the asm becomes for the job's target."""
-    from ptxdiff.ptx import program_text
+    from ptxdiff.emulator import program_text
 
     setup, case = job.setup, job.case
     operands = [tuple(side.items()) for side in (case.inputs, case.outputs)]

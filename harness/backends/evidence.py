@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptxdiff.emulator import GENERATION, ROUNDED, of_generation
 from ptxdiff.jobs import Evidence, Job, Outcome
-from ptxdiff.ptx.binding.approximate import ROUNDED
-from ptxdiff.ptx.targets import GENERATION, of_generation
 
 
 def with_evidence(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:

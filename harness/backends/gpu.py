@@ -1,4 +1,4 @@
-"""Run a kernel on the GPU of this process, launched as Triton launches it. `ptxdiff.backends.watched` calls this.
+"""Run a kernel on the GPU of this process, launched as Triton launches it. `ptxdiff.backends.gpu_process` calls this.
 
 A worker compiles every kernel first, so that a compiler's abort ends a worker and not this process. Then the kernel
 runs twice on outputs that were filled with complementary patterns. A byte that holds its pattern after both runs was
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ptxdiff.backends import driver
 from ptxdiff.backends.assembler import artifacts, machine, notes, refused
-from ptxdiff.backends.ready import launcher
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.identity import digest, digest_with_code
 from ptxdiff.model.targets import normal
@@ -27,13 +26,73 @@ from ptxdiff.processes.worker import resolve
 from ptxdiff.references.formats import Format
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal, one_line
-from ptxdiff.triton.given import packed, parameter_count
+from ptxdiff.triton.from_ptx import packed, parameter_count
 from ptxdiff.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
 from ptxdiff.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from ptxdiff.triton.spec import Compilation
+from ptxdiff.triton.spec import Compilation, KernelSpec, Place
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class TritonRequest:
+    """What Triton would compile. types: by parameter. constants, divisible: their places."""
+
+    types: Mapping[str, Any]
+    constants: frozenset[Place]
+    divisible: frozenset[Place]
+    options: Any
+
+    def meets(self, spec: KernelSpec) -> bool:
+        """Whether that is what `spec` says."""
+        options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
+        return (
+            dict(self.types) == dict(spec.signature)
+            and self.constants == {place for place, _ in spec.constants}
+            and self.divisible == set(spec.divisible)
+            and all(getattr(self.options, name, None) == value for name, value in options.items())
+        )
+
+
+def request_of(function: Any, launch: Callable[[], Any]) -> TritonRequest | None:
+    """What Triton would compile of a @triton.jit function at a launch; None if it has launched what it has in memory.
+
+    launch: the launch by Triton. During the call Triton compiles and launches nothing: its request is recorded.
+    """
+    request: list[TritonRequest] = []
+
+    def note(_key: Any, signature: Any, _device: Any, constexprs: Any, options: Any, attrs: Any, _warmup: Any) -> None:
+        known = {place for place, value in attrs.items() if ["tt.divisibility", 16] in value}
+        other = [value for value in attrs.values() if value not in ([], [["tt.divisibility", 16]])]
+        request.append(
+            TritonRequest({} if other else signature, frozenset(constexprs), frozenset(known), options)
+        )  # a property that no `KernelSpec` has meets none
+
+    function._do_compile = note
+    try:
+        launch()
+    finally:
+        del function._do_compile
+    return request[0] if request else None
+
+
+def launcher(
+    function: Any, by_triton: Callable[[], Any], ready: Callable[[], Any], spec: KernelSpec
+) -> Callable[[], Any]:
+    """A launch that runs `ready` where Triton asks for what `spec` says, and Triton's own otherwise."""
+
+    def start() -> Any:
+        try:
+            request = request_of(function, by_triton)
+        except TypeError:  # another version of Triton asks otherwise
+            return by_triton()
+        if request is None:
+            return None
+        return ready() if request.meets(spec) else by_triton()
+
+    return start
+
 
 DEVICE = "cuda"
 
@@ -162,8 +221,7 @@ def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
 
 def may_contract(ptx: str) -> bool:
     """Whether ptxas may fuse a product and a sum of a kernel; also False if the emulator cannot load the kernel."""
-    from ptxdiff.ptx.errors import PtxError
-    from ptxdiff.ptx.kernel.load import load_kernel
+    from ptxdiff.emulator import PtxError, load_kernel
 
     try:
         return load_kernel(ptx).analysis.contraction_open

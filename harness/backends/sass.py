@@ -17,9 +17,8 @@ import numpy as np
 from ptxdiff.backends.assembler import AssemblerBackend, artifacts, machine, notes, refused
 from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, run_compiled
 from ptxdiff.backends.snippet import error_line
+from ptxdiff.emulator import KERNEL_SECONDS, PtxError
 from ptxdiff.jobs import Job, Outcome
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.installation import NoTriton

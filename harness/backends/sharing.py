@@ -16,16 +16,14 @@ from ptxdiff.model.derive import AsmForm, asm_form
 from ptxdiff.model.variants import AsmVariant, CaseError
 
 if TYPE_CHECKING:
-    from ptxdiff.ptx.analysis.sharing import Hazard
-    from ptxdiff.ptx.binding.constraints import AsmOperand
+    from ptxdiff.emulator import AsmOperand, Hazard
 
 Units = Mapping[str, NDArray[np.generic]]
 
 
 def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
     """Whether some assignment of outputs to registers of inputs might change the result of a variant's asm."""
-    from ptxdiff.ptx import PtxError
-    from ptxdiff.ptx.analysis.sharing import sharing
+    from ptxdiff.emulator import PtxError, sharing
 
     try:
         form = asm_form(case, variant, pack)
@@ -41,8 +39,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     finding that names the operands; later ones are not tried. If none does, the outputs are those of the plain run.
     Raises PtxError if the plain run does.
     """
-    from ptxdiff.ptx import PtxError
-    from ptxdiff.ptx.analysis.sharing import sharing
+    from ptxdiff.emulator import PtxError, sharing
 
     found = sharing(form.text, form.constraints, job.target)
     hazards = {(h.output, h.input): h for h in found.hazards}
@@ -80,14 +77,14 @@ def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
 
 
 def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
-    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.emulator import bind, parse_constraints
 
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
     return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
 
 
 def _incomplete(tried: int, hazards: int) -> str:
-    from ptxdiff.ptx.analysis.sharing import HAZARDS
+    from ptxdiff.emulator import HAZARDS
 
     which = f"only the first {hazards:,} pairs" if hazards >= HAZARDS else f"each of the {hazards} pairs"
     return f"{tried} of all assignments of shared registers were tried; they cover {which} at least once"

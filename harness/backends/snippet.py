@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.emulator import KERNEL_SECONDS
 from ptxdiff.jobs import Job
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import AsmForm
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
-    from ptxdiff.ptx.binding.constraints import AsmOperand
+    from ptxdiff.emulator import AsmOperand
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -32,7 +32,7 @@ def run_once(
 
     share: output operand number to input operand number, for outputs in the register of an input.
     """
-    from ptxdiff.ptx import emulate
+    from ptxdiff.emulator import emulate
 
     case, setup = job.case, job.setup
     shape = next((units[n].shape for n in case.inputs), setup.shape)
@@ -61,7 +61,7 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
     Returns output operand number to input operand number, for outputs that are not early clobbers. carry: output name
     to input name. Raises PtxError if the constraints do not fit the case.
     """
-    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
+    from ptxdiff.emulator import bind, parse_constraints
 
     constraints = parse_constraints(form.constraints)
     ins, outs = list(case.inputs), list(case.outputs)

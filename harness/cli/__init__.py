@@ -129,7 +129,7 @@ def _strange(word: str, parser: argparse.ArgumentParser, verb: str) -> str:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a text that may contain names and words of cases and records, with control characters made harmless."""
-    from ptxdiff.records.shown import terminal
+    from ptxdiff.records.escaping import terminal
 
     print(terminal(text), file=file)
 
@@ -138,7 +138,7 @@ def render(*renderables: RenderableType) -> None:
     """Print what rich renders, with control characters made harmless after rich has wrapped the lines."""
     from rich.console import Console
 
-    from ptxdiff.records.shown import guarded
+    from ptxdiff.records.escaping import guarded
 
     console = Console()
     with console.capture() as captured:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptxdiff import options
-from ptxdiff.cli import UsageError, errorplot
+from ptxdiff.cli import UsageError, error_plot
 
 if TYPE_CHECKING:
     from ptxdiff.conformance.ledger import Entry, Ledger
@@ -113,7 +113,7 @@ def main(args: argparse.Namespace) -> int:
     if args.errors:
         entries = _computed(args, book, entries, path)
     if args.plot:
-        errorplot.write(args.plot, {form: e.errors for form, e in entries.items() if e.errors.get("profile")})
+        error_plot.write(args.plot, {form: e.errors for form, e in entries.items() if e.errors.get("profile")})
     _print(args, book, entries)
     return 0
 
@@ -169,7 +169,9 @@ def _fit(name: str) -> int:
         f"# {device.identity.device}: {len(table.constant)} segments give {table.results:,} results, {alone}; "
         f"{table.rounding} is added to every sum."
     )
-    print(f"# {'The same as' if table.same_as(name) else 'Differs from'} the table in harness/ptx/numeric/hopper.py.")
+    print(
+        f"# {'The same as' if table.same_as(name) else 'Differs from'} the table in harness/emulator/numeric/hopper.py."
+    )
     return 0
 
 
@@ -192,18 +194,18 @@ def _matches(form: str, wanted: str) -> bool:
 def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
     from rich.console import Console
 
-    from ptxdiff.conformance import campaign, forms, ledger, productcampaign, productforms
+    from ptxdiff.conformance import campaign, forms, ledger, product_campaign, product_forms
     from ptxdiff.conformance.cuda import NoDevice
     from ptxdiff.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
     tiles, ends = args.inputs or TILES, time.monotonic() + args.seconds
-    of_matrices = [form for form in entries if form in productforms.bounds_of()]
+    of_matrices = [form for form in entries if form in product_forms.bounds_of()]
     snippets = [form for form in entries if form in forms.bounds_of()]
     seconds = args.seconds / 2 if snippets and of_matrices else args.seconds
     plan = campaign.Plan(seconds, args.inputs or INPUTS, args.everything, args.emulated)
     if args.resume:
-        of_matrices = productcampaign.left_to_do(of_matrices, tiles, entries)
+        of_matrices = product_campaign.left_to_do(of_matrices, tiles, entries)
     written = time.monotonic()
 
     def keep(tally: Tally) -> None:
@@ -217,10 +219,10 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
     try:
         outcome = campaign.run(snippets, plan, workers=args.jobs, progress=console.print)
         if of_matrices:
-            productcampaign.campaign(
+            product_campaign.campaign(
                 of_matrices, tiles, outcome.identity.target, seconds=ends - time.monotonic(), workers=args.jobs,
                 progress=console.print, found=keep,
-                before=productcampaign.before_of(of_matrices, outcome.identity, book) if args.resume else {},
+                before=product_campaign.before_of(of_matrices, outcome.identity, book) if args.resume else {},
             )  # fmt: skip
     except (NoDevice, NoTriton) as e:
         raise UsageError(str(e)) from None
@@ -294,7 +296,7 @@ def _details(e: Entry, width: int) -> Iterator[str]:
         for line in errors.described(e.form, e.errors):
             words = f"largest error {line}"
             yield from textwrap.wrap(words, max(width, 40), initial_indent="    ", subsequent_indent="    ")
-        yield from (f"    {line}" for line in errorplot.lines(e.errors))
+        yield from (f"    {line}" for line in error_plot.lines(e.errors))
 
 
 def _approximate(e: Entry) -> bool:

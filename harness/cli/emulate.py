@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ptxdiff import options
 from ptxdiff.cli import UsageError
-from ptxdiff.ptx.limits import SNIPPET_SECONDS
-from ptxdiff.ptx.text.conventions import CONVENTIONS
+from ptxdiff.emulator import SNIPPET_SECONDS
+from ptxdiff.emulator.text import CONVENTIONS
 from ptxdiff.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs. Returns 1 if the emulator refuses the asm, else 0."""
-    from ptxdiff.ptx import PtxError, emulate
-    from ptxdiff.ptx.binding.constraints import check_pack
-    from ptxdiff.ptx.targets import Target
+    from ptxdiff.emulator import PtxError, Target, check_pack, emulate
 
     inputs = [_input(word) for word in args.input]
     outputs = [_format(name) for name in args.output]
@@ -97,9 +95,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _remark(form: AsmForm, args: argparse.Namespace) -> str:
     """A remark if approximate instructions may have other bits than on the target; else ""."""
-    from ptxdiff.ptx import analyse
-    from ptxdiff.ptx.binding.approximate import ROUNDED
-    from ptxdiff.ptx.targets import GENERATION, of_generation
+    from ptxdiff.emulator import GENERATION, ROUNDED, analyse, of_generation
 
     names = analyse(form.text, form.constraints, target=args.target).approximate
     if not names:
@@ -120,7 +116,7 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
     from ptxdiff.model.variants import AsmVariant, CaseError, asm
 
     if args.constraints is not None:
-        from ptxdiff.ptx.text.conventions import spelled
+        from ptxdiff.emulator.text import spelled
 
         written = spelled(args.asm, args.constraints, args.convention)
         return AsmForm(
@@ -143,8 +139,8 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
 
 def _with_suffix(error: Exception, target: str) -> str:
     """A hint for features that `sm_90` lacks and `sm_90a` has; "" for other errors."""
+    from ptxdiff.emulator import UnsupportedOnTarget
     from ptxdiff.model.targets import normal
-    from ptxdiff.ptx.errors import UnsupportedOnTarget
 
     if not isinstance(error, UnsupportedOnTarget) or target[-1:].isalpha():
         return ""
@@ -227,7 +223,7 @@ def _cell(fmt: Any, unit: Any) -> str:
 
 
 def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, target: str) -> None:
-    from ptxdiff.ptx import trace
+    from ptxdiff.emulator import trace
 
     first = [a[: args.pack] for a in arguments]
     found = trace(

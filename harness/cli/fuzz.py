@@ -89,10 +89,10 @@ def main(args: argparse.Namespace) -> int:
 def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     """Run a campaign on the nodes of a cluster. Returns 1 if it has findings or batches without a result, else 0."""
     from ptxdiff.cluster.connect import ClusterError
-    from ptxdiff.cluster.joining import joined
+    from ptxdiff.cluster.join import joined
     from ptxdiff.cluster.nodes import CPU, gpu
+    from ptxdiff.fuzz.cluster import ClusterFuzz
     from ptxdiff.fuzz.files import JOURNAL
-    from ptxdiff.fuzz.oncluster import ClusterFuzz
 
     try:
         with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:

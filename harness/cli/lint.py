@@ -127,8 +127,7 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 
 def _check_targets(args: argparse.Namespace) -> None:
-    from ptxdiff.ptx.errors import PtxError
-    from ptxdiff.ptx.targets import Target
+    from ptxdiff.emulator import PtxError, Target
 
     for target in args.target:
         try:

@@ -3,16 +3,157 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.locations import REFERENCES
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.ptx_variant import PtxVariant
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
 
 if TYPE_CHECKING:
     from ptxdiff.model.naming import Named
     from ptxdiff.model.variants import CaseError
+    from ptxdiff.references.formats import Format
+
+
+def instructions(case: Case, variant: Variant) -> set[str]:
+    """The names of instructions as written, such as `lop3.b32`, in the variant's asm or in its Triton functions.
+
+    Triton functions are searched for strings that parse as PTX: in their own source, and in the functions, strings and
+    constants that they name. Asm that other code computes is not found.
+    """
+    return {name for text in _texts(case, variant) for name in _names(text)}
+
+
+def uses(name: str, word: str) -> bool:
+    """Whether an instruction's name has the opcode of `word`, and its modifiers in the same order, maybe with others.
+
+    `mul.f16x2` finds `mul.rn.f16x2`; `mul` finds every multiplication, but not `mul24`.
+    """
+    opcode, *modifiers = name.split(".")
+    wanted, *rest = word.split(".")
+    left = iter(modifiers)
+    return opcode == wanted and all(part in left for part in rest)
+
+
+def _texts(case: Case, variant: Variant) -> Iterator[str]:
+    if isinstance(variant, AsmVariant):
+        for pack in packs_of(case, variant):
+            try:
+                yield asm_form(case, variant, pack).text
+            except CaseError:  # a run of the case reports the error in this form
+                continue
+    elif isinstance(variant, PtxVariant):
+        yield variant.text
+    else:
+        given = {**getattr(variant, "constants", {}), **getattr(variant, "meta", {})}
+        yield from _strings([variant.function, *given.values()])  # type: ignore[attr-defined]
+
+
+def _strings(values: list[Any]) -> Iterator[str]:
+    """The strings among some values, and in the source of Triton functions among them, followed through names."""
+    seen: set[int] = set()
+    while values:
+        value = values.pop()
+        value = getattr(value, "value", value)  # unwraps a tl.constexpr
+        function = getattr(value, "fn", None)
+        if isinstance(value, str):
+            yield value
+        elif inspect.isfunction(function) and id(function) not in seen:
+            seen.add(id(function))
+            names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+            for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+                if isinstance(node, ast.Constant):
+                    values.append(node.value)
+                elif isinstance(node, ast.Name) and node.id in names:
+                    values.append(names[node.id])
+
+
+def _names(text: str) -> Iterator[str]:
+    from ptxdiff.emulator import PtxError
+    from ptxdiff.emulator.text import CodeBlock, Instruction, parse_asm, parse_module
+
+    try:
+        whole = ".version" in text and ".entry" in text
+        waiting: list[Any] = [f.body for f in parse_module(text).functions] if whole else [parse_asm(text)[0]]
+    except PtxError:  # not PTX: for example a docstring, or constraints
+        return
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, CodeBlock):
+            waiting += node.statements
+        elif isinstance(node, Instruction):
+            yield node.spelling
+
+
+# Modules that references are built from; they define no references.
+_PARTS = ("codes", "correct_rounding", "description", "formats", "hard_cases", "rounding", "shapes")
+
+
+def formats() -> Iterator[str]:
+    """One line for each format: its constant's name, bits, storage dtype of one unit, and fields."""
+    from ptxdiff.references import formats as module
+    from ptxdiff.references.formats import Format
+
+    known = {n: f for n in module.__all__ if isinstance(f := getattr(module, n), Format)}
+    for name, fmt in sorted(known.items(), key=_order):
+        if fmt.packs is not None:
+            what = f"{fmt.codes_per_unit} codes of {fmt.packs.name}, the first in the low bits"
+        elif fmt.is_float:
+            sign = "sign, " if fmt.signed else ""
+            what = f"{sign}{fmt.exponent_bits} exponent and {fmt.mantissa_bits} mantissa bits, bias {fmt.bias}"
+            what += ", infinities" if fmt.infinity else ", no infinity"
+            what += ", no NaN" if fmt.nan == "none" else ""
+        else:
+            what = f"{fmt.kind} integer"
+        yield f"{name:<8} {fmt.code_bits:>2} bits in {fmt.storage:<6}  {what}"
+
+
+def _order(entry: tuple[str, Format]) -> tuple[bool, int, int, str]:
+    """A sort key: floats before integers, then by size; packed formats after the formats that they hold."""
+    name, fmt = entry
+    return (not fmt.is_float, fmt.code_bits, fmt.codes_per_unit, name)
+
+
+def references(words: Sequence[str] = ()) -> Iterator[str]:
+    """One line for each module of `references`, then two for each of its functions. words: only these modules.
+
+    The modules are parsed, not imported, so that torch is not loaded. Raises UsageError for an unknown module.
+    """
+    modules = {p.stem: p for p in sorted(REFERENCES.glob("[!_]*.py")) if p.stem not in _PARTS}
+    for word in words:
+        if word not in modules:
+            raise UsageError(f"references has no module {word!r}; it has {', '.join(modules)}")
+    for name in words or modules:
+        tree = ast.parse(modules[name].read_text(encoding="utf-8"))
+        yield f"ptxdiff.references.{name}  {_sentence(tree)}"
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                yield f"    {node.name}({_parameters(node.args)})"
+                yield f"        {_sentence(node)}"
+
+
+def _sentence(node: ast.Module | ast.FunctionDef) -> str:
+    """The first paragraph of a docstring, as one line."""
+    return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+
+
+def _parameters(arguments: ast.arguments) -> str:
+    """The parameters without their annotations."""
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        argument.annotation = None
+    for several in (arguments.vararg, arguments.kwarg):
+        if several is not None:
+            several.annotation = None
+    return ast.unparse(arguments)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +177,6 @@ def main(args: argparse.Namespace) -> int:
     Returns 2 if a file is broken, else 0.
     """
     if args.references or args.formats:
-        from ptxdiff.cli.index import formats, references
-
         for line in (*(formats() if args.formats else ()), *(references(args.what) if args.references else ())):
             say(line)
         return 0
@@ -93,8 +232,6 @@ def _one_case(chosen: Named) -> None:
 def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
     """The variants whose PTX contains an instruction. If there is none, raises UsageError with the nearest names."""
     from difflib import get_close_matches
-
-    from ptxdiff.cli.using import instructions, uses
 
     found: list[Named] = []
     known: set[str] = set()

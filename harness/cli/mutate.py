@@ -228,7 +228,7 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 def _summary(found: Sequence[Mutation]) -> str:
     """The kill rate of all mutations, which counts those that give other bits somewhere; before it what the policies
     allow."""
-    from ptxdiff.records.killrate import BY_PADDING, allowed_changes, kill_rate, totals
+    from ptxdiff.records.kill_rate import BY_PADDING, allowed_changes, kill_rate, totals
 
     total = totals(found)
     allowed = allowed_changes(found)

@@ -109,8 +109,8 @@ def _with_operands(instruction: str) -> tuple[str, str, list[str], bool]:
 
 def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
     """Operands, the output's format and the inputs' formats of an instruction with one result; None for others."""
-    from ptxdiff.ptx import isa
-    from ptxdiff.ptx.isa.forms import find
+    from ptxdiff.emulator import isa
+    from ptxdiff.emulator.isa.forms import find
     from ptxdiff.references import formats
 
     isa.load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,66 @@ from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ptxdiff.model.assemblers import PtxasChoice
-    from ptxdiff.records import Timing
+    from ptxdiff.model.load import LoadedCase
+    from ptxdiff.records import InRegisters, Timing
     from ptxdiff.timing import Session
+
+
+def time_case(console: Console, loaded: LoadedCase, target: str, variants: Sequence[str]) -> bool:
+    """Time a case's variants in registers on the GPU here, and print the times. Returns whether any was timed."""
+    from ptxdiff.processes.child import DeviceFault
+    from ptxdiff.timing import CannotTime
+    from ptxdiff.timing.in_registers import time_in_registers
+
+    try:
+        found = time_in_registers(loaded, target, variants)
+    except (CannotTime, DeviceFault, RuntimeError) as error:
+        console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+        return False
+    _print_in_registers(console, loaded.name, target, [t for t in found if not t.words])
+    for t in found:
+        if t.words:
+            words = f"  note: {t.key.variant}, {t.mode}: {t.words}"
+            console.print(words, markup=False, highlight=False, soft_wrap=True)
+    return any(not t.words for t in found)
+
+
+def _print_in_registers(console: Console, name: str, target: str, found: Sequence[InRegisters]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ptxdiff.records.in_registers import UNITS, pays_lines
+
+    for mode, unit in UNITS.items():
+        group = [t for t in found if t.mode == mode]
+        if not group:
+            continue
+        words = f"{unit}, in a dependent chain" if mode == "latency" else unit
+        table = Table(title=Text(f"{name}, in registers on {target}: {words}"), title_justify="left", box=None)
+        for heading in ("", unit, "95% interval", "beside the first", "instructions"):
+            table.add_column(heading, justify="right" if heading in (unit, "95% interval") else "left")
+        for t in group:
+            table.add_row(*_row_in_registers(t, group[0]))
+        console.print(table, markup=False)
+        noise, samples = 100 * group[0].noise, len(group[0].samples)
+        console.print(f"A/A {noise:.2f}%; {samples} samples each, by the SM's clock", highlight=False)
+    for line in pays_lines(found):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    console.print("")
+
+
+def _row_in_registers(t: InRegisters, first: InRegisters) -> tuple[str, ...]:
+    from ptxdiff.records.compare import change_of
+
+    beside = ""
+    if t is not first:
+        compared = t.beside(first)
+        beside = f"{compared.verdict} {change_of(compared)}"
+    opcodes = ", ".join(f"{count:g} {opcode}" for opcode, count in t.opcodes.items())
+    return t.key.variant, f"{t.value:.3f}", "{:.3f} to {:.3f}".format(*t.interval), beside, opcodes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +105,10 @@ def main(args: argparse.Namespace) -> int:
 
     chosen = named(args.cases)
     sizes = [_size(word) for word in args.size or ["large"]]
-    from ptxdiff.cli.registers import time_case
     from ptxdiff.processes.child import DeviceFault
     from ptxdiff.processes.gpus import gpus
     from ptxdiff.timing import CannotTime
-    from ptxdiff.timing.ondevice import time_on_device
+    from ptxdiff.timing.on_device import time_on_device
 
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here")

@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         chosen = one_variant(args.variant)
         if not args.cluster:
             return _sweep(args, chosen)
-        from ptxdiff.cluster.joining import joined, project_of
+        from ptxdiff.cluster.join import joined, project_of
 
         root = project_of(chosen.loaded.path)
         with joined(args.cluster, root) as tasks:
@@ -88,8 +88,8 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
             progress.update(bar, advance=1, different=different)
 
         if tasks and root:
-            from ptxdiff.running.shardworker import shard_digests
-            from ptxdiff.sweep.oncluster import ClusterSweep
+            from ptxdiff.running.shard_worker import shard_digests
+            from ptxdiff.sweep.cluster import ClusterSweep
 
             facts: dict[str, Any] = {
                 "root": root,
@@ -118,7 +118,7 @@ def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | No
     from ptxdiff.model.targets import normal
     from ptxdiff.model.variants import AsmVariant
     from ptxdiff.running.item import Item, fingerprint_of
-    from ptxdiff.running.shardworker import bits_of
+    from ptxdiff.running.shard_worker import bits_of
     from ptxdiff.sweep.shards import SHARD_BITS, Task
 
     backend = agreed("--backend", args.backend, chosen.backend) or "gpu"
@@ -216,10 +216,10 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
     """The error of a sweep whose policies judge almost none of the inputs swept so far; "" for other sweeps."""
-    from ptxdiff.judging.promise import pooled, too_little
+    from ptxdiff.judging.judged_share import pooled, too_little
     from ptxdiff.model.policies import policies
     from ptxdiff.records import Share
-    from ptxdiff.running.shardworker import item_of
+    from ptxdiff.running.shard_worker import item_of
 
     item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
     judged = pooled({n: Share(**s) for n, s in r.judged.items()} for r in done)

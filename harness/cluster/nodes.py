@@ -1,7 +1,7 @@
 """The nodes of a cluster: the resources of each, and whether its environment equals the driver's.
 
-A node reports its GPUs and its facts (`ptxdiff.cluster.facts`) when it is first seen. If a fact differs from the
-driver's, the node is refused with the difference in words, and no task is placed there.
+A node reports its GPUs and its facts (`ptxdiff.cluster.machine_facts`) when it is first seen. If a fact differs from
+the driver's, the node is refused with the difference in words, and no task is placed there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ptxdiff.cluster.facts import NodeFacts, difference, here
+from ptxdiff.cluster.machine_facts import NodeFacts, difference, here
 
 ANSWER = 180.0
 """Seconds within which a node must report its facts; it unpacks the job's files first."""
@@ -133,7 +133,7 @@ class Nodes:
         # A nested function, so that Ray sends its code: a node with another ptxdiff still answers.
         def probe() -> Any:
             try:
-                from ptxdiff.cluster.facts import here
+                from ptxdiff.cluster.machine_facts import here
 
                 return here()
             except Exception as error:

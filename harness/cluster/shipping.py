@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.cluster import facts
+from ptxdiff.cluster import machine_facts
 from ptxdiff.locations import ROOT
 from ptxdiff.model.identity.folders import files_below
 
@@ -49,8 +49,10 @@ class Shipment:
         own = OUR_OWN if self.root == ROOT else ()
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
-        places |= {facts.FILES_VARIABLE: files} if (files := os.environ.get(facts.FILES_VARIABLE)) else {}
-        places[facts.BUILDS_VARIABLE] = facts.builds_setting()
+        places |= (
+            {machine_facts.FILES_VARIABLE: files} if (files := os.environ.get(machine_facts.FILES_VARIABLE)) else {}
+        )
+        places[machine_facts.BUILDS_VARIABLE] = machine_facts.builds_setting()
         made["env_vars"] = {**self.variables, **places}
         return made | ({"py_modules": [*self.modules]} if self.modules else {})
 
@@ -64,7 +66,7 @@ def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
     loaded: names of imported modules; None for all that this process has imported.
     """
     root = root.resolve()
-    return Shipment(root, _outside(root, loaded), _searched(root, sys.path), facts.settings())
+    return Shipment(root, _outside(root, loaded), _searched(root, sys.path), machine_facts.settings())
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxdiff.cluster.facts import difference, here
+from ptxdiff.cluster.machine_facts import difference, here
 from ptxdiff.cluster.nodes import Needs, Nodes, selector
 from ptxdiff.cluster.shipping import arrived
 from ptxdiff.processes.pool import CPUS_VARIABLE

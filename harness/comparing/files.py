@@ -16,6 +16,8 @@ from ptxdiff.backends.compiled import compile_job, placed
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.comparing import lockstep
 from ptxdiff.comparing.lockstep import ShownDifference
+from ptxdiff.emulator import PtxError
+from ptxdiff.emulator.kernel.trace import Launched, executed_steps
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.judging.answers import references_digested_once
 from ptxdiff.judging.judge import held_exactly, judge_same
@@ -24,11 +26,9 @@ from ptxdiff.model.constants import constants_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptxvariant import ComparedPtx, PtxVariant
+from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import CaseError, Variant
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.kernel.following import Launched, executed_steps
 from ptxdiff.records import EVIDENCE, Evidence, Key, Offender
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import jobs, judge_job

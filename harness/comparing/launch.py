@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.naming import Named, named
-from ptxdiff.model.ptxvariant import PtxVariant, ptx
+from ptxdiff.model.ptx_variant import PtxVariant, ptx
 from ptxdiff.model.targets import capability, normal
 from ptxdiff.model.variants import CaseError
-from ptxdiff.triton.given import entries
-from ptxdiff.triton.ptxtext import without_comments
+from ptxdiff.triton.from_ptx import entries
+from ptxdiff.triton.ptx_text import without_comments
 
 _NO_TEXT = "\n"
 """The text of a variant of which only the launch is used."""

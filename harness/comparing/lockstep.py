@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ptxdiff.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
-from ptxdiff.comparing.tracediff import (
+from ptxdiff.comparing.trace_difference import (
     Reached,
     TraceDifference,
     branch_difference,
@@ -16,11 +16,18 @@ from ptxdiff.comparing.tracediff import (
     stored_registers,
     trace_difference,
 )
+from ptxdiff.emulator import PtxError
+from ptxdiff.emulator.kernel.trace import (
+    Launched,
+    SeenOperand,
+    Stored,
+    ThreadStep,
+    ThreadTrace,
+    TooLong,
+    followed,
+    storing_thread,
+)
 from ptxdiff.jobs import Job, Outcome
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.kernel.following import Launched, followed, storing_thread
-from ptxdiff.ptx.kernel.origins import Stored
-from ptxdiff.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace, TooLong
 
 HOPS = 64
 """The most steps from thread to thread on the way of a value; each step may run both kernels again."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ptxdiff.comparing.files import MOST_LINES, ComparedFile, FileComparison
 from ptxdiff.comparing.lockstep import ShownDifference, ShownStep
+from ptxdiff.emulator.text import TYPES
 from ptxdiff.judging.message import EVIDENCE_WORDS
-from ptxdiff.ptx.text.types import TYPES
 
 MOST_FINDINGS = 2
 VERDICTS = {

@@ -24,8 +24,8 @@ from ptxdiff.conformance.forms import FormSnippet
 from ptxdiff.conformance.inputs import EXHAUSTIVE_BITS, Inputs
 from ptxdiff.conformance.kernels import NoDefinition
 from ptxdiff.conformance.measure import Tally
-from ptxdiff.ptx.machine.parallel import cores
-from ptxdiff.ptx.targets import Target
+from ptxdiff.emulator.machine.parallel import cores
+from ptxdiff.emulator.targets import Target
 
 GROUP = 40
 """Snippets of one module; those of one definition share its code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.numeric.bits import mask, scalar
+from ptxdiff.emulator.numeric.bits import mask, scalar
 
 DIFFERENT = -1
 """No distance is defined: NaN, infinity or zero on one side only, different NaNs, zeros of different sign."""

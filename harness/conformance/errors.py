@@ -20,9 +20,9 @@ from ptxdiff.conformance import bounds
 from ptxdiff.conformance.bounds import Measure
 from ptxdiff.conformance.forms import bounds_of, snippets
 from ptxdiff.conformance.inputs import Inputs
-from ptxdiff.ptx.machine.parallel import for_each
-from ptxdiff.ptx.numeric.bits import f64_bits, f64_value, scalar
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
+from ptxdiff.emulator.machine.parallel import for_each
+from ptxdiff.emulator.numeric.bits import f64_bits, f64_value, scalar
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction, register_helpers, wrapping
 
 Floats = NDArray[np.float64]
 

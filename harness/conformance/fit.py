@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.conformance.forms import snippets
-from ptxdiff.ptx.numeric import hopper
+from ptxdiff.emulator.numeric import hopper
 
 Words = NDArray[np.uint32]
 Integers = NDArray[np.int64]
@@ -74,7 +74,7 @@ class Table:
         return all(tuple(h[: len(m)]) == m for h, m in zip(had, mine, strict=True))
 
     def text(self, name: str) -> str:
-        """The table as Python source, in the layout of `ptxdiff.ptx.numeric.hopper`."""
+        """The table as Python source, in the layout of `ptxdiff.emulator.numeric.hopper`."""
         parts = []
         for word in ("constant", "slope", "curve"):
             numbers = ", ".join(map(str, getattr(self, word))) + ","
@@ -123,7 +123,8 @@ def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterab
 
 
 def truncated_squares(bits: int, cut: int) -> Integers:
-    """The truncated squares of all numbers of `bits` bits (`ptxdiff.ptx.numeric.interpolator.truncated_square`)."""
+    """The truncated squares of all numbers of `bits` bits
+    (`ptxdiff.emulator.numeric.interpolator.truncated_square`)."""
     x = np.arange(1 << bits, dtype=np.int64)
     total = np.zeros_like(x)
     for i in range((cut + 1) >> 1, bits):

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
-from ptxdiff.ptx import isa
-from ptxdiff.ptx.api import assemble
-from ptxdiff.ptx.binding.program import Step
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.isa.forms import FORMS, Bound, Form, OperandSpec
-from ptxdiff.ptx.isa.registry import REFUSED
-from ptxdiff.ptx.isa.selectors import SELECTORS
-from ptxdiff.ptx.targets import Target
-from ptxdiff.ptx.text.types import TYPES, ScalarType
+from ptxdiff.emulator import isa
+from ptxdiff.emulator.asm_block import assemble
+from ptxdiff.emulator.binding.program import Step
+from ptxdiff.emulator.errors import PtxError
+from ptxdiff.emulator.isa.forms import FORMS, Bound, Form, OperandSpec
+from ptxdiff.emulator.isa.registry import REFUSED
+from ptxdiff.emulator.isa.selectors import SELECTORS
+from ptxdiff.emulator.targets import Target
+from ptxdiff.emulator.text.types import TYPES, ScalarType
 
 LETTERS = {16: "h", 32: "r", 64: "l"}
 """The constraint letter for each register width."""

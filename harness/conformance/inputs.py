@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.emulator.numeric.bits import mask, scalar, shr64, wrap64
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
+from ptxdiff.emulator.text.narrow import NARROW
+from ptxdiff.emulator.text.types import ScalarType
 from ptxdiff.inputs.edges import edge_units, product
-from ptxdiff.ptx.numeric.bits import mask, scalar, shr64, wrap64
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
-from ptxdiff.ptx.text.narrow import NARROW
-from ptxdiff.ptx.text.types import ScalarType
 from ptxdiff.references.formats import FORMATS
 
 Columns = list[NDArray[Any]]

@@ -22,7 +22,7 @@ from typing import Any
 from ptxdiff.conformance.distance import distance
 from ptxdiff.conformance.forms import LETTERS, FormSnippet, Port
 from ptxdiff.conformance.inputs import SCATTER, Inputs, draw, shape_of
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 
 KEPT = 8
 """The most indices of mismatches that a launch of `check` reports."""
@@ -280,7 +280,7 @@ def _reported(verdicts: list[str]) -> list[str]:
 @cache
 def _definition(function: Callable[..., int], name: str) -> str:
     """numba's LLVM code of a definition, as a function `name` of 64-bit integers."""
-    from ptxdiff.ptx.numeric.vectorise import register_helpers, wrapping
+    from ptxdiff.emulator.numeric.vectorise import register_helpers, wrapping
 
     numba = register_helpers()
     names = [f"a{k}" for k in range(function.__code__.co_argcount)]

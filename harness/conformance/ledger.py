@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxdiff.ptx.targets import Target
+from ptxdiff.emulator.targets import Target
 
 if TYPE_CHECKING:
     from ptxdiff.conformance.campaign import Measured
     from ptxdiff.conformance.fetch import Identity
     from ptxdiff.conformance.measure import Tally
-    from ptxdiff.ptx.isa.forms import Bound
+    from ptxdiff.emulator.isa.forms import Bound
 
 PATH = Path(__file__).with_name("ledger.jsonl")
 VERSION = 1
@@ -151,7 +151,9 @@ def read(path: Path = PATH) -> Ledger:
 @cache
 def known() -> Mapping[str, Bound]:
     """Every form that has an entry, by name, sorted: those that a snippet can hold, matrix products, tcgen05."""
-    from ptxdiff.conformance import forms, productforms, tensorforms
+    from ptxdiff.conformance import forms
+    from ptxdiff.conformance import product_forms as productforms
+    from ptxdiff.conformance import tensor_forms as tensorforms
 
     found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
     return {name: found[name] for name in sorted(found)}
@@ -159,7 +161,9 @@ def known() -> Mapping[str, Bound]:
 
 def bound_of(form: str) -> Bound | None:
     """The form of that name in `known`; None if there is none. It searches only forms with the same opcode."""
-    from ptxdiff.conformance import forms, productforms, tensorforms
+    from ptxdiff.conformance import forms
+    from ptxdiff.conformance import product_forms as productforms
+    from ptxdiff.conformance import tensor_forms as tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
     if opcode == tensorforms.OPCODE:
@@ -217,7 +221,7 @@ def confirmed(forms: Iterable[str]) -> bool:
 
 @cache
 def _confirmed(form: str) -> bool:
-    from ptxdiff.ptx.isa.forms import find
+    from ptxdiff.emulator.isa.forms import find
 
     found = bound_of(form)
     opcode, *modifiers = form.split(".")
@@ -233,7 +237,7 @@ def _confirmed(form: str) -> bool:
 
 def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     """The ledger with the results of a campaign; forms that it did not measure keep their entries."""
-    from ptxdiff.conformance import productforms
+    from ptxdiff.conformance import product_forms as productforms
 
     identity = outcome.identity
     run = Campaign(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
@@ -288,7 +292,8 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
-    from ptxdiff.conformance import bounds, forms, tensorforms
+    from ptxdiff.conformance import bounds, forms
+    from ptxdiff.conformance import tensor_forms as tensorforms
 
     if known()[form].form.operation in tensorforms.REFUSED:
         return Entry(form, UNCONFIRMED, why="the emulator refuses it")
@@ -352,7 +357,7 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str
 @cache
 def digest(form: str) -> str:
     """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
-    from ptxdiff.conformance import productforms
+    from ptxdiff.conformance import product_forms as productforms
 
     bound = bound_of(form)
     if bound is None:
@@ -369,11 +374,30 @@ def digest(form: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-_ROOM = re.compile(r"^ptxdiff\.ptx\.(?:(text|binding|machine|kernel|analysis|numeric)\.)?")
-"""A helper's subpackage does not affect bits, so moving it changes no digest. Nor does the package's name: digests of
-forms that a device confirmed began with `harness.`, the name at that time, and still do."""
+_ROOM = re.compile(r"^ptxdiff\.emulator\.(?:(?:text|binding|machine|kernel|analysis|numeric)\.)?")
+"""A helper's subpackage does not affect bits, so moving it changes no digest."""
+
 _DIGESTED = "harness" + ".ptx."
-"""How digests name the package whose subpackages hold definitions."""
+"""How digests name the package: forms that a device confirmed have digests with the name of that time."""
+
+_NAMES_OF_THAT_TIME = {
+    "warp.matrices": "matrices",
+    "warp.mma": "tensor",
+    "warp.sparse_mma": "sparse",
+    "warp.scaled_mma": "scaled",
+    "warp.sparse_scaled_mma": "sparsescaled",
+    "warp.fragments": "fragments",
+    "wgmma.multiply": "warpgroup",
+    "wgmma.descriptors": "descriptors",
+    "tensor_cores": "multiply",
+}
+"""The names in digests of modules that were renamed since."""
+
+
+def _digested(module: str) -> str:
+    """The name of a module in digests."""
+    name = _ROOM.sub("", module)
+    return _DIGESTED + _NAMES_OF_THAT_TIME.get(name, name)
 
 
 @cache
@@ -383,7 +407,7 @@ def _code(function: Callable[..., object]) -> str:
     todo: list[Any] = [function]
     while todo:
         found = todo.pop()
-        name = f"{_ROOM.sub(_DIGESTED, found.__module__)}.{found.__qualname__}"
+        name = f"{_digested(found.__module__)}.{found.__qualname__}"
         if name in seen:
             continue
         seen[name] = _plain(found)
@@ -410,4 +434,4 @@ def _plain(function: Any) -> str:
     node.decorator_list = []
     if ast.get_docstring(node) is not None:
         node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(node).replace("from ptxdiff.ptx.", f"from {_DIGESTED}")
+    return ast.unparse(node).replace("from ptxdiff.emulator.", f"from {_DIGESTED}")

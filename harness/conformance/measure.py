@@ -13,7 +13,7 @@ from ptxdiff.conformance import bounds
 from ptxdiff.conformance.fetch import Executor
 from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs, shape_of
-from ptxdiff.ptx import PtxError, emulate
+from ptxdiff.emulator import PtxError, emulate
 
 OFFENDERS = 3
 """The most inputs with a wrong result that are kept for a snippet."""

@@ -19,14 +19,14 @@ from ptxdiff.conformance import kernels
 from ptxdiff.conformance.cuda import CudaContext
 from ptxdiff.conformance.fetch import Hardware, Identity
 from ptxdiff.conformance.measure import OFFENDERS, Tally, WrongInput
-from ptxdiff.conformance.productforms import bounds_of
-from ptxdiff.ptx.errors import NotElementwise, PtxError
-from ptxdiff.ptx.isa.forms import Bound
-from ptxdiff.ptx.kernel.multiply import Arithmetic
-from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
-from ptxdiff.ptx.kernel.tensor import Product
-from ptxdiff.ptx.numeric.tensorcore import FLOATS, Float
-from ptxdiff.ptx.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.conformance.product_forms import bounds_of
+from ptxdiff.emulator.errors import NotElementwise, PtxError
+from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
+from ptxdiff.emulator.kernel.warp.mma import Product
+from ptxdiff.emulator.numeric.tensorcore import FLOATS, Float
+from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 TILES = 1 << 15
 """How many tiles are drawn for a form, and the tiles of one launch; each further tile combines a, b and c of three of
@@ -91,7 +91,7 @@ def program(form: str, target: str) -> ProductKernel:
 
 def _counts(bound: Bound) -> tuple[list[int], list[bool]]:
     """Registers of d, a, b and c, and which of them have 64 bits, from only the shape and the types."""
-    from ptxdiff.ptx.numeric.tensorcore import BITS
+    from ptxdiff.emulator.numeric.tensorcore import BITS
 
     m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
     n, k = rest.split("k")

@@ -22,8 +22,8 @@ from ptxdiff.conformance.forms import FormSnippet
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated
 from ptxdiff.conformance.taught import digest
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.kernel.memory import Buffer
+from ptxdiff.emulator.errors import PtxError
+from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.sass.cubin import MachineCode, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import Unsupported

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import MachineCodeRunner
 from ptxdiff.fuzz.generate import program
@@ -18,7 +19,6 @@ from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram
 from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled_random
-from ptxdiff.ptx import PtxError
 
 
 @dataclass(frozen=True)

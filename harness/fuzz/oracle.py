@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.emulator import Buffer, load_kernel, run_kernel
 from ptxdiff.fuzz.generate import words
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
 from ptxdiff.model.targets import INTRODUCED, version_number
-from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 Words = NDArray[np.uint32]
 VERSION = "8.1"

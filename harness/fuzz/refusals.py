@@ -19,14 +19,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from ptxdiff.emulator import InternalError, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas, PtxasResult
 from ptxdiff.fuzz.illegal import Illegal, illegal
 from ptxdiff.fuzz.journal import CampaignJournal
-from ptxdiff.ptx import PtxError
-from ptxdiff.ptx.errors import InternalError
-from ptxdiff.ptx.kernel.load import load_kernel
-from ptxdiff.triton.given import header_fault, other_target
-from ptxdiff.triton.ptxtext import without_comments
+from ptxdiff.triton.from_ptx import header_fault, other_target
+from ptxdiff.triton.ptx_text import without_comments
 
 EMULATOR = "the emulator"
 CHUNK = 8

@@ -21,11 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ptxdiff.gating.assemblers import HELD, known
 from ptxdiff.gating.baseline import BaselineError, file_name
+from ptxdiff.gating.decision import ACCEPTED, RUN, Objection
 from ptxdiff.gating.evidence import weakest
 from ptxdiff.gating.gate import WHOLE_ITEM, Decision, Policy, gate
-from ptxdiff.gating.objection import ACCEPTED, RUN, Objection
-from ptxdiff.gating.whoassembled import HELD, known
 from ptxdiff.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
 from ptxdiff.records.seal import SealError
 

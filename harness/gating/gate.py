@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from ptxdiff.gating.assemblers import assembled
+from ptxdiff.gating.decision import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
 from ptxdiff.gating.evidence import Cell, evidence_of_cells
-from ptxdiff.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
 from ptxdiff.gating.registers import in_registers
-from ptxdiff.gating.whoassembled import assembled
 from ptxdiff.records import (
     ALONE,
     DECLARED,
@@ -38,7 +38,7 @@ from ptxdiff.records.compare import (
     strength,
     timed_twice,
 )
-from ptxdiff.records.inregisters import MODES
+from ptxdiff.records.in_registers import MODES
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from ptxdiff.records import ALONE, InRegisters, Key, RunRecords
 from ptxdiff.records.compare import BETWEEN_RUNS, change_of, elsewhere
-from ptxdiff.records.inregisters import lost, undecided
+from ptxdiff.records.in_registers import lost, undecided
 
 Found = Iterator[tuple[bool, str, str]]
 """Decisions: whether each fails a gate on speed, its subject, and its words."""

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs import blocks, few, near
+from ptxdiff.inputs import blocks, few_numbers, similar_magnitudes
 from ptxdiff.inputs.sets import InputSet, seed_of, stream, within
 from ptxdiff.model.arguments import Argument, format_of
 from ptxdiff.model.case import Case
@@ -72,14 +72,16 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
             units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
             continue
         own = f"{case_name}/{name}"
-        if set_name in few.NAMES:
-            turned = few.few_units(case, name, set_name, sizes, seed_of(own, set_name))
+        if set_name in few_numbers.NAMES:
+            turned = few_numbers.few_units(case, name, set_name, sizes, seed_of(own, set_name))
             if turned is not None:
                 units[name] = turned.reshape(shapes[name])
                 continue
         size = int(np.prod(shapes[name]))
-        if set_name in near.NAMES and near.suits(argument):
-            units[name] = near.near_units(case, name, set_name, size, seed_of(own, set_name)).reshape(shapes[name])
+        if set_name in similar_magnitudes.NAMES and similar_magnitudes.suits(argument):
+            units[name] = similar_magnitudes.near_units(case, name, set_name, size, seed_of(own, set_name)).reshape(
+                shapes[name]
+            )
             continue
         units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
     bounded = [n for n in case.domains if n not in made]

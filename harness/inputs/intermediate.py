@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.places import ends, in_slots
+from ptxdiff.inputs.positions import ends, in_slots
 from ptxdiff.model.case import Case
 from ptxdiff.model.codes import codes_of
 from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host

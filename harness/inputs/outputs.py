@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.places import between_integers, ends, in_slots, spread
+from ptxdiff.inputs.positions import between_integers, ends, in_slots, spread
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.codes import codes_of

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import edge_codes, edge_units
-from ptxdiff.inputs.places import in_slots
+from ptxdiff.inputs.positions import in_slots
 from ptxdiff.references.formats import Format
 
 Codes = NDArray[np.int64]

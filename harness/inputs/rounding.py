@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.places import cut, in_slots
+from ptxdiff.inputs.positions import cut, in_slots
 from ptxdiff.references.formats import Format, from_ordinal, ordinal, to_float64
 
 Codes = NDArray[np.int64]

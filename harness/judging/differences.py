@@ -1,7 +1,7 @@
 """The class of difference between two codes, element by element.
 
-`RULES` is its only definition, for the plain judge and for sweeps (`ptxdiff.sweep.agree`). The class is decided before
-any bound applies, so that a special value never passes by tolerance.
+`RULES` is its only definition, for the plain judge and for sweeps (`ptxdiff.sweep.agreement`). The class is decided
+before any bound applies, so that a special value never passes by tolerance.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ptxdiff.judging.answers import answers
 from ptxdiff.judging.differences import Difference, bits, classify_differences, kinds_of, signed_steps, step_histogram
 from ptxdiff.judging.evaluate import accepted, flipped, flush
-from ptxdiff.judging.failingmap import axes_of, counted
+from ptxdiff.judging.failing_map import axes_of, counted
+from ptxdiff.judging.judged_share import CASES_REFERENCE, holds, pooled, shares
 from ptxdiff.judging.offenders import Compared, farthest, offender_at
 from ptxdiff.judging.padding import padding_note, with_padding
-from ptxdiff.judging.promise import CASES_REFERENCE, holds, pooled, shares
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.codes import codes_of
@@ -43,13 +43,13 @@ KEPT_OFFENDERS = 8
 class Judgement:
     """The facts of one comparison; see the fields of the same names in `ptxdiff.records.Result`.
 
-    judged: how many codes the policies judge, by output; see `ptxdiff.judging.promise`.
+    judged: how many codes the policies judge, by output; see `ptxdiff.judging.judged_share`.
     worst: the largest distance of all judged codes, passing or not. worst_failing: the largest distance of failing
     codes. kinds: how many codes differ in which way, as messages say it: `classes` with the side that is a NaN, an
     infinity or zero. moved: how many wrong codes of whole kernels are those expected in other places.
     compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
     in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
-    cell of `ptxdiff.judging.failingmap`; None if none fails or the case has no map.
+    cell of `ptxdiff.judging.failing_map`; None if none fails or the case has no map.
     """
 
     total: int = 0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ptxdiff.lint.form import NumberedForm, triton_form
-from ptxdiff.lint.snippet import Snippet
-from ptxdiff.ptx.api import AsmBlock, assemble
-from ptxdiff.ptx.binding.constraints import Constraint, parse_constraints
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.text.nodes import (
+from ptxdiff.emulator import AsmBlock, Constraint, PtxError, assemble, parse_constraints
+from ptxdiff.emulator.text import (
     Address,
     CodeBlock,
     Declaration,
@@ -23,8 +21,37 @@ from ptxdiff.ptx.text.nodes import (
     Vector,
     declarations,
     instructions,
+    parse_asm,
+    spelled,
 )
-from ptxdiff.ptx.text.parser import parse_asm
+from ptxdiff.lint.snippet import Snippet
+
+
+@dataclass(frozen=True)
+class NumberedForm:
+    """Text with `$0` and constraints without `+`. `moves`: (offset in this text, offset in the author's), ascending."""
+
+    text: str
+    constraints: str
+    moves: tuple[tuple[int, int], ...] = field(default=())
+
+    def original(self, offset: int) -> int:
+        """The offset in the author's text."""
+        at = bisect_right(self.moves, (offset, 1 << 62)) - 1
+        if at < 0:
+            return offset
+        here, there = self.moves[at]
+        return there + offset - here
+
+
+def triton_form(snippet: Snippet) -> NumberedForm:
+    """The snippet in Triton's spelling. Only the convention "cuda" is spelled differently."""
+    try:
+        found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
+    except PtxError:
+        return NumberedForm(snippet.asm, snippet.constraints)  # the rule `constraints` says why
+    return NumberedForm(found.text, found.constraints, found.moves)
+
 
 ASSUMED = 1
 """The assumed value of an operand under constraint `n` or `i`, whose real value is unknown."""
@@ -36,9 +63,10 @@ class LintedBlock:
     `tree`, `source`: the parsed text; None if it does not parse, and `parse_error` says why (the rule `syntax` reports
     it). An operand number that does not exist is no parse error here. `parsed`: the constraints; None if they cannot be
     parsed, and `constraint_error` says why (the rule `constraints` reports it). `program`: the block bound for any
-    target by `ptxdiff.ptx`; None if it cannot be bound, and `bind_error` says why: memory, barriers, other threads, PTX
-    that the emulator does not know, or a mistake. Operands under `n` or `i` are bound to `ASSUMED`; `has_constants` is
-    then true. `siblings`: all blocks of the same file, including this one. A rule that is not sure reports nothing.
+    target by `ptxdiff.emulator`; None if it cannot be bound, and `bind_error` says why: memory, barriers, other
+    threads, PTX that the emulator does not know, or a mistake. Operands under `n` or `i` are bound to `ASSUMED`;
+    `has_constants` is then true. `siblings`: all blocks of the same file, including this one. A rule that is not sure
+    reports nothing.
     """
 
     def __init__(self, snippet: Snippet, siblings: Sequence[LintedBlock] | None = None) -> None:

@@ -10,14 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator import (
+    AsmOperand,
+    PtxError,
+    TraceLine,
+    bind,
+    check_pack,
+    dtype_of,
+    emulate,
+    trace,
+    uncompiled,
+    width_of,
+)
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.trial import SECONDS, Clock, clock_of, special_of, trial_target
-from ptxdiff.ptx.analysis.trace import TraceLine, trace
-from ptxdiff.ptx.api import emulate
-from ptxdiff.ptx.binding.constraints import AsmOperand, bind, check_pack
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.machine.data import dtype_of, width_of
-from ptxdiff.ptx.numeric.vectorise import uncompiled
 
 PACKS = 12
 """Packs of elements in one run."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ptxdiff.emulator import PtxError, unexpected
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import Rule, rules
 from ptxdiff.lint.snippet import Finding, Found, Snippet
-from ptxdiff.ptx.errors import PtxError, unexpected
 
 _WORD = re.compile(r"[%$]?[\w.:%$]+|=?[+&]*\w+")
 """An opcode with its modifiers, an operand, or a constraint."""

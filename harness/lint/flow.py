@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ptxdiff.emulator import destination
+from ptxdiff.emulator.text import Address, CodeBlock, Instruction, Label, Name, Operand, Pair
 from ptxdiff.lint.block import names
-from ptxdiff.ptx.binding.written import destination
-from ptxdiff.ptx.text.nodes import Address, CodeBlock, Instruction, Label, Name, Operand, Pair
 
 _ENDS = frozenset(("ret", "exit", "trap"))
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ptxdiff.emulator import REGISTER_WIDTH, NotElementwise
+from ptxdiff.emulator.text import OPERAND, Instruction, Name
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.flow import read_names, written_names
-from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
-from ptxdiff.ptx.errors import NotElementwise
-from ptxdiff.ptx.text.lexer import OPERAND
-from ptxdiff.ptx.text.nodes import Instruction, Name
 
 _LEAVES = frozenset(("bra", "brx", "call", "exit", "ret", "trap"))
 

@@ -15,7 +15,7 @@ from ptxdiff.lint.extract import Note
 from ptxdiff.lint.files import Report
 from ptxdiff.lint.fixes import replacements
 from ptxdiff.lint.snippet import Finding
-from ptxdiff.records.shown import line, sarif_text, terminal, workflow_data, workflow_property
+from ptxdiff.records.escaping import line, sarif_text, terminal, workflow_data, workflow_property
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NOTES = 5

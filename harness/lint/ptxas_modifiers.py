@@ -1,6 +1,6 @@
 """Which instruction names and modifiers ptxas knows outside arithmetic, whether the emulator runs them or not.
 
-The data are in `ptxas_modifiers.txt`, asked of ptxas by `tests/lint/ptxas_modifiers.py`.
+The data are in `ptxas_modifiers.txt`, asked of ptxas by `tests/support/lint/ptxas_modifiers.py`.
 """
 
 from __future__ import annotations

@@ -276,8 +276,7 @@ def _rules(where: str, key: str, value: Any) -> tuple[str, ...]:
 
 
 def _check_target(where: str, target: str) -> None:
-    from ptxdiff.ptx.errors import PtxError
-    from ptxdiff.ptx.targets import Target
+    from ptxdiff.emulator import PtxError, Target
 
     try:
         Target.parse(target)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ptxdiff.ptx.text.conventions import Convention
+    from ptxdiff.emulator.text import Convention
 
 Severity = Literal["error", "warning", "note"]
 Part = Literal["asm", "constraints"]

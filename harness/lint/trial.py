@@ -16,12 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator import REGISTER_WIDTH, PtxError, UndefinedBits, assemble, emulate, uncompiled, unknown_registers
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.ptx.api import assemble, emulate
-from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
-from ptxdiff.ptx.errors import PtxError, UndefinedBits
-from ptxdiff.ptx.machine.standins import unknown_registers
-from ptxdiff.ptx.numeric.vectorise import uncompiled
 
 Units = dict[int, Any]
 """Patterns by operand number, one for each lane."""

@@ -9,7 +9,7 @@ from ptxdiff.model.arguments import flushes, format_of
 from ptxdiff.model.declaration import CaseDeclaration
 from ptxdiff.model.match import Generated, Match
 from ptxdiff.model.policies import policies, valid_policy_names
-from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.targets import TargetSet, normal
 from ptxdiff.model.tuning import is_wrapped
 from ptxdiff.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant

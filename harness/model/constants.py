@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ptxdiff.model.ptxvariant import ComparedPtx, PtxVariant
+from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
 from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
 
 _NUMBER = re.compile(

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ptxdiff.emulator.text import TYPES
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.instruction import InstructionText, single_instruction
 from ptxdiff.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
-from ptxdiff.ptx.text.types import TYPES
 from ptxdiff.references.formats import Format
 
 _WIDENING = ("mul.wide",)
@@ -104,8 +104,7 @@ def compiled_form(case: Case, form: AsmForm) -> AsmForm:
     """
     if form.convention == "triton":
         return form
-    from ptxdiff.ptx.binding.packed import in_tritons_form
-    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.emulator import PtxError, in_tritons_form
 
     outputs, inputs = ([f.unit_bits for f in side] for side in _arguments(case))
     try:
@@ -117,8 +116,8 @@ def compiled_form(case: Case, form: AsmForm) -> AsmForm:
 
 def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> AsmForm:
     """The form of asm that is not in Triton's convention."""
-    from ptxdiff.ptx.errors import PtxError
-    from ptxdiff.ptx.text.conventions import spelled
+    from ptxdiff.emulator import PtxError
+    from ptxdiff.emulator.text import spelled
 
     constraints = given.constraints
     if constraints is None and not variant.derived_packs and pack > 1:

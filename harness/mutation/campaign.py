@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from ptxdiff.emulator import KERNEL_SECONDS
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.model.codes import codes_of
 from ptxdiff.model.load import LoadedCase
@@ -23,7 +24,6 @@ from ptxdiff.mutation.asm import AsmMutant
 from ptxdiff.mutation.settle import Search, Settlement, settle_asm, settle_reference
 from ptxdiff.mutation.source import SourceMutant, swapped
 from ptxdiff.mutation.trial import Subject, Trial, mutated, texts_of, trial_of, try_asm
-from ptxdiff.ptx.limits import KERNEL_SECONDS
 from ptxdiff.records import Mutation, Survivor
 from ptxdiff.running.plan import sets_of
 from ptxdiff.triton.spec import Digests
@@ -133,7 +133,7 @@ def _of_kernels(
 ) -> Mutation:
     """The mutants of the PTX of a variant's kernels."""
     started = time.monotonic()
-    from ptxdiff.ptx import PtxError
+    from ptxdiff.emulator import PtxError
 
     if words := unfit(subject, name):
         return tally.done(words, started)
@@ -173,7 +173,7 @@ def _placed(
 def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:
     """The mutants of the asm texts of a variant."""
     started = time.monotonic()
-    from ptxdiff.ptx import PtxError
+    from ptxdiff.emulator import PtxError
 
     try:
         texts = texts_of(subject.case, variant)
@@ -207,7 +207,7 @@ def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, ta
 def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budget, tally: _Tally) -> Mutation:
     """The mutants of the inline asm within one variant's Triton functions."""
     started = time.monotonic()
-    from ptxdiff.ptx import PtxError
+    from ptxdiff.emulator import PtxError
 
     try:
         every = inline.inline_mutants(blocks)

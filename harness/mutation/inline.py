@@ -16,7 +16,7 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.constants import packs_in_code
 from ptxdiff.model.variants import KernelVariant, PlainVariant
 from ptxdiff.mutation.asm import AsmMutant, mutants
-from ptxdiff.mutation.machinecode import Code, job_of, machine_code, setups_of
+from ptxdiff.mutation.machine_code import Code, job_of, machine_code, setups_of
 from ptxdiff.mutation.settle import Candidate, Inputs, Search, Settlement, Words, judged_of, ran_as, settled
 from ptxdiff.mutation.trial import Subject, Trial, trial_of
 from ptxdiff.triton.compile import swapping
@@ -76,8 +76,7 @@ def try_inline(subject: Subject, name: str, mutant: InlineMutant) -> Trial:
 
 def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
     """The reason why the binder refuses a mutant; "" if it does not."""
-    from ptxdiff.ptx import PtxError, analyse, written_input
-    from ptxdiff.ptx.errors import NotElementwise
+    from ptxdiff.emulator import NotElementwise, PtxError, analyse, written_input
 
     swap = mutant.swap
     try:
@@ -91,8 +90,7 @@ def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
 
 def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
     """The reason why the binder refuses a variant's kernel with a mutant in it; "" if it does not."""
-    from ptxdiff.ptx import PtxError
-    from ptxdiff.ptx.kernel.load import load_kernel
+    from ptxdiff.emulator import PtxError, load_kernel
 
     for setup in setups_of(subject, name):
         with swapping(swap):

@@ -15,15 +15,15 @@ from functools import partial
 from itertools import groupby
 
 from ptxdiff.backends.compiled import compile_job
+from ptxdiff.emulator import STILL_RUNNING
+from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.judging.judge import Judgement
-from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.mutation.asm import KernelMutant, kernel_mutants, replaced
-from ptxdiff.mutation.machinecode import Code
+from ptxdiff.mutation.machine_code import Code
 from ptxdiff.mutation.settle import Candidate, Inputs, Search, Settlement, job_in, judged_in, settled
 from ptxdiff.mutation.trial import Subject, Trial, trial_of
-from ptxdiff.ptx.limits import STILL_RUNNING
-from ptxdiff.ptx.text.header import retargeted
 from ptxdiff.running.run import jobs
 from ptxdiff.triton.assemble import assemble
 from ptxdiff.triton.compile import Rewriting, rewriting
@@ -103,8 +103,7 @@ def try_kernel(subject: Subject, name: str, mutant: PlacedMutant) -> Trial:
 
 def _refusal(subject: Subject, mutant: PlacedMutant) -> str:
     """The reason why the binder refuses a mutant; "" if it does not."""
-    from ptxdiff.ptx import PtxError
-    from ptxdiff.ptx.kernel.load import load_kernel
+    from ptxdiff.emulator import PtxError, load_kernel
 
     given = mutant.kernel.compilation.spec.given is not None
     text = retargeted(mutant.text, subject.target) if given else mutant.text

@@ -28,7 +28,7 @@ from ptxdiff.model.derive import packs_of
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault, apply_reference, flushes_itself
 from ptxdiff.model.variants import AsmVariant, PlainVariant, Reference, Variant
-from ptxdiff.mutation.machinecode import Code, machine_code
+from ptxdiff.mutation.machine_code import Code, machine_code
 from ptxdiff.mutation.source import SourceMutant, swapped
 from ptxdiff.mutation.trial import Subject
 from ptxdiff.records import Offender

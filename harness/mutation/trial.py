@@ -103,7 +103,7 @@ def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: 
 
 def refusal(subject: Subject, variant: AsmVariant) -> str:
     """The reason why the binder, or the derivation of packed forms, refuses a mutant; "" if neither does."""
-    from ptxdiff.ptx import PtxError, analyse
+    from ptxdiff.emulator import PtxError, analyse
 
     try:
         for pack in packs_of(subject.case, variant):

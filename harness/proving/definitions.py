@@ -1,7 +1,7 @@
 """Interpret the source of scalar definitions over terms.
 
-As in `ptxdiff.ptx.numeric.translation`, an integer is a 64-bit pattern that wraps, and a condition is 0 or 1. A float
-is the pattern of a float64, whose NaNs are one. Both ways of a branch are interpreted where its condition is no
+As in `ptxdiff.emulator.numeric.translation`, an integer is a 64-bit pattern that wraps, and a condition is 0 or 1. A
+float is the pattern of a float64, whose NaNs are one. Both ways of a branch are interpreted where its condition is no
 constant, and their results are joined; a loop ends where its condition becomes a constant.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator.numeric import bits
+from ptxdiff.emulator.numeric.translation.source import Untranslatable, code_of, tree
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction, read
 from ptxdiff.proving import doubles, summaries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term, TermFunction
-from ptxdiff.ptx.numeric import bits
-from ptxdiff.ptx.numeric.translation.source import Untranslatable, code_of, tree
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction, read
 
 TURNS = 200
 """Turns after which a loop without a constant end is given up."""

@@ -1,6 +1,6 @@
 """Run an asm block on terms: each register is a term and a mask of undefined bits, also a term.
 
-Lanes are independent, so one lane with arbitrary inputs stands for all. As in `ptxdiff.ptx.machine.lockstep`, the
+Lanes are independent, so one lane with arbitrary inputs stands for all. As in `ptxdiff.emulator.machine.lockstep`, the
 lowest step runs first; here every way through the block is taken, each under its condition. Where a rule for undefined
 bits has no term, one undefined bit makes the whole result undefined: that can refuse a proof, never give one.
 """
@@ -11,14 +11,13 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ptxdiff.emulator import AsmBlock, AsmOperand
+from ptxdiff.emulator.binding.program import UNDEFINED, ReadSlot, Step, WriteSlot
+from ptxdiff.emulator.isa.forms import Form
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 from ptxdiff.proving import definitions
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term
-from ptxdiff.ptx.api import AsmBlock
-from ptxdiff.ptx.binding.constraints import AsmOperand
-from ptxdiff.ptx.binding.program import UNDEFINED, ReadSlot, Step, WriteSlot
-from ptxdiff.ptx.isa.forms import Form
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 
 STEPS = 20_000
 """Steps after which a block with loops is given up."""
@@ -49,11 +48,11 @@ class Results:
     outputs: tuple[tuple[Term, ...], ...]
     undefined: Term
     approximate: frozenset[str]
-    computed: tuple[Computed, ...] = ()
+    computed: tuple[ComputedTerms, ...] = ()
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedTerms:
     """One application of a definition: the instruction, its definition over arrays, its operands and its result."""
 
     spelling: str
@@ -132,7 +131,7 @@ class _Lane:
         self.registers: list[MaskedTerm | None] = [None] * len(block.program.registers)
         self.undefined = FALSE
         self.approximate: set[str] = set()
-        self.computed: list[Computed] = []
+        self.computed: list[ComputedTerms] = []
         self.active = TRUE
 
     def run(self) -> None:
@@ -240,13 +239,13 @@ def _scalar(lane: _Lane, step: Step) -> list[MaskedTerm]:
     for number, function in enumerate(step.functions):
         build = definitions.uninterpreted if form.approximate else definitions.of_lanes
         value = build(function, *values)
-        lane.computed.append(Computed(step.bound.spelling, function, tuple(values), value))
+        lane.computed.append(ComputedTerms(step.bound.spelling, function, tuple(values), value))
         found.append(MaskedTerm(value, _undefined(form, sources, function, value.width, number)))
     return found
 
 
 def _undefined(form: Form, sources: Sequence[MaskedTerm], function: ArrayFunction, width: int, number: int) -> Term:
-    """The mask of a result by its form's rule; see `ptxdiff.ptx.numeric.definedness`."""
+    """The mask of a result by its form's rule; see `ptxdiff.emulator.numeric.definedness`."""
     rule, masks = form.undefined, [s.undefined for s in sources]
     if all(m.constant == 0 for m in masks):
         return t.const(0, width)

@@ -12,12 +12,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ptxdiff.emulator.isa import float32, half
+from ptxdiff.emulator.isa.convert_integral import integral
+from ptxdiff.emulator.numeric.floatbits import BF16, F16
 from ptxdiff.proving import doubles
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import Term, TermFunction, TheoryFormat
-from ptxdiff.ptx.isa import float32, half
-from ptxdiff.ptx.isa.convert_integral import integral
-from ptxdiff.ptx.numeric.floatbits import BF16, F16
 
 MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
 _SOLVERS_MODES = ("RNE", "RTZ", "RTN", "RTP")

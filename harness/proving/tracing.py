@@ -174,7 +174,7 @@ def domain(case: Case, count: int) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     from ptxdiff.model.arguments import format_of
-    from ptxdiff.sweep.onarrays import float_values, in_kernel, traceable
+    from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 
     if case.domain is None:
         return None

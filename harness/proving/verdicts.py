@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptxdiff.diskcache import DiskCache
+from ptxdiff.emulator import PtxError, UndefinedBits
 from ptxdiff.judging.judge import judge
 from ptxdiff.judging.padding import judged_padding
 from ptxdiff.model.arguments import format_of
@@ -29,8 +30,6 @@ from ptxdiff.proving import programs, queries, solving
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Results
 from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
-from ptxdiff.ptx import PtxError
-from ptxdiff.ptx.errors import UndefinedBits
 from ptxdiff.records import Proof
 from ptxdiff.references.formats import Format
 
@@ -181,7 +180,7 @@ class _Goals:
 
 def _readings(case: Case, variant: Variant, other: Variant | None, target: str, pack: int) -> Iterator[_Goals]:
     """The goals for each reading of a block: with and without contraction, where ptxas may choose."""
-    from ptxdiff.ptx import analyse
+    from ptxdiff.emulator import analyse
 
     if not case.elementwise:
         raise NotModelled("a whole kernel")
@@ -205,7 +204,7 @@ def _readings(case: Case, variant: Variant, other: Variant | None, target: str, 
 
 def _refuse_sharing(form: AsmForm, target: str) -> None:
     """Raise NotModelled where registers of operands may be shared so that bits change."""
-    from ptxdiff.ptx.analysis.sharing import sharing
+    from ptxdiff.emulator import sharing
 
     if sharing(form.text, form.constraints, target).hazards:
         raise NotModelled("an output that may share a register with an input, and then gives other bits")
@@ -223,9 +222,8 @@ def _width(fmt: Format) -> int:
 
 def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Results, ...], list[list[Term]]]:
     """The results of as many invocations as the elements need, and the elements of each output."""
-    from ptxdiff.ptx.api import assemble
-    from ptxdiff.ptx.binding.constraints import bind, parse_constraints
-    from ptxdiff.ptx.text.conventions import spelled
+    from ptxdiff.emulator import assemble, bind, parse_constraints
+    from ptxdiff.emulator.text import spelled
 
     case, pack = unit.case, unit.form.pack
     written = spelled(unit.form.text, unit.form.constraints, unit.form.convention)
@@ -291,7 +289,7 @@ def _by_variant(
     case: Case, policy: Policies, form: AsmForm, other: AsmVariant, target: str, fuse: bool, pack: int
 ) -> Iterator[_Goals]:
     """The goals against another variant: that a bit of an element differs."""
-    from ptxdiff.ptx import analyse
+    from ptxdiff.emulator import analyse
 
     own = packs_of(case, other)
     chosen = pack if pack in own else min(own)
@@ -469,7 +467,7 @@ def _arrays(case: Case, units: Mapping[str, Sequence[int]]) -> dict[str, Any]:
 
 def _emulated(unit: _Unit, form: AsmForm, arrays: Mapping[str, Any], fuse: bool) -> dict[str, Any]:
     """The outputs by the emulator, storage arrays by name. Raises PtxError."""
-    from ptxdiff.ptx import emulate
+    from ptxdiff.emulator import emulate
 
     results = emulate(
         form.text,

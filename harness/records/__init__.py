@@ -22,14 +22,14 @@ from ptxdiff.records.compressed import COMPRESSED, PLAIN, is_records_name, recor
 from ptxdiff.records.encoding import from_json, to_json
 from ptxdiff.records.evidence import beside, evidence_of_passes, passes
 from ptxdiff.records.files import Writer, collect, collector_paused, lines, newest_file, read, read_lines, resumable
-from ptxdiff.records.inregisters import ALONE, InRegisters
+from ptxdiff.records.in_registers import ALONE, InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
 from ptxdiff.records.merge import MACHINES, machines, merged
 from ptxdiff.records.seal import Seal
-from ptxdiff.records.sent import Sent, of_run, packed, received, sent, unpacked
 from ptxdiff.records.statistics import Beside
 from ptxdiff.records.texts import TextStore
+from ptxdiff.records.transfer import Sent, of_run, packed, received, sent, unpacked
 from ptxdiff.records.types import (
     DECLARED,
     EVIDENCE,

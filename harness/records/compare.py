@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ptxdiff.records import EVIDENCE, EXPECTED, Beside, Block, InRegisters, Key, Result, RunRecords, Timing
-from ptxdiff.records.inregisters import UNITS, lost
+from ptxdiff.records.in_registers import UNITS, lost
 
 KINDS = {
     "vanished": "only in the first run",

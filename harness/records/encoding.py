@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.in_registers import InRegisters
 from ptxdiff.records.key import Amount, Count, Key
 from ptxdiff.records.rules import ContradictionError, check
 from ptxdiff.records.types import (

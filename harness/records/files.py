@@ -13,12 +13,12 @@ from pathlib import Path
 
 from ptxdiff.records.compressed import COMPRESSED, PLAIN, Compressor, lines_of, record_files, write_all
 from ptxdiff.records.encoding import parsed, to_text
-from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.in_registers import InRegisters
 from ptxdiff.records.lock import FileLock
 from ptxdiff.records.rules import Contents, ContradictionError
 from ptxdiff.records.seal import Seal, SealError
-from ptxdiff.records.sent import Sent
 from ptxdiff.records.texts import StoreWriter, Texts, TextStore
+from ptxdiff.records.transfer import Sent
 from ptxdiff.records.types import (
     SCHEMA,
     CaseInfo,

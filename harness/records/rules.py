@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from ptxdiff.records.inregisters import MODES, InRegisters
+from ptxdiff.records.in_registers import MODES, InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.types import (
     EXPECTED,

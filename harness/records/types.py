@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ptxdiff.records import statistics as speed
-from ptxdiff.records.inregisters import InRegisters
+from ptxdiff.records.in_registers import InRegisters
 from ptxdiff.records.key import Amount, Count, Key
 from ptxdiff.records.statistics import Beside
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from ptxdiff.backends import create
-from ptxdiff.jobs import AUTOMATIC, BACKEND_NAMES, Backend
+from ptxdiff.jobs import AUTOMATIC, BACKEND_NAMES, Backend, DisassemblingBackend, Job
+from ptxdiff.lint import outputs
+from ptxdiff.lint.files import Report, lint_paths
+from ptxdiff.lint.settings import Configuration, Options
 from ptxdiff.model import load as loader
 from ptxdiff.model.case import Case
 from ptxdiff.model.targets import KNOWN, normal
@@ -20,18 +24,72 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.gpus import gpus
 from ptxdiff.records import Sent, sent
 from ptxdiff.records.causes import shown_first
-from ptxdiff.records.shown import OwnWords, line
-from ptxdiff.running import carryover, reuse
+from ptxdiff.records.escaping import OwnWords, line
+from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
-from ptxdiff.running.linting import lint_items
 from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
-from ptxdiff.running.run import run_item
-from ptxdiff.running.together import Together
+from ptxdiff.running.run import jobs, run_item
 from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
 from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
+
+
+class Together:
+    """The files and targets whose kernels were disassembled together in this process."""
+
+    def __init__(self) -> None:
+        self._made: set[tuple[Path, str]] = set()
+
+    def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
+        """Prepare `item`, and the items of its file among `items`, at once. A fault here fails none of them."""
+        place = item.loaded.path, item.target
+        if not isinstance(backend, DisassemblingBackend) or place in self._made:
+            return
+        self._made.add(place)
+        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == (*place, item.backend) and not i.compiler]
+        backend.disassemble_ahead([job for i in beside if (job := _first(i, backend, effort))])
+
+
+def _first(item: Item, backend: Backend, effort: str) -> Job | None:
+    """The first job of an item's plan; None if there is none. The item itself reports why."""
+    with contextlib.suppress(Exception):
+        return next((job for _, job in jobs(item, backend, effort)), None)
+    return None
+
+
+class LintFailure(Exception):
+    """The findings of one case file, as text."""
+
+
+class LintItem(OwnWords, pytest.Item):
+    """The linter on the asm of one case file, which is not run."""
+
+    own_error = LintFailure
+
+    def runtest(self) -> None:
+        """Raise LintFailure for errors and warnings; notes alone pass."""
+        path = self.path
+        root = self.config.rootpath
+        shown = path.relative_to(root) if path.is_relative_to(root) and Path.cwd() == root else path
+        report = lint_paths([shown], Configuration(Options(force_exclude=True)))
+        if report.excluded:
+            pytest.skip(report.excluded[0].words)
+        wrong = [f for f in report.findings if f.severity != "note"]
+        if wrong:
+            raise LintFailure(outputs.text(Report(findings=wrong, notes=report.notes, snippets=report.snippets)))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The name under which pytest reports the item."""
+        return self.path, None, f"{self.path.name}: lint"
+
+
+def lint_items(parent: pytest.Collector) -> Iterator[LintItem]:
+    """The linter's item of a case file, if --ptx-lint asks for one."""
+    if parent.config.option.ptx_lint:
+        yield LintItem.from_parent(parent, name="lint")
+
 
 OFFERED = pytest.StashKey[tuple[str, ...]]()
 """In a session's stash, under `--ptx-cluster`: the GPU generations that the cluster's nodes have."""
@@ -91,7 +149,7 @@ class CaseModule(OwnWords, pytest.Module):
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
     """The items of a file's cases, or their groups. Raises CaseError if another file has a case of that name."""
     if _FILES not in parent.config.stash:
-        carryover.of_session(parent.config)
+        carry_over.of_session(parent.config)
     named = parent.config.stash.setdefault(_FILES, {})
     for loaded in cases:
         loader.claim(named, loaded)
@@ -146,7 +204,7 @@ def item_in(config: pytest.Config, path: str, item: tuple[str, ...]) -> Item:
     Raises LookupError if there is no such file, case or variant now, and CaseError if the file cannot be loaded.
     """
     if _FILES not in config.stash:
-        carryover.of_session(config)
+        carry_over.of_session(config)
     places = (base / path for base in (config.rootpath, *config.rootpath.parents))
     file = next((place for place in places if place.is_file()), None)
     if file is None:
@@ -256,7 +314,7 @@ class VariantItem(OwnWords, pytest.Item):
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
         self.address = f"{Path(here).as_posix()}{colons}{rest}"
         self.add_marker(item.backend)
-        # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/grouping`.
+        # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/xdist`.
         self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}"))
 
     def runtest(self) -> None:
@@ -309,12 +367,12 @@ class VariantItem(OwnWords, pytest.Item):
             ours = (i for i in self.session.items if isinstance(i, VariantItem) and i.assemblers == (None,))
             together = self.config.stash.setdefault(_TOGETHER, Together())
             together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
-        remark = carryover.before_run(self.item)
+        remark = carry_over.before_run(self.item)
         found = run_item(
             self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
         )
-        carryover.after_run(self.item)
-        carryover.with_dependencies(self.item, found)
+        carry_over.after_run(self.item)
+        carry_over.with_dependencies(self.item, found)
         if remark and found.results:
             found.results[0] = replace(found.results[0], notes=(*found.results[0].notes, remark))
         if self._reusable:
@@ -351,7 +409,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Refuse to resume with results of a variant whose definition has changed."""
-        if words := carryover.changed_since(self.item, done.results):
+        if words := carry_over.changed_since(self.item, done.results):
             raise ItemFailure(
                 f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
                 f"{words}; start a new records file"

@@ -8,6 +8,7 @@ given if the emulator found undefined bits on their way to memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,10 +18,33 @@ from numpy.typing import NDArray
 
 from ptxdiff.backends.snippet import fed_back
 from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import CLOBBER, REVERSED, UNDEFINED, AsmVariant, CaseError, KernelVariant
 from ptxdiff.running.judged import judged
+
+_LEFT = re.compile(r"out of bounds|out of range|IndexError|lies in no buffer|illegal memory access")
+
+
+def index_hint(case: Case, input_set: str, words: str) -> str:
+    """A hint for a memory fault, or a fault of a reference, in a whole kernel that has integer inputs of any value.
+
+    input_set: the name of the set that caused it. words: the fault's text. Returns "" if nothing suggests an index.
+    """
+    if case.elementwise or input_set.startswith("generated") or not _LEFT.search(words):
+        return ""
+    known = {*case.domains, *case.in_place}
+    free = [n for n, a in case.inputs.items() if not format_of(a).is_float and n not in known]
+    if not free:
+        return ""
+    name = free[0]
+    return (
+        f"{input_set} gives {', '.join(free)} any bits; state the range of an index with "
+        f'where={{"{name}": Domain("...", lambda v: v["{name}"] < ...)}}, or by where={{"{name}": generated}} and '
+        "generate="
+    )
 
 
 def diagnose(job: Job, outcome: Outcome) -> str:
@@ -66,7 +90,7 @@ def _reversed(units: NDArray[Any], many: int, apart: int) -> NDArray[Any]:
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
     """The loop's outputs with registers shared wherever the constraints allow it; None if they allow it nowhere."""
     from ptxdiff.backends.snippet import run_once, shareable
-    from ptxdiff.ptx import PtxError
+    from ptxdiff.emulator import PtxError
 
     assert isinstance(job.variant, AsmVariant)
     carry = policies(job.case, job.variant).carry

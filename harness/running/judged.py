@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ptxdiff.emulator import judging_emulated
 from ptxdiff.judging.answers import results_of
 from ptxdiff.judging.judge import Judgement, Units, judge
 from ptxdiff.model.case import Case
 from ptxdiff.model.identity import digest
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import Variant
-from ptxdiff.ptx.apart import judging_emulated
 
 KEPT = 512
 

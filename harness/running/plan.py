@@ -15,10 +15,10 @@ one target finds it. Every target runs:
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
 - kernels in every shape and at each alignment, given PTX with each pointer misaligned alone, and at sizes beside the
-  numbers of the code (`ptxdiff.running.sizes`).
+  numbers of the code (`ptxdiff.running.plan`).
 
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
-declares again stays hidden. Such names are found in the text instead (`ptxdiff.ptx.repeated_name`).
+declares again stays hidden. Such names are found in the text instead (`ptxdiff.emulator.repeated_name`).
 
 The emulator runs asm without Triton's kernel around it where both must give the same bits: in the rows above, and on
 every input set. It runs Triton's kernel around the asm on the edges, in the rows that the assembler compiles too.
@@ -26,6 +26,7 @@ every input set. It runs Triton's kernel around the asm on the edges, in the row
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -34,23 +35,121 @@ from typing import Any
 
 from ptxdiff.backends.sharing import may_share
 from ptxdiff.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
-from ptxdiff.inputs.few import few_sets
+from ptxdiff.inputs.few_numbers import few_sets
 from ptxdiff.inputs.fill import has_blocks
-from ptxdiff.inputs.near import near_sets
+from ptxdiff.inputs.similar_magnitudes import near_sets
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.constants import packs_in_code
+from ptxdiff.model.constants import constants_of, packs_in_code
 from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
 from ptxdiff.model.targets import KNOWN, TargetSet, capability
 from ptxdiff.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
 from ptxdiff.records import Key
 from ptxdiff.references.formats import Scalar
-from ptxdiff.running.covering import pairwise, share
-from ptxdiff.running.sizes import sizes_beside
 from ptxdiff.sweep import LARGE
+from ptxdiff.triton.launch import grid_of
+
+
+def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Rows in which every pair of values of any two axes occurs, chosen greedily; the first row has each first value.
+
+    Deterministic: the same axes give the same rows.
+    """
+    places = _places(tuple(map(len, axes)))
+    return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in places]
+
+
+def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 1) -> list[tuple[object, ...]]:
+    """The rows of part number `part` out of `parts`, at least `least`; all parts together contain every pair of values.
+
+    For an axis that is costly and matters little, such as the target: each pair is run on at least one target.
+    Deterministic: a part has the same rows, whichever other parts are run.
+    """
+    rows = pairwise(axes)
+    count = min(len(rows), max(least, -(-len(rows) // parts)))
+    return [rows[(part * count + k) % len(rows)] for k in range(count)]
+
+
+@functools.cache
+def _places(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The rows for axes of these sizes, as indices on the axes."""
+    wanted = {
+        (i, a, j, b)
+        for i, j in itertools.combinations(range(len(sizes)), 2)
+        for a in range(sizes[i])
+        for b in range(sizes[j])
+    }
+    row = (0,) * len(sizes)
+    rows = []
+    while True:
+        rows.append(row)
+        wanted -= {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(sizes)), 2)}
+        if not wanted:
+            break
+        row = _next_row(sizes, wanted)
+    return tuple((k,) for k in range(sizes[0])) if len(sizes) == 1 else tuple(rows)
+
+
+def _next_row(sizes: Sequence[int], wanted: set[tuple[int, int, int, int]]) -> tuple[int, ...]:
+    """A row with the smallest pair still wanted, and on each other axis the value that covers most wanted pairs."""
+    i, a, j, b = min(wanted)
+    chosen = {i: a, j: b}
+    for axis in range(len(sizes)):
+        if axis in chosen:
+            continue
+
+        def gain(value: int, axis: int = axis) -> int:
+            return sum(_pair(axis, value, k, v) in wanted for k, v in chosen.items())
+
+        chosen[axis] = max(range(sizes[axis]), key=lambda value: (gain(value), -value))
+    return tuple(chosen[k] for k in range(len(sizes)))
+
+
+def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
+    return (i, a, j, b) if i < j else (j, b, i, a)
+
+
+LARGEST = 1 << 20
+"""The most elements of a launch; the emulator runs as many in a third of a second."""
+MANY = (1 << 18) + 1
+"""Elements of the launch with many: more than 16 bits count, and 257 programs of 1024."""
+_NUMBERS = 32
+"""Numbers of the code that are used, the largest first."""
+
+
+def sizes_beside(variant: LaunchedVariant) -> tuple[int, ...]:
+    """The sizes, in increasing order: each number of the code that is a size, the next ones, and a large one.
+
+    The large one has the program of every number for which `LARGEST` elements suffice, and two programs more.
+    """
+    numbers = sorted({n for n in constants_of(variant) if isinstance(n, int) and 1 < n <= LARGEST})
+    beside = {n + k for n in numbers[-_NUMBERS:] for k in (-1, 0, 1)}
+    launched = variant.together if isinstance(variant, ComparedPtx) else (variant,)
+    large = max(_large(v, numbers) for v in launched)
+    return tuple(sorted({n for n in beside if n <= LARGEST} | {large}))
+
+
+def _large(variant: LaunchedVariant, numbers: list[int]) -> int:
+    """The smallest size from `MANY` on with the programs of all these numbers that it can have."""
+    most = _programs(variant, LARGEST)
+    wanted = max((n + 2 for n in numbers if n + 2 <= most), default=0)
+    low, high = MANY, LARGEST
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _programs(variant, middle) >= wanted else (middle + 1, high)
+    return low
+
+
+def _programs(variant: LaunchedVariant, size: int) -> int:
+    """The programs along the widest dimension of the grid; 0 if it cannot be told for this size."""
+    try:
+        return max(grid_of(variant, {"n": size}), default=0)
+    except Exception:  # the grid may be a function of the user; the run at this size reports the error
+        return 0
+
 
 LOOP_STEPS = 3
 _PRIME = 1009
@@ -146,8 +245,8 @@ def _part(targets: TargetSet, target: str) -> tuple[int, int]:
 
 def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
     """Whether asm cannot be parsed here: then only compiled rows show names that a second copy declares again."""
-    from ptxdiff.ptx import PtxError
-    from ptxdiff.ptx.text.parser import parse_asm
+    from ptxdiff.emulator import PtxError
+    from ptxdiff.emulator.text import parse_asm
 
     if not isinstance(variant, AsmVariant):
         return False
@@ -347,7 +446,7 @@ def _placed(case: Case, variant: Variant, packs: Sequence[int], target: str) -> 
 
 def _contraction_open(case: Case, variant: Variant, pack: int, target: str) -> bool:
     """Whether ptxas may fuse a multiplication and an addition of the asm."""
-    from ptxdiff.ptx import PtxError, analyse
+    from ptxdiff.emulator import PtxError, analyse
 
     assert isinstance(variant, AsmVariant)
     try:

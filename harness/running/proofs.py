@@ -10,7 +10,7 @@ import pytest
 
 from ptxdiff.model.policies import differs_on
 from ptxdiff.model.variants import AsmVariant
-from ptxdiff.records.shown import OwnWords
+from ptxdiff.records.escaping import OwnWords
 
 if TYPE_CHECKING:
     from ptxdiff.model.load import LoadedCase

@@ -42,8 +42,8 @@ from ptxdiff.records import (
     splits,
     unpacked,
 )
+from ptxdiff.records.escaping import terminal
 from ptxdiff.records.lock import lock_of
-from ptxdiff.records.shown import terminal
 from ptxdiff.running.environment import environment, other_environment
 from ptxdiff.running.failure_blocks import FailureBlocks
 
@@ -142,7 +142,7 @@ class Recorder:
         results = list(results)
         if not results:
             return
-        from ptxdiff.running.carryover import carried_nowhere
+        from ptxdiff.running.carry_over import carried_nowhere
 
         self.evidence += evidence_of_passes(results)
         for r in results:
@@ -256,7 +256,7 @@ class Recorder:
                 session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
         if self.reusable:
-            from ptxdiff.running.settling import remember
+            from ptxdiff.running.xdist import remember
 
             remember(self.config)
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
@@ -271,7 +271,7 @@ class Recorder:
         if not left:
             return ""
         from ptxdiff.model.variants import CaseError
-        from ptxdiff.running.carryover import changed_since
+        from ptxdiff.running.carry_over import changed_since
         from ptxdiff.running.collection import item_in
 
         for item, results in left.items():

@@ -78,7 +78,7 @@ class Origin:
     def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "", around: str = "") -> Origin:
         """The origin of a definition (`ptxdiff.model.identity.definition`), a PTX body's hash and an inputs' digest.
 
-        around: a digest of what stands around the definition (`ptxdiff.running.carryover`).
+        around: a digest of what stands around the definition (`ptxdiff.running.carry_over`).
         """
         known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
         parts = tuple(known[name][-2:] for name in sorted(known))

@@ -108,7 +108,7 @@ class Agreement:
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:
     """The lines by which two PTX texts differ, marked `-` and `+`, without headers, comments and declarations."""
-    from ptxdiff.triton.ptxtext import body
+    from ptxdiff.triton.ptx_text import body
 
     if not before or not after or before == after:
         return ()

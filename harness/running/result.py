@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ptxdiff.emulator import HOPPER
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.sets import tuple_bits
 from ptxdiff.jobs import Backend, Job, Outcome
-from ptxdiff.judging.failingmap import axes_of, packed
+from ptxdiff.judging.failing_map import axes_of, packed
 from ptxdiff.judging.judge import Judgement
-from ptxdiff.judging.promise import FEW_INPUTS, left_by_domain
+from ptxdiff.judging.judged_share import FEW_INPUTS, left_by_domain
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import twin
 from ptxdiff.model.derive import AsmForm, asm_form
@@ -21,7 +22,6 @@ from ptxdiff.model.identity import digest as digest_of_values
 from ptxdiff.model.identity.dependencies import dependencies, opened, portable
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant, CaseError
-from ptxdiff.ptx.binding.approximate import HOPPER
 from ptxdiff.records import UNPROVED, Key, Result, Share, Verdict
 from ptxdiff.records.provenance import block_digests, digest
 from ptxdiff.running import plan as planning

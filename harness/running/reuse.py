@@ -36,7 +36,7 @@ from ptxdiff.model.identity.experiment import harness
 from ptxdiff.model.identity.opened import digest_of
 from ptxdiff.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
 from ptxdiff.running.assemblers import Chosen, tritons_own
-from ptxdiff.running.carryover import is_altered, state_of
+from ptxdiff.running.carry_over import is_altered, state_of
 from ptxdiff.running.item import Item, ItemResults, fingerprint_of
 from ptxdiff.triton.builds import NoBuild, installation_of
 from ptxdiff.triton.installation import NoTriton
@@ -264,6 +264,6 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 def _files(texts: Iterable[Text]) -> dict[str, str]:
     """The source files that the PTX texts name, with digests of their contents now: PTX has their line numbers."""
-    from ptxdiff.triton.kept import files_named
+    from ptxdiff.triton.ptx_cache import files_named
 
     return {name: made for t in texts if t.kind == "ptx" for name, made in files_named(t.text).items()}

@@ -19,8 +19,8 @@ from ptxdiff.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_o
 from ptxdiff.judging.answers import references_digested_once
 from ptxdiff.judging.expectation import settle, settle_declared
 from ptxdiff.judging.judge import Judgement, held_exactly, judge_same
+from ptxdiff.judging.judged_share import pooled, too_little, unwritten_error
 from ptxdiff.judging.message import headline, message
-from ptxdiff.judging.promise import pooled, too_little, unwritten_error
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.load import staying
 from ptxdiff.model.match import DomainError
@@ -32,17 +32,15 @@ from ptxdiff.processes.pool import default_size
 from ptxdiff.records import Key, Verdict
 from ptxdiff.records.provenance import digest
 from ptxdiff.running import plan as planning
-from ptxdiff.running.asmfaults import fault_of, shared_registers, special_registers_in, unfilled_places
+from ptxdiff.running.asm_faults import fault_of, shared_registers, special_registers_in, unfilled_places
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import run_loop, run_straight
-from ptxdiff.running.diagnosis import diagnose
+from ptxdiff.running.diagnosis import diagnose, index_hint
 from ptxdiff.running.dump import write_dump
-from ptxdiff.running.indices import index_hint
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.judged import judged, judging_results_of
 from ptxdiff.running.plan import WorkItem
-from ptxdiff.running.ptxasfault import ended_badly
-from ptxdiff.running.ptxastrial import PtxasTrial
+from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.replay import Replay, check_formats
 from ptxdiff.sweep import LARGE, OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.ptx.kernel.memory import BUFFER_SPACING, Buffer
-from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.emulator import BUFFER_SPACING, Buffer
+from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word

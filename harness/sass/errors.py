@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.errors import ExecutionError, PtxError
+from ptxdiff.emulator import ExecutionError, PtxError
 
 
 class Unsupported(PtxError):

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.ptx.errors import TimeLimit
-from ptxdiff.ptx.kernel.memory import GlobalMemory
-from ptxdiff.ptx.numeric.vectorise import Array, ArrayFunction
+from ptxdiff.emulator import TimeLimit
+from ptxdiff.emulator.kernel.memory.space import GlobalMemory
+from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported

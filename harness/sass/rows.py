@@ -7,8 +7,8 @@ A pattern is written as nvdisasm prints the instruction: `FFMA{.FTZ}{.rnd}{.SAT}
 without braces, part of the name; one in small letters is a choice, which the row lists. Shapes are written
 `R,P = j,j,j`: destinations, then sources, each a kind of `SOURCES` or `DESTINATIONS`.
 
-A definition is a short function on integers, as in `ptxdiff.ptx.isa`. Its first parameters are the sources; the others
-are constants: the code of a choice, 0 or 1 for a flag, `result` for the number of the destination.
+A definition is a short function on integers, as in `ptxdiff.emulator.isa`. Its first parameters are the sources; the
+others are constants: the code of a choice, 0 or 1 for a flag, `result` for the number of the destination.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.text import MachineInstruction, Operand
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.ptx.errors import PtxError, UndefinedBits
-from ptxdiff.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
-from ptxdiff.ptx.limits import BLOCK_THREADS, KERNEL_SECONDS
-from ptxdiff.ptx.numeric.vectorise import Array
+from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer, PtxError, UndefinedBits
+from ptxdiff.emulator.kernel.memory.space import GlobalMemory
+from ptxdiff.emulator.limits import BLOCK_THREADS
+from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import SCHEDULES, Machine, MachineLaunch, prepared

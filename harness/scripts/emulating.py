@@ -14,14 +14,12 @@ from typing import Any
 from unittest import mock
 
 from ptxdiff.arguments import LaunchError
+from ptxdiff.emulator import HOPPER, KERNEL_SECONDS
 from ptxdiff.extras import require
 from ptxdiff.launcher import Emulated, emulated
 from ptxdiff.model.targets import normal
-from ptxdiff.ptx.binding.approximate import HOPPER
-from ptxdiff.ptx.limits import KERNEL_SECONDS
-from ptxdiff.scripts.driver import StandInDriver, multiprocessors
 from ptxdiff.scripts.pointers import Pointers
-from ptxdiff.scripts.tuning import Choices
+from ptxdiff.scripts.replacements import Choices, StandInDriver, multiprocessors
 
 
 @contextlib.contextmanager
@@ -55,7 +53,7 @@ def emulating(
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    from ptxdiff.scripts.hosttorch import OnTheCpu, answers
+    from ptxdiff.scripts.replacements import OnTheCpu, answers
 
     target = normal(target)
     emulated(None, target, approximate=approximate)  # raises for a wrong choice, before anything is replaced

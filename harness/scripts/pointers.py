@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.arguments import MOST_POINTED, LaunchError
-from ptxdiff.ptx.kernel.memory import pointed_address
+from ptxdiff.emulator import pointed_address
 
 
 class Pointers:

@@ -24,16 +24,15 @@ from ptxdiff.judging.judge import Judgement, add_counts
 from ptxdiff.judging.padding import judged_padding
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import LaunchedVariant
-from ptxdiff.sweep.devicetime import stopwatch
+from ptxdiff.sweep.device_time import stopwatch
 from ptxdiff.sweep.distances import PLACES, by_bin
 from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
 from ptxdiff.sweep.fused.tools import plain_tools, tools_of
 from ptxdiff.sweep.kernels import PIECE
-from ptxdiff.sweep.near import Near
 from ptxdiff.sweep.oracle import Oracle, numbers
+from ptxdiff.sweep.recheck import Sampler, Windows
 from ptxdiff.sweep.result import ROW, OracleFault
-from ptxdiff.sweep.sample import Sampler
-from ptxdiff.sweep.windows import Windows
+from ptxdiff.sweep.unflagged import Near
 from ptxdiff.triton.guarded import PATTERNS, Layout
 from ptxdiff.triton.launch import TensorLayout as Argument
 

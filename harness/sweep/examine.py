@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ptxdiff.judging.differences import Difference
-from ptxdiff.judging.failingmap import axes_of
+from ptxdiff.judging.failing_map import axes_of
 from ptxdiff.judging.judge import Judgement, add_counts, judge
+from ptxdiff.judging.judged_share import shares
 from ptxdiff.judging.padding import judged_padding
-from ptxdiff.judging.promise import shares
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.match import Domain
@@ -25,9 +25,9 @@ from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import alternatives
 from ptxdiff.records import Offender, Share
 from ptxdiff.references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
-from ptxdiff.sweep.agree import classify, doubtful, identical
+from ptxdiff.sweep.agreement import classify, doubtful, identical
 from ptxdiff.sweep.distances import apart_of, binned
-from ptxdiff.sweep.onarrays import float_values, holds_on_tensors
+from ptxdiff.sweep.domains import float_values, holds_on_tensors
 from ptxdiff.sweep.oracle import Oracle, ReferenceCheck
 from ptxdiff.sweep.result import ROW
 
@@ -86,7 +86,7 @@ class Examiner:
             self._failing = found if self._failing is None else self._failing + found
 
     def failing_cells(self) -> Any:
-        """Failing inputs by cell of `ptxdiff.judging.failingmap`, numpy; None if the case has no map."""
+        """Failing inputs by cell of `ptxdiff.judging.failing_map`, numpy; None if the case has no map."""
         return (
             None if self._failing is None or self.axes is None else self._failing.cpu().numpy().reshape(self.axes.shape)
         )

@@ -22,9 +22,9 @@ from ptxdiff.model.match import Domain, FtzPolicy, Match
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
-from ptxdiff.sweep.agree import agrees, identical
+from ptxdiff.sweep.agreement import agrees, identical
 from ptxdiff.sweep.distances import DROPPED, PLACES, apart_of, place_of
-from ptxdiff.sweep.onarrays import float_values, in_kernel, traceable
+from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 from ptxdiff.sweep.result import ROW, hashed
 
 NEAR = (-2, -1, 1, 2)

@@ -26,7 +26,7 @@ from ptxdiff.records.seal import Seal, SealError
 
 SHARD_BITS = 36
 TIMEOUT = 900.0
-WORK = "ptxdiff.running.shardworker:run_here"
+WORK = "ptxdiff.running.shard_worker:run_here"
 
 
 class JournalError(ValueError):

@@ -14,9 +14,9 @@ from ptxdiff.model.assemblers import PtxasChoice
 from ptxdiff.model.describe import case_info
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import InRegisters, Record, Sent, Timing, resumable, sent
-from ptxdiff.records.shown import OwnWords
+from ptxdiff.records.escaping import OwnWords
 from ptxdiff.timing import CannotTime, NoGpuToTime, Session
-from ptxdiff.timing.ondevice import time_on_device
+from ptxdiff.timing.on_device import time_on_device
 from ptxdiff.timing.rounds import LEAST
 
 Chosen = PtxasChoice | None
@@ -123,7 +123,7 @@ def timed(
 
 def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | None) -> tuple[InRegisters, ...]:
     """A case's variants timed in registers; none for a case that is not elementwise. Raises TimingFailure."""
-    from ptxdiff.timing.inregisters import time_in_registers
+    from ptxdiff.timing.in_registers import time_in_registers
 
     assert target is not None
     try:

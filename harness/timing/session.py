@@ -18,7 +18,7 @@ from ptxdiff.processes.locks import current
 from ptxdiff.records import Key, Timing
 from ptxdiff.records import statistics as speed
 from ptxdiff.timing import CannotTime, NoGpuToTime, Session, timers
-from ptxdiff.timing.arms import INPUT_SET, Arms, arms_of
+from ptxdiff.timing.candidates import INPUT_SET, Arms, arms_of
 from ptxdiff.timing.clocks import Clocks
 from ptxdiff.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, bounded_by_clock, measure
 from ptxdiff.timing.sizes import Size, sized, sizes_of

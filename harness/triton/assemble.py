@@ -22,9 +22,9 @@ from pathlib import Path
 
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.identity.experiment import harness
-from ptxdiff.triton.cubins import MOST, MachineKernel, kernel_of, merged, split_text
+from ptxdiff.triton.cubin import MOST, MachineKernel, kernel_of, merged, split_text
 from ptxdiff.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
-from ptxdiff.triton.ptxtext import asm_line, blamed_line
+from ptxdiff.triton.ptx_text import asm_line, blamed_line
 from ptxdiff.triton.spec import Compilation, Memo
 
 PTXAS_TIMEOUT = 120.0

@@ -18,12 +18,12 @@ from typing import Any
 
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
-from ptxdiff.triton import builds, kept
+from ptxdiff.triton import builds, ptx_cache
 from ptxdiff.triton.diagnostics import Refusal, from_outcome
 from ptxdiff.triton.elementwise import TEMPLATES
-from ptxdiff.triton.given import taken_as_given
-from ptxdiff.triton.ptxasoptions import beyond_every_call
-from ptxdiff.triton.ptxtext import BEGIN
+from ptxdiff.triton.from_ptx import taken_as_given
+from ptxdiff.triton.ptx_text import BEGIN
+from ptxdiff.triton.ptxas import beyond_every_call
 from ptxdiff.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
 _memo: Memo[Compiled] = Memo(4096)
@@ -156,7 +156,7 @@ def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
 
 
 def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:
-    if not spec.swaps and (found := kept.find(identity, spec.compiler)):
+    if not spec.swaps and (found := ptx_cache.find(identity, spec.compiler)):
         result.set_result(_compiled(spec, *found))
         return
 
@@ -184,7 +184,7 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
     if spec.compiler and (words := _another(lowered.triton, spec.compiler)):
         return Refusal("error", words)
     if identity:
-        kept.keep(identity, lowered, outcome.reply.warnings, spec.compiler)
+        ptx_cache.keep(identity, lowered, outcome.reply.warnings, spec.compiler)
     return _compiled(spec, lowered, outcome.reply.warnings)
 
 
@@ -197,7 +197,7 @@ def _another(used: str, compiler: str) -> str:
 
 
 def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Compiled:
-    from ptxdiff.ptx import written_input
+    from ptxdiff.emulator import written_input
 
     ours = spec.function.module == TEMPLATES  # users' kernels may run a single copy of a block
     for call in lowered.asm:
@@ -225,7 +225,7 @@ def _no_function(text: str, constraints: str) -> str | None:
 
     Such a function is run in a few layouts only, and another layout could give other results.
     """
-    from ptxdiff.ptx import repeated_name
+    from ptxdiff.emulator import repeated_name
 
     if found := _PLACEMENT.search(text):
         return f"{found[0]} depends on where Triton places an element, which a function is not given: use kernel(...)"

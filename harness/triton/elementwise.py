@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.ptxtext import marked
+from ptxdiff.triton.ptx_text import marked
 from ptxdiff.triton.spec import FunctionRef, KernelSpec
 from ptxdiff.triton.specialise import Constant, Parameters, PointerType, specialise
 

@@ -60,7 +60,7 @@ def create_inline_asm(
     """
     from triton.runtime.interpreter import TensorHandle
 
-    from ptxdiff.ptx import emulate
+    from ptxdiff.emulator import emulate
 
     wanted = [_array_dtype(_scalar(kind)) for kind in types]
     arguments = [np.asarray(value.data) for value in values]

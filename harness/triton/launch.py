@@ -19,7 +19,7 @@ from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import asm_form, compiled_form
 from ptxdiff.model.identity.experiment import Experiment, experiment
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.tuning import ruled
 from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
 from ptxdiff.references.description import size_of
@@ -27,7 +27,7 @@ from ptxdiff.references.formats import Format, Scalar, Shaped
 from ptxdiff.triton.build import Built, build
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from ptxdiff.triton.given import given_spec
+from ptxdiff.triton.from_ptx import given_spec
 from ptxdiff.triton.spec import Compilation, FunctionRef, GivenPtx, KernelSpec
 from ptxdiff.triton.specialise import Parameters, PointerType, entry_values, specialise
 

@@ -21,7 +21,7 @@ from ptxdiff.model.assemblers import PtxasChoice
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.ptxtext import body_hash
+from ptxdiff.triton.ptx_text import body_hash
 
 Type = str | tuple["Type", ...]
 Place = tuple[int, ...]

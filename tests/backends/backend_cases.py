@@ -6,7 +6,7 @@ import triton.language as tl
 from ptxdiff.model.case import Case
 from ptxdiff.model.variants import asm, kernel, plain
 from ptxdiff.references.formats import BF16, E2M1X2, F32, I32, U8
-from tests.documented import EIGHT, FIVE, U8_MAX
+from tests.support.documented import EIGHT, FIVE, U8_MAX
 
 E2M1 = """
 {

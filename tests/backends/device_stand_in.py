@@ -97,7 +97,7 @@ def tritons(job, launch, pointers):
 
 def emulated(job, launch, pointers):
     """The launch of machine code that is PTX, on tensors in host memory."""
-    from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel
+    from ptxdiff.emulator import Buffer, load_kernel, run_kernel
     from ptxdiff.triton.launch import entry_parameters
 
     built = launch.build(job.target)

@@ -11,7 +11,7 @@ import pytest
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.model.load import load
-from tests.tritons import since
+from tests.support.tritons import since
 
 CASES = Path(__file__).resolve().parents[2] / "cases"
 

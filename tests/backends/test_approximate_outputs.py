@@ -11,9 +11,9 @@ import pytest
 from ptxdiff import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
 from ptxdiff.backends import emulator
 from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.emulator.isa.approximate import rcp_approx
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 from ptxdiff.model.load import LoadedCase
-from ptxdiff.ptx.isa.approximate import rcp_approx
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
 from ptxdiff.references import reciprocal
 from ptxdiff.references.formats import F32
 from ptxdiff.running.item import Item, ItemResults

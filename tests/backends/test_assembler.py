@@ -3,12 +3,12 @@
 import itertools
 from pathlib import Path
 
-import backend_cases
 import pytest
 
 from ptxdiff.backends import create, gpu
 from ptxdiff.backends.assembler import AssemblerBackend
 from ptxdiff.jobs import Job, Setup
+from tests.backends import backend_cases
 
 PATH = Path(backend_cases.__file__)
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import backend_cases
 import numpy as np
 import pytest
 
@@ -10,6 +9,7 @@ from ptxdiff.backends import gpu
 from ptxdiff.backends.gpu import GpuBackend
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.triton.launch import launch_of
+from tests.backends import backend_cases
 
 torch = pytest.importorskip("torch")
 PATH = Path(backend_cases.__file__)

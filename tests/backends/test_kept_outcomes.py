@@ -10,8 +10,8 @@ from ptxdiff.backends import compiled
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.references.formats import F32, I32, U8
+from tests.support.tritons import since
 from tests.triton import sample_kernels
-from tests.tritons import since
 
 CASE = Case(
     inputs={"x": U8},

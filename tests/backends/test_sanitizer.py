@@ -3,8 +3,8 @@
 import pytest
 
 from ptxdiff.backends import sanitizer
+from ptxdiff.backends.gpu_process import Sanitizer
 from ptxdiff.backends.sanitizer import SanitizerReport, findings, parsed
-from ptxdiff.backends.watched import Sanitizer
 from ptxdiff.jobs import Outcome
 
 # Output of compute-sanitizer on an H200, unchanged.

@@ -27,7 +27,7 @@ from ptxdiff.locations import ROOT
 _SERVER = """
 import importlib, pickle, sys, time
 try:
-    run = importlib.import_module("ptxdiff.ptx.kernel.run")
+    run = importlib.import_module("ptxdiff.emulator.kernel.run")
 except ImportError:
     run = importlib.import_module("harness.ptx.kernel.run")
 with open(sys.argv[1], "rb") as file:
@@ -63,8 +63,8 @@ def workloads() -> dict[str, Workload]:
     """Softmax, attention, and products with copies of threads, with boxes, and with specialised warps."""
     import triton.language as tl
 
-    from tests import descriptor_kernels
-    from tests.ptx import triton_kernels
+    from tests.support import descriptor_kernels
+    from tests.support.emulator import triton_kernels
 
     rng = np.random.default_rng(0)
 

@@ -110,7 +110,7 @@ def main(words: list[str] | None = None) -> int:
     if given.records:
         run = read(given.records)
     else:
-        from tests.reports import synthetic
+        from tests.support.reports import synthetic
 
         run = synthetic.catalogue()
     run = scaled(run, given.results)

@@ -12,8 +12,8 @@ import pytest
 
 from ptxdiff.cli import VERBS, main
 from ptxdiff.records import read
-from tests import readyprocess
-from tests.case_sources import FLIP, RIGHT
+from tests.support import readyprocess
+from tests.support.case_sources import FLIP, RIGHT
 
 
 @pytest.fixture
@@ -372,7 +372,7 @@ def test_the_command_refuses_what_the_library_refuses_with_the_same_message(caps
     import numpy as np
 
     from ptxdiff import emulate
-    from ptxdiff.ptx import PtxError
+    from ptxdiff.emulator import PtxError
 
     text = "cvt.rn.bf16x2.f32 $0, $1, $1;"
     given = {"constraints": "=r,r", "args": [np.float32([1])], "dtype": "float32"} | library

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.case_sources import FLIP
+from tests.support.case_sources import FLIP
 
 pytest.importorskip("argcomplete", reason="the extra `completion`")
 

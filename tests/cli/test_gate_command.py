@@ -9,9 +9,9 @@ from ptxdiff.cli import main
 from ptxdiff.gating import baseline
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS
 from ptxdiff.records import End, Writer
-from tests.reports import synthetic
-from tests.reports.synthetic import with_results
-from tests.sealed import sealed, unsealed
+from tests.support.reports import synthetic
+from tests.support.reports.synthetic import with_results
+from tests.support.sealed import sealed, unsealed
 
 
 def stored(run, path):

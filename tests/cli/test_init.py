@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ptxdiff.cli import VERBS, main
-from tests.case_sources import FLIP, RIGHT
+from tests.support.case_sources import FLIP, RIGHT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with Ray, the extra `cluster`")
 

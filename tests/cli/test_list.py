@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from ptxdiff.cli.using import uses
-from tests.case_sources import FLIP
+from ptxdiff.cli.list import uses
 from tests.cli.test_commands import here, said
+from tests.support.case_sources import FLIP
 
 __all__ = ["here"]
 

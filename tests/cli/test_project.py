@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff.cli import VERBS, main
 from ptxdiff.cli.project import LOADING
-from tests.case_sources import RIGHT
+from tests.support.case_sources import RIGHT
 
 
 def importing(line: str) -> str:

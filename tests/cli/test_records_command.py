@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.records import RecordError, Writer, read, record_files
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.case_sources import RIGHT
 from tests.cluster.sources import LIES, NEGATION, SUMS
+from tests.support.case_sources import RIGHT
 
 ROOT = Path(__file__).parents[2]
 STORE = 100 << 20
@@ -151,10 +151,10 @@ def passing_nodes(_shared, two_nodes):
 @pytest.fixture
 def address(shared, monkeypatch):
     """The cluster's address, for commands that then use the shared connection."""
-    from ptxdiff.cluster import joining
-    from ptxdiff.running.oncluster import driver
+    from ptxdiff.cluster import join
+    from ptxdiff.running.cluster import driver
 
-    for module in (joining, driver):
+    for module in (join, driver):
         monkeypatch.setattr(module, "connected", shared.connected)
     return shared.address
 

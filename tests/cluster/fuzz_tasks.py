@@ -4,9 +4,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from ptxdiff.fuzz.cluster import digest_of_plan
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.judge import BatchJudge, JudgedBatch, PtxasFault, prepared
-from ptxdiff.fuzz.oncluster import digest_of_plan
 from ptxdiff.fuzz.oracle import emulated, text_of
 
 

@@ -32,7 +32,7 @@ case = Case(
 '''
 
 LIES = """
-from ptxdiff.running.oncluster.messages import ItemReport
+from ptxdiff.running.cluster.messages import ItemReport
 
 
 def run(order, file, nodeids):

@@ -8,11 +8,11 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.cluster.connect import ClusterError
-from ptxdiff.cluster.joining import project_of
+from ptxdiff.cluster.join import project_of
 from ptxdiff.cluster.tasks import Tasks
-from ptxdiff.running import shardworker
-from ptxdiff.sweep import oncluster
-from ptxdiff.sweep.oncluster import ClusterSweep
+from ptxdiff.running import shard_worker
+from ptxdiff.sweep import cluster
+from ptxdiff.sweep.cluster import ClusterSweep
 from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.sources import NEGATION
@@ -32,7 +32,7 @@ def next_four(self, places):
     if self._again:
         return self._again.popleft()
     size = min(4, len(self._waiting))
-    return oncluster._Piece(oncluster.deque(self._waiting.popleft() for _ in range(size))) if size else None
+    return cluster._Piece(cluster.deque(self._waiting.popleft() for _ in range(size))) if size else None
 
 
 def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: None):
@@ -176,20 +176,20 @@ def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
     """A task that gets a GPU of another target from Ray raises an error."""
     monkeypatch.setattr("ptxdiff.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match=r"expected one GPU sm_80; Ray gave CUDA_VISIBLE_DEVICES=.*: no GPU"):
-        list(shardworker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
+        list(shard_worker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
 
 
 def test_a_shards_task_depends_on_shard_definition_and_place(tmp_path):
     file = tmp_path / "negation.py"
     file.write_text(NEGATION)
     task = Task(str(file), "case", "right", "emulator", "sm_90a", 2, 16, 12)
-    digests = shardworker.shard_digests(task)
+    digests = shard_worker.shard_digests(task)
     other = tmp_path / "other.py"
     other.write_text(NEGATION.replace("a ^ 0x8000", "a ^ 0x8001"))
     changes = [{"target": "sm_80"}, {"path": str(other)}, {"shard_bits": 13}, {"variant": "wrong"}]
-    found = {digests(0), digests(1), *(shardworker.shard_digests(replace(task, **c))(0) for c in changes)}
+    found = {digests(0), digests(1), *(shard_worker.shard_digests(replace(task, **c))(0) for c in changes)}
     assert len(found) == 6
-    assert digests(0) == shardworker.shard_digests(task)(0)
+    assert digests(0) == shard_worker.shard_digests(task)(0)
 
 
 def test_how_the_folder_of_a_project_is_found(tmp_path):

@@ -8,13 +8,12 @@ import pytest
 from ptxdiff.cluster.nodes import gpu
 from ptxdiff.cluster.tasks import Misreported
 from ptxdiff.records import Key, Result, packed, sent, unpacked
+from ptxdiff.running.cluster import driver
+from ptxdiff.running.cluster.batches import LARGEST, ItemBatch, queues
+from ptxdiff.running.cluster.messages import ItemReport, checked
+from ptxdiff.running.cluster.node_session import sent_options
 from ptxdiff.running.item import fingerprint_of
-from ptxdiff.running.oncluster import progress
-from ptxdiff.running.oncluster.batches import LARGEST, ItemBatch, queues
-from ptxdiff.running.oncluster.messages import ItemReport
-from ptxdiff.running.oncluster.nodesession import sent_options
-from ptxdiff.running.oncluster.received import checked
-from tests.case_sources import RIGHT
+from tests.support.case_sources import RIGHT
 
 NODE = "host/1a2b"
 
@@ -122,11 +121,11 @@ def test_a_batch_is_called_by_its_file_its_need_and_its_first_item():
 
 
 def test_the_line_on_progress():
-    cpu, waits = progress.QueueState("CPU", 4, 12, 4, 2.0), progress.QueueState("sm_90a", 0, 0, 1, 0.0)
-    said = progress.line(10, 1, [cpu, waits])
+    cpu, waits = driver.QueueState("CPU", 4, 12, 4, 2.0), driver.QueueState("sm_90a", 0, 0, 1, 0.0)
+    said = driver.line(10, 1, [cpu, waits])
     assert said == "cluster: 10 of 22 done, 1 failing; running 4 (CPU 4); waiting 8 (CPU 8); about 6 s left"
-    assert "left" not in progress.line(10, 1, [cpu, progress.QueueState("sm_90a", 0, 3, 1, 0.0)])
-    assert progress.line(10, 1, [progress.QueueState("CPU", 4, 400, 4, 6.0)]).endswith("about 10 min left")
+    assert "left" not in driver.line(10, 1, [cpu, driver.QueueState("sm_90a", 0, 3, 1, 0.0)])
+    assert driver.line(10, 1, [driver.QueueState("CPU", 4, 400, 4, 6.0)]).endswith("about 10 min left")
 
 
 def test_nodes_get_no_option_that_writes_or_chooses():

@@ -11,7 +11,7 @@ import pytest
 from ptxdiff.cluster import connect, shipping
 from ptxdiff.cluster import nodes as nodes_module
 from ptxdiff.cluster.connect import ClusterError
-from ptxdiff.cluster.facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
+from ptxdiff.cluster.machine_facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
 from ptxdiff.cluster.nodes import CPU, Nodes, _node, gpu
 from ptxdiff.processes.gpus import Gpu
 from ptxdiff.triton import builds

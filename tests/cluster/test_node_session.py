@@ -11,8 +11,8 @@ from tests.cluster.conftest import ROOT, path_of
 BEGINS = """
 import ptxdiff.plugin
 from pathlib import Path
-from ptxdiff.running.oncluster.messages import NodeRun
-from ptxdiff.running.oncluster.nodesession import NodeSession
+from ptxdiff.running.cluster.messages import NodeRun
+from ptxdiff.running.cluster.node_session import NodeSession
 session = NodeSession(NodeRun("ident", "run", {}, ".", ()), Path.cwd())
 print(sorted(session.items_of("cases/one.py")))
 """

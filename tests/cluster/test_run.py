@@ -13,11 +13,11 @@ import pytest
 
 from ptxdiff.cli.run import plugin_words
 from ptxdiff.records import read
-from ptxdiff.running.oncluster import driver
-from ptxdiff.timing import inregisters
-from tests.case_sources import MIXED, RIGHT
+from ptxdiff.running.cluster import driver
+from ptxdiff.timing import in_registers
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.same import differences
+from tests.support.case_sources import MIXED, RIGHT
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -119,7 +119,7 @@ def test_items_run_on_their_targets_and_a_hanging_kernel_is_an_error(
     own_connection, two_nodes, project, tmp_path, monkeypatch
 ):
     """Slow: Triton compiles, three processes stand in for GPUs, and a kernel hangs for four seconds."""
-    monkeypatch.setattr(inregisters, "time_in_registers", None)  # restored here, because the conftest replaces it
+    monkeypatch.setattr(in_registers, "time_in_registers", None)  # restored here, because the conftest replaces it
     (project(add=ADD, hangs=HANGS) / "conftest.py").write_text(CONFTEST)
     records = tmp_path / "records.jsonl"
     words = ["--ptx-backend=gpu", "--ptx-target=sm_80", "--ptx-target=sm_90a", "--ptx-timing", "--ptx-limit=4"]

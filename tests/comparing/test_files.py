@@ -4,7 +4,7 @@ be reported."""
 import pytest
 
 from ptxdiff.cli import main
-from tests.comparing.kernels import BODY, CASE, HEADER, changed, kernel
+from tests.support.comparing.kernels import BODY, CASE, HEADER, changed, kernel
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from ptxdiff.cli import main
 from ptxdiff.comparing.files import _same_inputs
 from ptxdiff.model.variants import CaseError
 from ptxdiff.records import Key
-from tests.comparing.kernels import BODY, CASE, HEADER, kernel
+from tests.support.comparing.kernels import BODY, CASE, HEADER, kernel
 
 PAIRS = """mov.u32 %r1, %tid.x;
 shl.b32 %r2, %r1, 3;

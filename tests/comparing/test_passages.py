@@ -3,8 +3,8 @@
 import pytest
 
 from ptxdiff.cli import main
-from tests.comparing.kernels import CASE
-from tests.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, threads
+from tests.support.comparing.kernels import CASE
+from tests.support.comparing.passages import AFTER, BEFORE, PASSAGES, WHO, passage, threads
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import arithmetic as a
-import arithmetic_opinions as o
 import numpy as np
 import pytest
-from opinions import EXACT, GFLOAT, Verdict
 
 from ptxdiff.conformance import ledger
-from tests.sampling import only
+from tests.support.conformance import arithmetic as a
+from tests.support.conformance import arithmetic_opinions as o
+from tests.support.conformance.opinions import EXACT, GFLOAT, Verdict
+from tests.support.sampling import only
 
 known = cache(o.known)
 """The digests of all definitions take seconds, which the worker that runs this file spends once."""

@@ -4,10 +4,10 @@ import json
 from functools import partial
 
 import pytest
-from pretended import Pretended, adds_one_to_nan
 
 from ptxdiff.cli import main
 from ptxdiff.conformance import campaign, ledger
+from tests.support.conformance.pretended import Pretended, adds_one_to_nan
 
 
 @pytest.fixture

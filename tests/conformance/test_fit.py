@@ -10,8 +10,8 @@ import pytest
 from ptxdiff.cli import main
 from ptxdiff.conformance import fit
 from ptxdiff.conformance.fit import DESIGNS, Misfit
-from ptxdiff.ptx.numeric import hopper
-from tests.conformance.pretended import Pretended
+from ptxdiff.emulator.numeric import hopper
+from tests.support.conformance.pretended import Pretended
 
 SEGMENTS = [0, 1, 37]
 SQUARE = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT)
@@ -117,7 +117,7 @@ def test_the_command_prints_another_generations_table(monkeypatch, capsys):
     assert scope["EX2_SLOPE"] == tuple(45000 + 300 * s for s in range(64))
     assert scope["EX2_CURVE"] == tuple(490 + s for s in range(64))
     assert "64 segments give 8,388,608 results" in output
-    assert "Differs from the table in harness/ptx/numeric/hopper.py" in output
+    assert "Differs from the table in harness/emulator/numeric/hopper.py" in output
 
 
 def test_the_command_says_where_a_design_differs(monkeypatch, capsys):

@@ -5,8 +5,8 @@ import pytest
 
 from ptxdiff.conformance import forms
 from ptxdiff.conformance.inputs import Inputs, draw, shape_of
-from ptxdiff.ptx import emulate
-from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.emulator import emulate
+from ptxdiff.emulator.text.types import TYPES
 
 WITHOUT_RESULT = {"exit", "nanosleep.u32", "pmevent", "pmevent.mask", "ret", "ret.uni"}
 

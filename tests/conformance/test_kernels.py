@@ -9,10 +9,10 @@ import pytest
 from ptxdiff.conformance import forms, kernels
 from ptxdiff.conformance.inputs import Inputs
 from ptxdiff.conformance.measure import apart_of, run_emulated
-from ptxdiff.ptx.kernel.run import Buffer, run_kernel
-from ptxdiff.ptx.numeric.bits import f32_round, f32_value, scalar
-from ptxdiff.ptx.numeric.vectorise import ArrayFunction
-from tests.sampling import only
+from ptxdiff.emulator.kernel.run import Buffer, run_kernel
+from ptxdiff.emulator.numeric.bits import f32_round, f32_value, scalar
+from ptxdiff.emulator.numeric.vectorise import ArrayFunction
+from tests.support.sampling import only
 
 
 def instead(snippet, old, new):

@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from pretended import Pretended, adds_one_to_nan, one_ulp_off
 
 from ptxdiff.conformance import campaign, forms, ledger, measure
 from ptxdiff.conformance.distance import DIFFERENT, distance
 from ptxdiff.conformance.inputs import shape_of
 from ptxdiff.conformance.measure import Tally
-from ptxdiff.ptx.text.types import TYPES
+from ptxdiff.emulator.text.types import TYPES
+from tests.support.conformance.pretended import Pretended, adds_one_to_nan, one_ulp_off
 
 
 def measured(device, form, edges=300, host=1000, reach=4096):

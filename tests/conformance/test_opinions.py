@@ -6,18 +6,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import definitions as d
-import narrow_inputs
 import numpy as np
-import opinions
 import pytest
-from narrow_inputs import random_fields
-from opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions
 
 from ptxdiff.cli import main
 from ptxdiff.conformance import ledger
-from ptxdiff.ptx.isa import convert_narrow, convert_scale
-from tests.sampling import spread
+from ptxdiff.emulator.isa import convert_narrow, convert_scale
+from tests.support.conformance import definitions as d
+from tests.support.conformance import narrow_inputs, opinions
+from tests.support.conformance.narrow_inputs import random_fields
+from tests.support.conformance.opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions
+from tests.support.sampling import spread
 
 known = cache(conversions)
 """The digests of all definitions take seconds, which the worker that runs this file spends once."""

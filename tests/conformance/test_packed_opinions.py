@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import float32 as f
-import lanes
 import numpy as np
-import packed_opinions as p
 import pytest
-from opinions import EXACT, added
+
+from tests.support.conformance import float32 as f
+from tests.support.conformance import lanes
+from tests.support.conformance import packed_opinions as p
+from tests.support.conformance.opinions import EXACT, added
 
 known = cache(p.known)
 """The digests of all definitions take seconds, which the worker that runs this file spends once."""

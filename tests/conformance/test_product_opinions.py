@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import product_opinions as o
-import product_tiles
 import pytest
-import tensor_products as t
-from opinions import added
 
-from tests.sampling import only
+from tests.support.conformance import product_opinions as o
+from tests.support.conformance import product_tiles
+from tests.support.conformance import tensor_products as t
+from tests.support.conformance.opinions import added
+from tests.support.sampling import only
 
 known = cache(o.known)
 """The digests of all definitions take seconds, which the worker that runs this file spends once."""

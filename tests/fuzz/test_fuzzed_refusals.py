@@ -21,9 +21,9 @@ from ptxdiff.fuzz.refusals import (
     tried,
     write_groups,
 )
-from ptxdiff.triton.given import header_fault
+from ptxdiff.triton.from_ptx import header_fault
 from ptxdiff.triton.targets import assembler as bundled
-from tests.tritons import since
+from tests.support.tritons import since
 
 FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
 WEIGHTS = dict.fromkeys(FAMILIES, 1.0)
@@ -89,7 +89,7 @@ def test_disagreements_of_judges_are_detected():
 
 
 def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
-    from ptxdiff.ptx.errors import InternalError
+    from ptxdiff.emulator import InternalError
 
     def broken(text):
         raise InternalError("division by zero")

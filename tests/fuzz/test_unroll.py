@@ -5,17 +5,16 @@ import re
 import numpy as np
 import pytest
 
+from ptxdiff.emulator import Buffer, PtxError, run_kernel
+from ptxdiff.emulator.machine import lockstep
 from ptxdiff.fuzz.cut import smaller
 from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.fromptx import pieces_of
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
+from ptxdiff.fuzz.parsing import pieces_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.fuzz.reduce import candidates, reduced, reduced_by_rounds
 from ptxdiff.fuzz.unroll import ROUNDS, unrolled, unrolled_random
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.kernel.run import Buffer, run_kernel
-from ptxdiff.ptx.machine import lockstep
 
 HEAD = """.version 8.1
 .target sm_90a

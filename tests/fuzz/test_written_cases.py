@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ptxdiff import Case, PtxasFailure, asm
-from ptxdiff.backends import watched
+from ptxdiff.backends import gpu_process
 from ptxdiff.backends.emulator import EmulatorBackend
-from ptxdiff.backends.watched import WatchedGpu
+from ptxdiff.backends.gpu_process import WatchedGpu
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.campaign import finding_of
 from ptxdiff.fuzz.generate import program
@@ -26,7 +26,7 @@ from ptxdiff.references.formats import U32
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 from ptxdiff.triton.ptxas import assembler_at
-from tests.readyprocess import workers_are_forks
+from tests.support.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -74,8 +74,8 @@ def device():
 
 @pytest.fixture
 def gpu(device, monkeypatch):
-    monkeypatch.setattr(watched, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(watched, "of_target", lambda target: device)
+    monkeypatch.setattr(gpu_process, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(gpu_process, "of_target", lambda target: device)
     return WatchedGpu(limit=60)
 
 

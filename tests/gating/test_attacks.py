@@ -21,9 +21,9 @@ from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.baseline import BaselineError
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate
 from ptxdiff.records import RecordError, RunRecords, Share, Writer, read
-from tests.reports import synthetic
-from tests.reports.synthetic import with_results
-from tests.sealed import sealed, unsealed
+from tests.support.reports import synthetic
+from tests.support.reports.synthetic import with_results
+from tests.support.sealed import sealed, unsealed
 
 MODELS = Policy(allow_model=True)
 SUBJECT = ("rcp", "asm.approx", "sm_100a", "emulator")

@@ -10,8 +10,8 @@ from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.baseline import BaselineError
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy
 from ptxdiff.records import DECLARED, Block, Writer
-from tests.reports import synthetic
-from tests.reports.synthetic import with_results
+from tests.support.reports import synthetic
+from tests.support.reports.synthetic import with_results
 
 MODELS = Policy(allow_model=True)
 

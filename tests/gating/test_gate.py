@@ -7,8 +7,8 @@ import pytest
 from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
 from ptxdiff.records import Share
-from tests.reports import synthetic
-from tests.reports.synthetic import with_results
+from tests.support.reports import synthetic
+from tests.support.reports.synthetic import with_results
 
 MODELS = Policy(allow_model=True)
 

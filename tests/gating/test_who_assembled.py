@@ -25,7 +25,7 @@ from ptxdiff.reports.history import history
 from ptxdiff.reports.html import page
 from ptxdiff.reports.model import view
 from ptxdiff.reports.tabular import rows
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 OLD, NEW = "ptxas 12.9.86 -O3 (983b0e928385)", "ptxas 13.4.59 -O3 (9c2c084df7eb)"
 LOW, TWIN = "ptxas 12.9.86 -O0 (983b0e928385)", "ptxas 12.9.86 -O3 (000000000001)"

@@ -24,8 +24,8 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import asm
 from ptxdiff.references import arithmetic, conversion, exponential, reciprocal
 from ptxdiff.references.formats import E4M3, F16, F32
-from ptxdiff.sweep import launched
-from ptxdiff.sweep.devicetime import stopwatch
+from ptxdiff.sweep import dispatch
+from ptxdiff.sweep.device_time import stopwatch
 from ptxdiff.sweep.dispatch import sweep
 from ptxdiff.sweep.fused import kernels
 
@@ -78,7 +78,7 @@ def timed(function, repeat=5):
 sweeps = []
 
 
-class StoredSweep(launched.DeviceSweep):
+class StoredSweep(dispatch.DeviceSweep):
     """A sweep that is stored in `sweeps`, so that its parts can be timed afterwards."""
 
     def run(self):
@@ -102,7 +102,7 @@ def judge_times(sweep, first):
 
 def main(words):
     tune, random = "--tune" in words, "--stratified" in words
-    launched.DeviceSweep = StoredSweep
+    dispatch.DeviceSweep = StoredSweep
     backend = GpuBackend()
     for name in [w for w in words if not w.startswith("--")] or CASES:
         case = case_of(name)

@@ -8,7 +8,7 @@ import pytest
 from ptxdiff.processes.gpus import gpu_visible
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
-from tests import approximate_kernels
+from tests.support import approximate_kernels
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no 
 @pytest.fixture(scope="module")
 def target():
     from ptxdiff.backends.gpu import device_target
-    from ptxdiff.ptx.targets import GENERATION, of_generation
+    from ptxdiff.emulator import GENERATION, of_generation
 
     if not of_generation(device_target()):
         pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")

@@ -37,8 +37,8 @@ def test_every_setup_of_the_quick_plan(loaded, variant):
     from ptxdiff.backends.builds import unavailable
     from ptxdiff.backends.compiled import compile_job, run_compiled
     from ptxdiff.backends.gpu import GpuBackend, device_target
+    from ptxdiff.emulator import of_generation
     from ptxdiff.inputs.fill import kernel_inputs, shaped
-    from ptxdiff.ptx.targets import of_generation
     from ptxdiff.running.plan import plan, sets_of, sized
 
     target, gpu = device_target(), GpuBackend()
@@ -91,7 +91,7 @@ def test_the_documented_maximum_in_its_loop():
 
 
 def _kernels():
-    from tests.ptx import triton_kernels
+    from tests.support.emulator import triton_kernels
 
     return triton_kernels
 
@@ -156,7 +156,7 @@ def test_kernels_with_approximate_instructions(name):
 
     from ptxdiff import emulated
     from ptxdiff.backends.gpu import device_target
-    from ptxdiff.ptx.targets import GENERATION, of_generation
+    from ptxdiff.emulator import GENERATION, of_generation
 
     if not of_generation(device_target()):
         pytest.skip(f"{device_target()}: the emulator has only {GENERATION}'s special function unit")

@@ -104,7 +104,7 @@ def test_the_kernel_compiled_ahead_is_the_kernel_that_runs(shape, context):
     from ptxdiff.backends import gpu
     from ptxdiff.backends.gpu import device_target
     from ptxdiff.triton.launch import launch_of
-    from ptxdiff.triton.ptxtext import body
+    from ptxdiff.triton.ptx_text import body
 
     inputs = bytes_and_floats(shape)
     asked = job("maximum", "clobbers", inputs, shape=shape, pack=4, context=context, steps=3)

@@ -8,7 +8,7 @@ from ptxdiff.backends import create
 from ptxdiff.model.load import load
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.identity_cases import FILES, VERDICTS
+from tests.support.identity_cases import FILES, VERDICTS
 
 torch = pytest.importorskip("torch")
 pytestmark = [

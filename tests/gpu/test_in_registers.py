@@ -17,7 +17,7 @@ pytestmark = [
 def test_an_approximate_reciprocal_reaches_the_units_rate_and_an_exact_division_does_not():
     """CUDA C++ Programming Guide, throughput of native instructions: 16 results a clock and SM of MUFU."""
     from ptxdiff.processes.gpus import gpus
-    from ptxdiff.timing.inregisters import time_in_registers
+    from ptxdiff.timing.in_registers import time_in_registers
 
     quotient = next(c for c in load(Path("cases/rcp.py")) if c.attribute == "quotient")
     found = time_in_registers(quotient, gpus()[0].target, ("rcp.approx.ftz", "div.rn"))

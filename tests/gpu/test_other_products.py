@@ -2,9 +2,9 @@
 
 import pytest
 
-from ptxdiff.conformance import otherproducts, productforms
+from ptxdiff.conformance import other_products, product_forms
+from ptxdiff.emulator import Target
 from ptxdiff.processes.gpus import gpu_visible
-from ptxdiff.ptx.targets import Target
 
 pytestmark = [
     pytest.mark.gpu,
@@ -26,7 +26,7 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 def test_the_emulator_has_the_devices_bits(products_device, form):
     target = Target.parse(products_device.identity.target)
-    if productforms.bounds_of()[form].requirement_unmet(target) is not None:
+    if product_forms.bounds_of()[form].requirement_unmet(target) is not None:
         pytest.skip(f"{target} has no {form}")
-    tally = otherproducts.measured(products_device, form, 1 << 12)
+    tally = other_products.measured(products_device, form, 1 << 12)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxdiff.conformance import devicemodel, grouprounds, productcampaign, products
+from ptxdiff.conformance import device_model, group_rounds, product_campaign, products
 from ptxdiff.processes.gpus import gpu_visible
 
 FORMS = [
@@ -34,16 +34,16 @@ def hopper() -> products.ProductDevice:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_tile_agrees(hopper: products.ProductDevice, form: str) -> None:
-    tally = grouprounds.measured(hopper, form, 1 << 15)
+    tally = group_rounds.measured(hopper, form, 1 << 15)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
     assert tally.reached >= 1 << 15
 
 
 def test_a_wrong_model_is_detected(hopper: products.ProductDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's comparison has one fraction bit too few: it reports mismatches where the definition finds none."""
-    right = devicemodel.numbers
-    monkeypatch.setattr(devicemodel, "numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
-    tally = grouprounds.measured(hopper, FORMS[0], 1 << 12)
+    right = device_model.numbers
+    monkeypatch.setattr(device_model, "numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
+    tally = group_rounds.measured(hopper, FORMS[0], 1 << 12)
     assert "on the device than on the host" in tally.failure
     assert tally.mismatches > 100
 
@@ -51,7 +51,7 @@ def test_a_wrong_model_is_detected(hopper: products.ProductDevice, monkeypatch: 
 def test_a_campaign_of_processes(hopper: products.ProductDevice) -> None:
     """Each process has a CUDA context of its own on its GPU."""
     forms = [DENSE, FORMS[0], FORMS[6]]
-    found = productcampaign.campaign(forms, 1 << 13, hopper.identity.target, seconds=120, workers=2)
+    found = product_campaign.campaign(forms, 1 << 13, hopper.identity.target, seconds=120, workers=2)
     assert set(found) == set(forms)
     for form, (tally,) in found.items():
         assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), form

@@ -43,7 +43,7 @@ def test_device_and_emulator_give_the_same_bits(name):
 
     from ptxdiff import emulated
     from ptxdiff.backends.gpu import device_target
-    from tests import small_kernels
+    from tests.support import small_kernels
 
     kernel, described, meta, grid = LAUNCHES[name]
     types = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e5m2": torch.float8_e5m2,

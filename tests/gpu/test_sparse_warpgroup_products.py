@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxdiff.conformance import groupproducts
+from ptxdiff.conformance import group_products
 from ptxdiff.processes.gpus import gpu_visible
 
 pytestmark = [
@@ -31,32 +31,32 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_layout_has_the_devices_bits(hopper_products, form):
-    count = len(groupproducts.layouts_of(form)) * groupproducts.TILES
-    tally = groupproducts.measured(hopper_products, form, count)
+    count = len(group_products.layouts_of(form)) * group_products.TILES
+    tally = group_products.measured(hopper_products, form, count)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
     assert tally.inputs == count
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[3]])
 def test_the_other_selector_reads_the_metadata_of_the_other_threads(hopper_products, form):
-    known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
+    known = group_products.program(form, "sm_90a", group_products.layouts_of(form)[0])
     other = replace(known, text=known.text.replace("%m0, 0,", "%m0, 1,"))
     assert other.text != known.text
-    operands = groupproducts.drawn(known, "selector", 7)
-    arrays = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, other, arrays)
-    assert (groupproducts.emulated(other, arrays) == got).all()
-    assert (groupproducts.emulated(known, arrays) != got).any()
+    operands = group_products.drawn(known, "selector", 7)
+    arrays = group_products.arrays(known, operands)
+    got = group_products.on_device(hopper_products, other, arrays)
+    assert (group_products.emulated(other, arrays) == got).all()
+    assert (group_products.emulated(known, arrays) != got).any()
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}, {"terms": 32}])
 def test_a_model_off_by_one_step_is_detected(hopper_products, change):
     form = FORMS[2]
-    known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
+    known = group_products.program(form, "sm_90a", group_products.layouts_of(form)[0])
     how = known.product.arithmetic
     wrong = replace(known, product=replace(known.product, arithmetic=replace(how, model=replace(how.model, **change))))
-    operands = groupproducts.drawn(known, "off by one", 28)
-    got = groupproducts.on_device(hopper_products, known, groupproducts.arrays(known, operands))
-    assert (groupproducts.computed(known, operands) == got).all()
+    operands = group_products.drawn(known, "off by one", 28)
+    got = group_products.on_device(hopper_products, known, group_products.arrays(known, operands))
+    assert (group_products.computed(known, operands) == got).all()
     if change != {"terms": 32}:  # the 16 stored elements are then one block, as in the right model
-        assert (groupproducts.computed(wrong, operands) != got).any()
+        assert (group_products.computed(wrong, operands) != got).any()

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ptxdiff.conformance import groupproducts
+from ptxdiff.conformance import group_products
+from ptxdiff.emulator.kernel.wgmma import multiply
 from ptxdiff.processes.gpus import gpu_visible
-from ptxdiff.ptx.kernel import warpgroup
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,8 +28,8 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_layout_has_the_devices_bits(hopper_products, form):
-    count = len(groupproducts.layouts_of(form)) * groupproducts.TILES
-    tally = groupproducts.measured(hopper_products, form, count)
+    count = len(group_products.layouts_of(form)) * group_products.TILES
+    tally = group_products.measured(hopper_products, form, count)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
     assert tally.inputs == count
 
@@ -37,38 +37,38 @@ def test_every_layout_has_the_devices_bits(hopper_products, form):
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}])
 def test_a_model_off_by_one_step_is_detected(hopper_products, change):
     form = FORMS[2]
-    known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
+    known = group_products.program(form, "sm_90a", group_products.layouts_of(form)[0])
     how = known.product.arithmetic
     wrong = replace(known, product=replace(known.product, arithmetic=replace(how, model=replace(how.model, **change))))
-    operands = groupproducts.drawn(known, "off by one", 28)
-    arrays = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, known, arrays)
-    assert (groupproducts.computed(known, operands) == got).all()
-    assert (groupproducts.computed(wrong, operands) != got).any()
+    operands = group_products.drawn(known, "off by one", 28)
+    arrays = group_products.arrays(known, operands)
+    got = group_products.on_device(hopper_products, known, arrays)
+    assert (group_products.computed(known, operands) == got).all()
+    assert (group_products.computed(wrong, operands) != got).any()
 
 
 @pytest.mark.parametrize("field", ["leading", "stride", "swizzle"])
 def test_another_descriptor_gives_other_bits_on_both(hopper_products, field):
     """If a field of the descriptor changes, the emulator still gives the device's bits, and so the same addresses."""
-    layout = groupproducts.GroupLayout(16, 64) if field != "leading" else groupproducts.GroupLayout(16, 16)
+    layout = group_products.GroupLayout(16, 64) if field != "leading" else group_products.GroupLayout(16, 16)
     form = FORMS[0]
-    known = groupproducts.program(form, "sm_90a", layout)
+    known = group_products.program(form, "sm_90a", layout)
     start = int(known.chunks[1].min()) // 1024 * 1024
-    right, _ = groupproducts.placed(known.product.b, layout.b, start)
+    right, _ = group_products.placed(known.product.b, layout.b, start)
     other = replace(right, **{field: {"leading": 256, "stride": 256, "swizzle": 32}[field]})
     text = known.text.replace(str(right.code), str(other.code))
     assert text != known.text
     changed = replace(known, text=text)
-    operands = groupproducts.drawn(known, "other", 7)
-    arrays = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(hopper_products, changed, arrays)
-    assert (groupproducts.emulated(changed, arrays) == got).all()
-    assert (groupproducts.computed(known, operands) != got).any()
+    operands = group_products.drawn(known, "other", 7)
+    arrays = group_products.arrays(known, operands)
+    got = group_products.on_device(hopper_products, changed, arrays)
+    assert (group_products.emulated(changed, arrays) == got).all()
+    assert (group_products.computed(known, operands) != got).any()
 
 
 def test_the_figures_of_the_model():
     """The wrong models above are one step from these figures."""
-    model = warpgroup.arithmetic_of(groupproducts.bounds_of()[FORMS[2]]).model
+    model = multiply.arithmetic_of(group_products.bounds_of()[FORMS[2]]).model
     assert (model.fraction, model.terms) == (25, 16)
 
 
@@ -110,7 +110,7 @@ def test_products_with_pointers(name):
     import torch
     import triton.language as tl
 
-    from tests.descriptor_kernels import with_pointers
+    from tests.support.descriptor_kernels import with_pointers
 
     m, n, k = 100, 72, 160
     a, b = _operands(getattr(torch, name), m, n, k)
@@ -125,7 +125,7 @@ def test_products_with_descriptors_made_on_the_device(name, tasks):
     import torch
     import triton.language as tl
 
-    from tests.descriptor_kernels import with_made_descriptors
+    from tests.support.descriptor_kernels import with_made_descriptors
 
     m, n, k = 136, 72, 144
     a, b = _operands(getattr(torch, name), m, n, k)
@@ -140,7 +140,7 @@ def test_products_with_descriptors_of_the_host():
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     from ptxdiff import emulated
-    from tests.descriptor_kernels import with_given_descriptors
+    from tests.support.descriptor_kernels import with_given_descriptors
 
     m, n, k = 136, 72, 144
     a, b = _operands(torch.float16, m, n, k)
@@ -158,7 +158,7 @@ def test_products_with_descriptors_of_the_host():
 def test_attention():
     import torch
 
-    from tests.descriptor_kernels import attention
+    from tests.support.descriptor_kernels import attention
 
     generator = torch.Generator().manual_seed(3)
     q, k, v = (torch.randn(2, 128, 64, generator=generator).half() for _ in range(3))

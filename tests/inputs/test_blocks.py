@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from ptxdiff import Case, kernel
-from ptxdiff.inputs import few
+from ptxdiff.inputs import few_numbers
 from ptxdiff.inputs.blocks import KINDS, kinds_of
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.model.codes import codes_of
@@ -269,4 +269,4 @@ def test_no_blocks_are_planned_without_a_tensor_of_floats():
     """Without floats, blocks would only be random bits."""
     case = of_shape("N", sizes=[{"N": 4}], fmt=I32, eps=F32.scalar)
     sets = {i.input_set for i in plan(case, "c", case.variants["v"], "emulator", "quick", "sm_90a")}
-    assert sets - set(few.NAMES) == {"edges/1", "random/1"}
+    assert sets - set(few_numbers.NAMES) == {"edges/1", "random/1"}

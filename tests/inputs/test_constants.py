@@ -26,7 +26,7 @@ def test_numbers_of_a_text(text):
 
 def test_numbers_of_functions_and_given_ptx():
     pytest.importorskip("triton")
-    from tests.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
+    from tests.support.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
 
     assert 0x37C5E21B in constants_of(plain(counted_but_for_one))
     assert 0x2B5C71D3 in constants_of(plain(counted_but_for_one_of_its_own))

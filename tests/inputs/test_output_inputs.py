@@ -31,8 +31,8 @@ from ptxdiff.references.formats import (
     magnitude,
     to_float64,
 )
-from tests.rounding_mutants import exact, rounded
-from tests.sampling import spread
+from tests.support.rounding_mutants import exact, rounded
+from tests.support.sampling import spread
 
 
 def case_of(reference, *inputs: Format, output: Format | None = None, **fields) -> Case:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ptxdiff.references.formats import F32, Class, classify, to_float64
-from tests.reference_mutants import Mutant, Subject, changed_answer, detects, judged, verdict
-from tests.reference_mutations import mutants
-from tests.reference_subjects import subjects
-from tests.sampling import only
+from tests.support.reference_mutants import Mutant, Subject, changed_answer, detects, judged, verdict
+from tests.support.reference_mutations import mutants
+from tests.support.reference_subjects import subjects
+from tests.support.sampling import only
 
 
 @functools.cache

@@ -36,7 +36,7 @@ from ptxdiff.references.formats import (
     sign,
     to_float64,
 )
-from tests.sampling import paired
+from tests.support.sampling import paired
 
 ALL_FORMATS = list(FORMATS.values())
 

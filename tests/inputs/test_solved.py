@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ptxdiff.inputs.constants import constant_inputs, units_beside
-from ptxdiff.inputs.solved import integers_solved, relations
+from ptxdiff.inputs.constants import constant_inputs, integers_solved, relations, units_beside
 from ptxdiff.references.formats import BF16, F16X2, F32, F64, U16, U32, U64, UE8M0
 
 N, A, C = 0x1234ABCD, 0x9E3779B1, 0x7654321

@@ -28,8 +28,8 @@ from ptxdiff.references.formats import (
 )
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.judging.test_promise import Path, Scripted
-from tests.sampling import only
+from tests.judging.test_judged_share import Path, Scripted
+from tests.support.sampling import only
 
 FORMATS = (F32, F16, BF16, F64, E4M3)
 MATCHES = {

@@ -130,7 +130,7 @@ def test_nothing_heavy_is_loaded_before_asm_is_found(tmp_path):
     script = (
         "import sys, pathlib\nfrom ptxdiff.lint.files import lint_paths\n"
         f"assert lint_paths([pathlib.Path({str(tmp_path)!r})]).searched == 3\n"
-        "print(sorted(m for m in ('numpy', 'numba', 'torch', 'triton', 'ptxdiff.ptx') if m in sys.modules))"
+        "print(sorted(m for m in ('numpy', 'numba', 'torch', 'triton', 'ptxdiff.emulator') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

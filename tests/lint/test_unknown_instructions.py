@@ -2,13 +2,13 @@
 
 import pytest
 
+from ptxdiff.emulator.isa.forms import FORMS, find
 from ptxdiff.lint.engine import lint
 from ptxdiff.lint.ptxas_modifiers import DATA, names, taken, words
 from ptxdiff.lint.rules.syntax import COMPLETE
 from ptxdiff.lint.snippet import Snippet
-from ptxdiff.ptx.isa.forms import FORMS, find
-from tests.lint import ptxas_modifiers as asking
-from tests.ptx import legality, legality_campaign
+from tests.support.emulator import legality, legality_campaign
+from tests.support.lint import ptxas_modifiers as asking
 
 
 def everything(asm):

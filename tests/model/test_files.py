@@ -12,9 +12,9 @@ import pytest
 from ptxdiff.cli import main
 from ptxdiff.model.files import below, uses_harness
 from ptxdiff.model.load import cases_in, load
-from tests import readyprocess
-from tests.caches import share_caches
-from tests.case_sources import FLIP, RIGHT
+from tests.support import readyprocess
+from tests.support.caches import share_caches
+from tests.support.case_sources import FLIP, RIGHT
 
 RENAMED = RIGHT.replace("import Case, asm", "import Case as Problem, asm").replace("= Case(", "= Problem(")
 MADE = '''"""A case that another module makes."""

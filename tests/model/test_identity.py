@@ -26,7 +26,7 @@ from ptxdiff.model.identity.definition import changed_parts, definition
 from ptxdiff.model.load import load
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.identity_cases import FILES, VERDICTS
+from tests.support.identity_cases import FILES, VERDICTS
 
 UNLIKE = [
     0, 0.0, -0.0, False, None, "", b"", (), [], {}, frozenset(), Fraction(0), np.float32(0), np.float32(-0.0),

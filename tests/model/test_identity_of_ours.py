@@ -28,8 +28,8 @@ def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("file", "machine"),
     [
-        ("harness/ptx/isa/logic.py", True),
-        ("harness/ptx/numeric/definedness.py", True),
+        ("harness/emulator/isa/logic.py", True),
+        ("harness/emulator/numeric/definedness.py", True),
         ("harness/judging/differences.py", False),
         ("references/arithmetic.py", False),
     ],
@@ -51,4 +51,4 @@ def test_a_folder_without_modules_is_an_error(tmp_path, monkeypatch):
 
 def test_the_walk_of_functions_ends_at_the_harness():
     assert Path(code._HARNESS) == Path(experiment.__file__).parents[2]
-    assert (Path(code._HARNESS) / "ptx").is_dir()
+    assert (Path(code._HARNESS) / "emulator").is_dir()

@@ -17,11 +17,11 @@ from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.cli import main
 from ptxdiff.model.load import load
 from ptxdiff.mutation import asm, source
+from ptxdiff.mutation.asm import instructions
 from ptxdiff.mutation.campaign import Budget, mutate, target_of
-from ptxdiff.mutation.instructions import instructions
 from ptxdiff.mutation.settle import Search
 from ptxdiff.records import read
-from ptxdiff.records.killrate import kill_rate
+from ptxdiff.records.kill_rate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 SHORT = Search(16, 1 << 16, 1.0)

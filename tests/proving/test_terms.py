@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+from ptxdiff.emulator.isa.forms import Bound, Form, find
 from ptxdiff.proving import definitions, doubles, summaries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import NotModelled
-from ptxdiff.ptx.isa.forms import Bound, Form, find
-from tests.ptx.test_isa_forms import EDGES, SCALAR_FORMS, ends, functions, operands_of
-from tests.sampling import spread
+from tests.emulator.isa.test_forms import EDGES, SCALAR_FORMS, ends, functions, operands_of
+from tests.support.sampling import spread
 
 MODELLED = [f for f in SCALAR_FORMS if not f.approximate]
 MANTISSA = {16: 10, 32: 23, 64: 52}

@@ -17,7 +17,7 @@ from ptxdiff.proving import terms as t
 from ptxdiff.proving.verdicts import TermFault, prove
 from ptxdiff.references import arithmetic
 from ptxdiff.references.formats import F32, U8, U32
-from tests.proving.rewrites import OPERATIONS, RARE, RIGHT, WRONG, block, case_of, corrupted
+from tests.support.proving.rewrites import OPERATIONS, RARE, RIGHT, WRONG, block, case_of, corrupted
 
 
 def proved(name: str, number: int) -> verdicts.Verdict:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ptxdiff.records.compare import CompareError, compare
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 
 @pytest.fixture(scope="module")

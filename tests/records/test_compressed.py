@@ -26,9 +26,9 @@ from ptxdiff.records import (
     text_hash,
 )
 from ptxdiff.records.texts import Pack, StoreWriter
-from tests.case_sources import RIGHT
 from tests.records.test_records import KEY, RESULT, RUN
-from tests.reports import synthetic
+from tests.support.case_sources import RIGHT
+from tests.support.reports import synthetic
 
 PTX = [Text(text_hash(t), "ptx", t) for t in (f".visible .entry kernel_{n}() {{ ret; }}" for n in range(40))]
 

@@ -11,7 +11,7 @@ import pytest
 from ptxdiff.records import Block, Result, RunRecords, Writer, machines, merged, read
 from ptxdiff.reports.model import view
 from ptxdiff.reports.verdict import headline_facts, overall, revision
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 
 def machine(

@@ -7,7 +7,7 @@ from pathlib import Path
 import _pytest._code.code as pytest_code
 import pytest
 
-from ptxdiff.records.shown import OwnWords
+from ptxdiff.records.escaping import OwnWords
 from ptxdiff.running.collection import ItemFailure, VariantItem
 
 

@@ -18,9 +18,9 @@ from ptxdiff.cli import main
 from ptxdiff.gating import baseline
 from ptxdiff.records import End, Mutation, Proof, RecordError, Result, RunRecords, StoredText, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
-from tests.reports import synthetic
-from tests.sampling import sizes
-from tests.sealed import sealed, unsealed
+from tests.support.reports import synthetic
+from tests.support.sampling import sizes
+from tests.support.sealed import sealed, unsealed
 
 # Runs have no mutations: `ptxdiff mutate` writes them to other files. A file that is named has no stored texts.
 RUNS = [s for s in SAMPLES if not isinstance(s, Mutation | Proof | StoredText)]

@@ -43,7 +43,7 @@ from ptxdiff.records import (
     resumable,
     to_json,
 )
-from tests.case_sources import FLIP, RIGHT
+from tests.support.case_sources import FLIP, RIGHT
 
 KEY = Key("rcp", "rcp.rn", "sm_90a", "gpu", pack=2, shape="7x129", alignment=4, num_warps=1, context="loop",
           fusion=True, input_set="edges/1+shuffled")  # fmt: skip

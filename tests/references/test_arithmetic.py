@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from ptxdiff.references import arithmetic, formats
 from ptxdiff.references.formats import BF16, E2M1, E3M2, E4M3, E5M2, F16, F32, F64, UE8M0, Format
 from ptxdiff.references.rounding import ROUNDINGS, Rounding, nan_code
-from tests.sampling import mixed
+from tests.support.references.plain_definitions import edges, pairs, patterns, round_fraction, same
+from tests.support.sampling import mixed
 
 FORMATS = [F32, F16, BF16]
 NUMPY = {F32: np.float32, F16: np.float16, BF16: ml_dtypes.bfloat16}

@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from plain_definitions import patterns, round_fraction
 
 from ptxdiff.references import block_scaling, formats
 from ptxdiff.references.block_scaling import MxRule, Nvfp4Rule
 from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
+from tests.support.references.plain_definitions import patterns, round_fraction
 
 TARGETS = (E4M3, E5M2, E2M3, E3M2, E2M1)
 RULES: tuple[MxRule, ...] = ("floor", "ceil", "even", "rceil", "rceil-div")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from plain_definitions import edges, pairs
 
 from ptxdiff.references import comparison, formats
 from ptxdiff.references.formats import BF16, F16, F32, F64, I16, I32, I64, U16, U32, U64, Format
+from tests.support.references.plain_definitions import edges, pairs
 
 PLAIN: dict[str, Callable[[float, float], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,

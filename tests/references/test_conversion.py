@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from plain_definitions import edges, patterns, round_fraction, same
 
 from ptxdiff.references import conversion, formats
 from ptxdiff.references.conversion import convert, float_to_integer, integral_value, to_e2m1
@@ -38,7 +37,8 @@ from ptxdiff.references.formats import (
     encode,
 )  # fmt: skip
 from ptxdiff.references.rounding import ROUNDINGS, Rounding
-from tests.sampling import mixed, paired
+from tests.support.references.plain_definitions import edges, patterns, round_fraction, same
+from tests.support.sampling import mixed, paired
 
 NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2, F16, BF16, TF32]
 INTEGERS = [I8, I16, I32, I64, U8, U16, U32, U64]

@@ -12,20 +12,18 @@ import pkgutil
 from functools import cache, lru_cache
 from typing import Any
 
-import meeting_conversions
-import meeting_floats
-import meeting_integers
 import numpy as np
 import pytest
 import torch
-from meeting import LETTERS, Row
-from plain_definitions import edges as float_edges
 from torch import Tensor
 
 from ptxdiff import emulate, references
 from ptxdiff.inputs.generated import Stratified
 from ptxdiff.references.formats import Format, pack, unpack
-from tests.sampling import spread
+from tests.support.references import meeting_conversions, meeting_floats, meeting_integers
+from tests.support.references.meeting import LETTERS, Row
+from tests.support.references.plain_definitions import edges as float_edges
+from tests.support.sampling import spread
 
 ROWS: list[Row] = [*meeting_floats.ROWS, *meeting_conversions.ROWS, *meeting_integers.ROWS]
 TRIPLES = 4096
@@ -164,15 +162,15 @@ NO_INSTRUCTION = {
     "integers.high_product": STEP,
     "block_scaling": SEVERAL, "dequantise": SEVERAL, "faithful": SEVERAL, "hashes": SEVERAL, "sums": SEVERAL,
     "words": SEVERAL, "comparison.compare_all": SEVERAL,
-    "tensor_core": "products of a warp, held to the emulator in tests/ptx/test_products.py",
-    "sparse_tensor_core": "sparse products, held to the emulator in tests/ptx/test_sparse_products.py",
-    "scaled_tensor_core": "products with block scales, held to the emulator in tests/ptx/test_scaled_products.py",
-    "scaled_matrices": "the same of whole matrices, held to the emulator in tests/ptx/test_scaled_arithmetic.py",
+    "tensor_core": "products of a warp, held to the emulator in tests/emulator/kernel/warp/test_mma.py",
+    "sparse_tensor_core": "sparse products, held to the emulator in tests/emulator/kernel/warp/test_sparse_mma.py",
+    "scaled_tensor_core": "products with block scales, see tests/emulator/kernel/warp/test_scaled_mma.py",
+    "scaled_matrices": "the same of whole matrices, see tests/emulator/numeric/test_scaled_arithmetic.py",
     "sparse_metadata": "positions, held to the emulator's in tests/references/test_sparse_metadata.py",
-    "tensor_memory_pairs": "what pairs of blocks hold, held to the emulator in tests/ptx/test_tensor_pairs.py",
-    "tensor_memory_reductions": "reductions of loads, held to the emulator in tests/ptx/test_tensor_reductions.py",
-    "tensor_memory_rows": "where rows of .ws lie, held to the emulator in tests/ptx/test_tensor_copies_of_a.py",
-    "tensor_memory_sparse": "sparse products, held to the emulator in tests/ptx/test_tensor_sparse.py",
+    "tensor_memory_pairs": "what pairs of blocks hold, see tests/emulator/kernel/tcgen05/test_pairs.py",
+    "tensor_memory_reductions": "reductions of loads, see tests/emulator/kernel/tcgen05/test_loads_with_reductions.py",
+    "tensor_memory_rows": "where rows of .ws lie, see tests/emulator/kernel/tcgen05/test_copies_of_a.py",
+    "tensor_memory_sparse": "sparse products, see tests/emulator/kernel/tcgen05/test_sparse_products.py",
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",
     "description.size_of": "a size of a grid, no value",

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from ptxdiff.references import double, formats
 from ptxdiff.references.formats import F64
 from ptxdiff.references.rounding import ROUNDINGS, Rounding, nan_code
+from tests.support.references.plain_definitions import edges, pairs, patterns, round_fraction, same
 
 HOST: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt,

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import mpmath
 import pytest
 import torch
-from derive_hard_cases import EXACT, exactly
-from plain_definitions import edges, patterns, same
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ptxdiff.references import correct_rounding, exponential, formats, reciprocal, trigonometric
 from ptxdiff.references.formats import BF16, F16, F32, F64, Format
 from ptxdiff.references.hard_cases import HARD_CASES
+from tests.references.derive_hard_cases import EXACT, exactly
+from tests.support.references.plain_definitions import edges, patterns, same
 
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "ex2": exponential.ex2, "lg2": exponential.lg2, "tanh": exponential.tanh, "sin": trigonometric.sin,

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import mpmath
 import pytest
 import torch
-from plain_definitions import edges, patterns
 
 from ptxdiff.references import faithful, formats
 from ptxdiff.references.formats import F32
+from tests.support.references.plain_definitions import edges, patterns
 
 WORKING_BITS = 240
 

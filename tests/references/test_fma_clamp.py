@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 import torch
-from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from ptxdiff.references import fma_clamp, formats
 from ptxdiff.references.formats import F16, F32, I32, encode
 from ptxdiff.references.integer_max import convert_and_max
+from tests.support.references.plain_definitions import edges, pairs, patterns, round_fraction, same
 
 
 def plainly(a: int, b: int, fused: bool) -> tuple[int, int]:

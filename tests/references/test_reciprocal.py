@@ -4,11 +4,11 @@ domain."""
 import numpy as np
 import pytest
 import torch
-from plain_definitions import edges, pairs, patterns, round_fraction, same
 
 from ptxdiff.references import formats, reciprocal
 from ptxdiff.references.formats import F32, distance, encode, fraction
 from ptxdiff.references.rounding import ROUNDINGS, Rounding
+from tests.support.references.plain_definitions import edges, pairs, patterns, round_fraction, same
 
 
 def test_against_host_division() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from plain_definitions import round_fraction, same
 
 from ptxdiff.references import formats, rounding
 from ptxdiff.references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, TF32, UE8M0, Format
 from ptxdiff.references.rounding import MAX64, ROUNDINGS
-from tests.sampling import only, sizes
+from tests.support.references.plain_definitions import round_fraction, same
+from tests.support.sampling import only, sizes
 
 NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ptxdiff.ptx.kernel import sparse as emulated
+from ptxdiff.emulator.kernel.warp import sparse_mma as emulated
 from ptxdiff.references import sparse_metadata
 from ptxdiff.references import sparse_tensor_core as sparse
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 import torch
-from plain_definitions import patterns, round_fraction, same, split
 
 from ptxdiff.references import formats, stochastic
 from ptxdiff.references.conversion import convert as nearest
 from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, Format
+from tests.support.references.plain_definitions import patterns, round_fraction, same, split
 
 TARGETS = [F16, BF16, E4M3, E5M2, E2M3, E3M2, E2M1]
 

@@ -9,7 +9,7 @@ import torch
 from ptxdiff.references import formats, tensor_core
 from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, TF32, Format
 from ptxdiff.references.tensor_core import ADA, AMPERE, BLACKWELL, HOPPER, HOPPER_WGMMA, TURING, VOLTA, Generation
-from tests.sampling import mixed
+from tests.support.sampling import mixed
 
 ROWS = [
     # name, generation, F, terms, exponents of zero into float32 and float16, fraction bits of a float32 result

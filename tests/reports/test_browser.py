@@ -11,7 +11,7 @@ import time
 import pytest
 
 from ptxdiff.reports import html
-from tests.reports import hostile, synthetic
+from tests.support.reports import hostile, synthetic
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

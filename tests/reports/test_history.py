@@ -6,7 +6,7 @@ import pytest
 
 from ptxdiff.records import RecordError, Writer
 from ptxdiff.reports.history import folder, history
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from ptxdiff.records import Area, Bits
 from ptxdiff.reports import html
-from tests.reports import hostile, synthetic
+from tests.support.reports import hostile, synthetic
 
 TARGETS = ("sm_80", "sm_86", "sm_90a", "sm_100a")  # forty pages are made here; one is of the whole catalogue
 VOID = {"meta", "input", "br", "img", "link", "hr"}
@@ -414,7 +414,7 @@ class Shelf(dict):
 
 def test_a_kept_packet_equals_a_new_one(base, tmp_path):
     """Kept packets give the same page, and a changed text, outcome or lexer uses no packet of another."""
-    from ptxdiff.records import Text, shown, text_hash
+    from ptxdiff.records import Text, escaping, text_hash
     from ptxdiff.reports import highlight, packing
     from ptxdiff.reports.history import history
 
@@ -444,7 +444,7 @@ def test_a_kept_packet_equals_a_new_one(base, tmp_path):
     failing = dataclasses.replace(base.results[0], words="another reason")
     text, given = page(shelf, dataclasses.replace(base, results=[failing, *base.results[1:]]))
     assert given == cases - 1
-    assert all(Path(str(m.__file__)).read_bytes() in packing._code() for m in (packing, highlight, shown))
+    assert all(Path(str(m.__file__)).read_bytes() in packing._code() for m in (packing, highlight, escaping))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_code", lambda: b"another lexer")
         assert page(shelf, base) == (plain, 0)

@@ -4,7 +4,7 @@ import pytest
 
 from ptxdiff.reports.highlight import runs
 from ptxdiff.reports.listing import excerpt, listing
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 PTX = synthetic.ptx_text("rcp.rn.f32", "sm_90a", 2)
 SASS = synthetic.sass_text("rcp.rn.f32", "sm_90a", 2)

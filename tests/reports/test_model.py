@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from ptxdiff.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
-from ptxdiff.reports.casepage import by_finding, histograms, spread
+from ptxdiff.reports.case_page import by_finding, histograms, spread
 from ptxdiff.reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
 from ptxdiff.reports.verdict import overall
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 
 def result(verdict="pass", *, backend="emulator", evidence="specification", target="sm_90a", **more):
@@ -164,7 +164,7 @@ def test_the_command_of_a_failure_is_its_message_s():
 
 
 def test_each_failing_variant_has_its_worst_inputs():
-    from ptxdiff.reports.casepage import WORST_EACH, WORST_SHOWN, _worst
+    from ptxdiff.reports.case_page import WORST_EACH, WORST_SHOWN, _worst
 
     many = [
         dataclasses.replace(

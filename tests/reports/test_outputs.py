@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from ptxdiff.cli import main
-from ptxdiff.records import shown
+from ptxdiff.records import escaping
 from ptxdiff.reports import github, html, junit, sarif, summary, tabular
 from ptxdiff.reports.conformance import LedgerError, ledger
 from ptxdiff.reports.history import history
 from ptxdiff.reports.model import view
-from tests.reports import hostile, synthetic
+from tests.support.reports import hostile, synthetic
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +125,11 @@ def test_step_summary_stays_below_githubs_limit_and_names_omissions(base):
 
 
 def test_texts_cannot_close_markdown_spans_and_fences():
-    assert shown.markdown_code("a`b``c") == "```a`b``c```"
-    assert shown.markdown_code("`") == "`` ` ``"
-    assert "|" not in shown.markdown_code("a|b\nc")
-    assert shown.markdown_fence("```\nx").startswith("````text\n")
-    assert shown.markdown_text("<b> *x* [y](z)") == r"&lt;b&gt; \*x\* \[y\](z)"
+    assert escaping.markdown_code("a`b``c") == "```a`b``c```"
+    assert escaping.markdown_code("`") == "`` ` ``"
+    assert "|" not in escaping.markdown_code("a|b\nc")
+    assert escaping.markdown_fence("```\nx").startswith("````text\n")
+    assert escaping.markdown_text("<b> *x* [y](z)") == r"&lt;b&gt; \*x\* \[y\](z)"
 
 
 def test_no_html_of_a_case_reaches_the_step_summary():

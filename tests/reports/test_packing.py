@@ -3,9 +3,9 @@
 import pytest
 
 from ptxdiff.reports import html, packing
-from tests.reports import synthetic
 from tests.reports.test_html import written
-from tests.sampling import only
+from tests.support.reports import synthetic
+from tests.support.sampling import only
 
 
 @pytest.fixture(scope="module")

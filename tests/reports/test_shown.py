@@ -14,10 +14,10 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.gating import baseline
-from ptxdiff.records import RunRecords, Writer, shown
+from ptxdiff.records import RunRecords, Writer, escaping
 from ptxdiff.reports import github, html, junit, sarif, tabular
 from ptxdiff.reports.history import history
-from tests.reports import hostile, synthetic
+from tests.support.reports import hostile, synthetic
 
 
 def commands(text: str) -> list[str]:
@@ -36,10 +36,10 @@ def unseen(text: str) -> set[str]:
 @pytest.mark.parametrize("attack", hostile.ATTACKS)
 def test_an_attack_in_a_terminal_is_text(attack):
     for text in (attack, f"\n{attack}", f"rcp: {attack}\n"):
-        assert commands(shown.terminal(text)) == []
-        assert unseen(shown.terminal(text)) == set()
-        assert "\n" not in shown.line(text)
-        data, named = shown.workflow_data(text), shown.workflow_property(text)
+        assert commands(escaping.terminal(text)) == []
+        assert unseen(escaping.terminal(text)) == set()
+        assert "\n" not in escaping.line(text)
+        data, named = escaping.workflow_data(text), escaping.workflow_property(text)
         assert unseen(data) == set()
         assert not set("\r\n") & set(data)
         assert not set("\r\n:,") & set(named)
@@ -48,25 +48,25 @@ def test_an_attack_in_a_terminal_is_text(attack):
 
 def test_ordinary_texts_stay_as_they_are():
     for text in ("rcp::asm.rn on sm_90a, 3 results", "a\n  b\tc", "± 1 ulp → 2 “µs” é", "\U0001f3f3\ufe0f"):
-        assert shown.terminal(text) == shown.visible(text) == text
-    assert shown.terminal("  ::error::x") == "  \\x3a:error::x"
-    assert shown.terminal("a ##[error]") == "a #\\x23[error]"
-    assert shown.line("a\nb\x1b[31m\u202e") == r"a\nb\x1b[31m\u202e"
-    assert shown.workflow_property("50%, a:b\n") == "50%25%2C a%3Ab%0A"
-    assert shown.sarif_text("[a](b) c[0]") == r"\[a\](b) c\[0\]"
-    assert shown.sarif_text("[%rd1], c[0]") == "[%rd1], c[0]"
+        assert escaping.terminal(text) == escaping.visible(text) == text
+    assert escaping.terminal("  ::error::x") == "  \\x3a:error::x"
+    assert escaping.terminal("a ##[error]") == "a #\\x23[error]"
+    assert escaping.line("a\nb\x1b[31m\u202e") == r"a\nb\x1b[31m\u202e"
+    assert escaping.workflow_property("50%, a:b\n") == "50%25%2C a%3Ab%0A"
+    assert escaping.sarif_text("[a](b) c[0]") == r"\[a\](b) c\[0\]"
+    assert escaping.sarif_text("[%rd1], c[0]") == "[%rd1], c[0]"
 
 
 @pytest.mark.parametrize("formula", hostile.FORMULAS)
 def test_a_cell_that_would_be_a_formula_is_text(formula):
-    cell = shown.csv_cell(formula)
+    cell = escaping.csv_cell(formula)
     assert isinstance(cell, str)
     assert cell.startswith("'")
 
 
 @pytest.mark.parametrize("value", [-1, -0.5, 0, True, None, "1023", "7x129", "rcp-1", ""])
 def test_numbers_and_plain_texts_are_unchanged_in_their_cells(value):
-    assert shown.csv_cell(value) is value
+    assert escaping.csv_cell(value) is value
 
 
 def test_csv_of_hostile_names_has_no_formula_and_no_unseen_character(tmp_path):

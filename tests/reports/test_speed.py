@@ -8,7 +8,7 @@ import pytest
 from ptxdiff.records import Writer
 from ptxdiff.reports import html
 from ptxdiff.reports.history import folder, history
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 pytest.importorskip("pytest_benchmark")
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptxdiff.reports.steps import steps
+from ptxdiff.reports.history import steps
 
 NIGHTS = 30
 

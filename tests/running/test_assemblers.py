@@ -14,9 +14,9 @@ from ptxdiff.diskcache import DiskCache
 from ptxdiff.records import Key, Result
 from ptxdiff.running import reuse
 from ptxdiff.running.assemblers import AssemblerChoice, label_of, option_words, tritons_options, tritons_own
-from ptxdiff.running.oncluster.received import other_assembler
+from ptxdiff.running.cluster.messages import other_assembler
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at
-from tests.tritons import since
+from tests.support.tritons import since
 
 pytest.importorskip("triton")
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ptxdiff.records import WriteError, Writer, read
-from tests.case_sources import FLIP, RIGHT
 from tests.records.test_records import KEY, RESULT, RUN
-from tests.sealed import sealed, unsealed
+from tests.support.case_sources import FLIP, RIGHT
+from tests.support.sealed import sealed, unsealed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -272,13 +272,13 @@ def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
     run_cases, tmp_path, monkeypatch, mark, action, words, diagnosis
 ):
     from ptxdiff.processes import pool
-    from ptxdiff.running import ptxasfault
+    from ptxdiff.running import ptxas_fault
     from ptxdiff.triton import assemble
 
     pytest.importorskip("triton")
     fake_ptxas(tmp_path, monkeypatch, action, mark)
     monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
-    monkeypatch.setattr(ptxasfault, "REDUCING", 1.0)
+    monkeypatch.setattr(ptxas_fault, "REDUCING", 1.0)
     monkeypatch.setattr(pool, "_shared", {})
     began = time.monotonic()
     result = run_cases(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.caches import share_caches
+from tests.support.caches import share_caches
 
 CASE = '''
 """One way to reach the number that a reference uses."""

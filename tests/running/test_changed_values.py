@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.caches import share_caches
+from tests.support.caches import share_caches
 
 HELPER = "MASK = 6\nSTATE = {}\n"
 CASE = """

@@ -12,12 +12,12 @@ from ptxdiff import Case, asm
 from ptxdiff.backends.compiled import compile_job
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.backends.snippet import shareable
+from ptxdiff.emulator.text import CONVENTIONS
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.model import variants as model_variants
 from ptxdiff.model.derive import DerivationError, asm_form, compiled_form, packs_of
 from ptxdiff.model.identity.definition import changed_parts, definition
 from ptxdiff.model.variants import CaseError
-from ptxdiff.ptx.text.conventions import CONVENTIONS
 from ptxdiff.records import read
 from ptxdiff.references.formats import F16, F32
 from ptxdiff.triton.build import build

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ptxdiff.running.covering import pairwise, share
+from ptxdiff.running.plan import pairwise, share
 
 AXES = [[range(3)], [range(3), range(4)], [range(3), range(6), range(2), range(2), range(3)]]
 

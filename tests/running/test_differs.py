@@ -14,7 +14,7 @@ from ptxdiff.model.load import load
 from ptxdiff.model.variants import CaseError
 from ptxdiff.records import DECLARED, read
 from ptxdiff.references.formats import U8
-from tests.case_sources import FLIP
+from tests.support.case_sources import FLIP
 
 WHY = "adds a bit too many there"
 DIFFERS = FLIP.replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"sm_90": "{WHY}"}}),\n    }},')

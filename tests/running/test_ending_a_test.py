@@ -10,7 +10,7 @@ import pytest
 from ptxdiff.model.load import staying
 from ptxdiff.model.variants import CaseError
 from ptxdiff.records import read
-from tests.case_sources import RIGHT
+from tests.support.case_sources import RIGHT
 
 WRONG = RIGHT.replace("0x01010101", "0x03010101").replace("from ptxdiff", "import os, sys, posix, pytest\nfrom ptxdiff")
 

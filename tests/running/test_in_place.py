@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from ptxdiff.judging.promise import unwritten_error
+from ptxdiff.judging.judged_share import unwritten_error
 
 HEAD = '''"""Kernels in place."""
 

@@ -8,15 +8,15 @@ import pytest
 
 from ptxdiff import Case, Domain, asm, emulate, emulated, ptx
 from ptxdiff.backends import create
+from ptxdiff.emulator import judging_emulated, trace
+from ptxdiff.emulator.independence import JudgesItself
 from ptxdiff.jobs import Outcome
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.ptx.analysis.trace import trace
-from ptxdiff.ptx.apart import JudgesItself, judging_emulated
 from ptxdiff.records import UNPROVED
 from ptxdiff.references import bits
 from ptxdiff.references.formats import U8, U32
-from ptxdiff.running import shardworker
+from ptxdiff.running import shard_worker
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import jobs, judge_job, run_item
 from ptxdiff.sweep.shards import Task
@@ -71,7 +71,7 @@ def test_nothing_that_runs_the_emulator_judges_it():
 
 def test_whole_kernels_do_not_judge_either():
     pytest.importorskip("triton")
-    from tests.running.judged_kernels import doubled
+    from tests.support.running.judged_kernels import doubled
 
     x, y = np.arange(4, dtype=np.uint32), np.zeros(4, dtype=np.uint32)
     emulated(doubled, target="sm_90a")[(1,)](x, y)
@@ -179,6 +179,6 @@ def test_sweeps_on_the_emulator_are_refused_too(tmp_path):
     item = item_of(NOT[0], tmp_path / "c.py")
     task = Task(str(item.loaded.path), "apart", "v", "emulator", "sm_90a", pack=1, bits=32, shard_bits=8)
     (tmp_path / "c.py").touch()
-    done = shardworker.run_shard(item, create("emulator"), task, 0)
+    done = shard_worker.run_shard(item, create("emulator"), task, 0)
     assert done.verdict == "error"
     assert "must not run the emulator" in done.words

@@ -17,7 +17,7 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import Meets
 from ptxdiff.records import Key, Result
 from ptxdiff.references.formats import F32, U8, Scalar
-from tests.case_sources import FLIP
+from tests.support.case_sources import FLIP
 
 ONE = 0x3F800000
 

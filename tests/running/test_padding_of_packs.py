@@ -8,7 +8,7 @@ from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.mutation.trial import trial_of
 from ptxdiff.records import Mutation
-from ptxdiff.records.killrate import BY_PADDING, kill_rate, totals
+from ptxdiff.records.kill_rate import BY_PADDING, kill_rate, totals
 from ptxdiff.references.formats import U8
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item

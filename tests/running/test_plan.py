@@ -11,8 +11,7 @@ from ptxdiff import Case, asm, kernel, only, plain
 from ptxdiff.jobs import block_of
 from ptxdiff.model.targets import KNOWN
 from ptxdiff.references.formats import F32, U8
-from ptxdiff.running.plan import key_of, plan, sized
-from ptxdiff.running.sizes import MANY
+from ptxdiff.running.plan import MANY, key_of, plan, sized
 
 
 @triton.jit

@@ -14,7 +14,7 @@ from ptxdiff.backends import create
 from ptxdiff.model import load as loader
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.planting import planted
+from tests.support.planting import planted
 
 # One row, one line. Columns: file, case in it, variant, target, what is wrong, the right text, the wrong text
 MISTAKES = [

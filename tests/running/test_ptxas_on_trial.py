@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.backends import driver, watched
+from ptxdiff.backends import driver, gpu_process
 from ptxdiff.backends.assembler import AssemblerBackend
-from ptxdiff.backends.watched import WatchedGpu
+from ptxdiff.backends.gpu_process import WatchedGpu
 from ptxdiff.jobs import Artifacts, Job, Outcome, Setup
 from ptxdiff.model.load import load
 from ptxdiff.processes.child import Device
 from ptxdiff.processes.gpus import Gpu
-from ptxdiff.running import ptxasfault
+from ptxdiff.running import ptxas_fault
 from ptxdiff.running.item import Item
-from ptxdiff.running.ptxasfault import blamed
+from ptxdiff.running.ptxas_fault import blamed
 from ptxdiff.running.run import run_item
 from ptxdiff.triton import assemble as assembling
 from ptxdiff.triton.ptxas import assembler_at
@@ -130,7 +130,7 @@ in_a_loop = case_of("loop", loop)
 
 @pytest.mark.parametrize("body", ["branch", pytest.param("loop", marks=pytest.mark.slow)])
 def test_a_fault_within_a_branch_or_a_loop_is_reduced_to_a_few_instructions(backend, tmp_path, monkeypatch, body):
-    monkeypatch.setattr(ptxasfault, "REDUCING", 600.0)  # enough on a busy machine
+    monkeypatch.setattr(ptxas_fault, "REDUCING", 600.0)  # enough on a busy machine
     path = tmp_path / "kernels.py"
     path.write_text(KERNEL)
     loaded = next(c for c in load(path) if body in c.case.variants)
@@ -150,7 +150,7 @@ def test_a_fault_within_a_branch_or_a_loop_is_reduced_to_a_few_instructions(back
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch):
     """Two tests examine the reduced PTX; reducing the first one's kernel takes a few seconds."""
-    monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
+    monkeypatch.setattr(ptxas_fault, "REDUCING", 4.0)
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +163,8 @@ def device():
 
 @pytest.fixture
 def backend(device, monkeypatch):
-    monkeypatch.setattr(watched, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(watched, "of_target", lambda target: device)
+    monkeypatch.setattr(gpu_process, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(gpu_process, "of_target", lambda target: device)
     return WatchedGpu(limit=60)
 
 
@@ -255,10 +255,10 @@ def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_
     monkeypatch.setattr(driver, "bindings", bindings)
     path = tmp_path / "case.py"
     (loaded,) = load(path)
-    monkeypatch.setattr(ptxasfault, "tritons_own", lambda *_, **__: assembler_at(FLIPPING, 3, bundled=True))
+    monkeypatch.setattr(ptxas_fault, "tritons_own", lambda *_, **__: assembler_at(FLIPPING, 3, bundled=True))
     monkeypatch.setenv("PTXDIFF_TEST_PTXAS", str(FLIPPING))
     own = Device(GPU, begin="device_stand_in:begin_as_emulator")
-    monkeypatch.setattr(watched, "of_target", lambda target: own)
+    monkeypatch.setattr(gpu_process, "of_target", lambda target: own)
     found = run_item(Item(loaded, "right", TARGET, "gpu"), backend, "quick", stop=True).results[-1]
     own.close()
     assert (found.diagnosis, found.key.assembler) == ("ptxas", "")

@@ -12,7 +12,7 @@ from ptxdiff import Case, asm, plain
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.references.formats import E2M1X2, F32, F64, I8, Format
 from ptxdiff.running.replay import Origin, Replay, TokenError, parse, remarks, token
-from tests.case_sources import FLIP
+from tests.support.case_sources import FLIP
 
 
 def case_of(**inputs: Format) -> Case:

@@ -21,7 +21,7 @@ from ptxdiff.reports.summary import terminal
 from ptxdiff.running.item import Item
 from ptxdiff.running.rerun import Agreement, ptx_lines
 from ptxdiff.running.run import run_item
-from tests.reports import synthetic
+from tests.support.reports import synthetic
 
 CASE = '''
 """A square, and a variant that promises the same."""

@@ -16,7 +16,7 @@ from ptxdiff.model.identity import source
 from ptxdiff.model.load import load
 from ptxdiff.running import collection, reuse
 from ptxdiff.running.item import Item
-from tests.case_sources import RIGHT
+from tests.support.case_sources import RIGHT
 
 CASE = """
 from ptxdiff import Case, asm

@@ -19,7 +19,7 @@ from ptxdiff.references.formats import U8
 from ptxdiff.running import run as runner
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
-from tests.case_sources import CONSTRAINTS
+from tests.support.case_sources import CONSTRAINTS
 
 WORDS = {
     "one too many": r"constraint|operand",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.running import settling
-from tests.caches import share_caches
+from ptxdiff.running import xdist
+from tests.support.caches import share_caches
 
 CASE = """
 from ptxdiff import Case, asm
@@ -52,13 +52,13 @@ def runs(run_cases, pytester, monkeypatch):
 def started(monkeypatch):
     """The number of workers that got the remaining items, one number for each run."""
     found = []
-    start = settling.Settling._started
+    start = xdist.Settling._started
 
     def noted(self, session, workers):
         found.append((workers, sorted(self.rest)))
         return start(self, session, workers)
 
-    monkeypatch.setattr(settling.Settling, "_started", noted)
+    monkeypatch.setattr(xdist.Settling, "_started", noted)
     return found
 
 
@@ -98,13 +98,13 @@ def test_an_edited_helper_settles_nothing(runs, started):
 def test_an_item_that_no_worker_ran_is_a_failure(runs, monkeypatch):
     """The workers collect fewer items than they were given, as from a file that makes other variants each time."""
     runs()
-    configure_node = settling.Settling.pytest_configure_node
+    configure_node = xdist.Settling.pytest_configure_node
 
     def less(self, node):
         configure_node(self, node)
-        del node.workerinput[settling.ONLY][0]
+        del node.workerinput[xdist.ONLY][0]
 
-    monkeypatch.setattr(settling.Settling, "pytest_configure_node", less)
+    monkeypatch.setattr(xdist.Settling, "pytest_configure_node", less)
     done, after = runs(*SPREAD, first=WRONG)
     assert done.ret == 1
     assert after["first one"]["verdict"] == "error"
@@ -143,26 +143,26 @@ class Asked:
 )  # fmt: skip
 def test_runs_in_which_the_controller_settles_nothing(monkeypatch, changed):
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
-    monkeypatch.setattr(settling._runs, "get", lambda *parts: b"")
-    assert settling.settles(Asked())
-    assert not settling.settles(Asked(**changed))
+    monkeypatch.setattr(xdist._runs, "get", lambda *parts: b"")
+    assert xdist.settles(Asked())
+    assert not xdist.settles(Asked(**changed))
     monkeypatch.setenv("PTXDIFF_REUSE", "0")
-    assert not settling.settles(Asked())
+    assert not xdist.settles(Asked())
 
 
 def test_items_of_a_first_run_or_another_harness_go_to_the_workers(monkeypatch, tmp_path):
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
-    assert not settling.settles(Asked())
-    settling.remember(Asked())
-    assert settling.settles(Asked())
-    monkeypatch.setattr(settling, "harness", lambda: "another")
-    assert not settling.settles(Asked())
+    assert not xdist.settles(Asked())
+    xdist.remember(Asked())
+    assert xdist.settles(Asked())
+    monkeypatch.setattr(xdist, "harness", lambda: "another")
+    assert not xdist.settles(Asked())
 
 
 def test_tests_are_left_to_the_workers(run_cases, pytester, monkeypatch):
     """If a folder of cases holds a test module, the controller would import that module and its imports."""
-    monkeypatch.setattr(settling, "settles", lambda config: pytest.fail("asked of a run of tests"))
+    monkeypatch.setattr(xdist, "settles", lambda config: pytest.fail("asked of a run of tests"))
     module = f"import os\n\ndef test_here():\n    assert os.getpid() != {os.getpid()}\n"
     done = run_cases("-n", "1", _helper=HELPER, first=RIGHT, test_more=module)
     assert done.parseoutcomes()["passed"] == 3

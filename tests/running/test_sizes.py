@@ -11,10 +11,9 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.references import bits
 from ptxdiff.references.formats import U32
 from ptxdiff.running.item import Item
-from ptxdiff.running.plan import plan
+from ptxdiff.running.plan import LARGEST, MANY, plan, sizes_beside
 from ptxdiff.running.replay import parse, token
 from ptxdiff.running.run import run_item
-from ptxdiff.running.sizes import LARGEST, MANY, sizes_beside
 
 pytest.importorskip("torch")
 

@@ -11,9 +11,9 @@ from ptxdiff import Case, asm
 from ptxdiff.backends.assembler import AssemblerBackend
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references.formats import F32
+from ptxdiff.running.collection import Together
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from ptxdiff.running.together import Together
 from ptxdiff.triton import assemble as assembling
 
 

@@ -9,7 +9,7 @@ from ptxdiff.references import bits
 from ptxdiff.references.formats import F32, U8, U32
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
+from tests.support.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
 
 pytest.importorskip("torch")
 

@@ -227,7 +227,7 @@ def test_tuples_of_two_inputs(plant):
 
 def test_asm_in_a_triton_function_gets_words(tmp_path, backend):
     pytest.importorskip("triton")
-    from tests.running.rare_kernels import copied_but_for_words_of_ones
+    from tests.support.running.rare_kernels import copied_but_for_words_of_ones
 
     case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, source="a test",
                 variants={"v": plain(copied_but_for_words_of_ones)})  # fmt: skip

@@ -16,7 +16,7 @@ from ptxdiff.conformance.taught import unsettled
 from ptxdiff.model.assemblers import TRITONS_LEVEL
 from ptxdiff.triton.ptxas import assembler_at
 from ptxdiff.triton.targets import assembler, tool
-from tests.sass.fault_kernels import two_packed_sums
+from tests.support.sass.fault_kernels import two_packed_sums
 
 ABSOLUTE = """
 .version 8.7

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxdiff.ptx.errors import TimeLimit, UndefinedBits
+from ptxdiff.emulator import TimeLimit, UndefinedBits
 from ptxdiff.sass import rows
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.run import run_machine_code
-from tests.sass.assembly import LOAD, STORE, run, written
+from tests.support.sass.assembly import LOAD, STORE, run, written
 
 WORDS = np.arange(100, 132, dtype=np.uint32)
 

@@ -9,7 +9,7 @@ import pytest
 from ptxdiff.sass import isa  # noqa: F401
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.rows import ROWS, functions_of, match
-from tests.sass.assembly import written
+from tests.support.sass.assembly import written
 
 
 @pytest.mark.parametrize(

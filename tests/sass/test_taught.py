@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.conformance import taught, teaching
-from ptxdiff.ptx.isa.float32 import add_f32, mul_f32
+from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
 

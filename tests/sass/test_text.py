@@ -7,7 +7,7 @@ import pytest
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.rows import match
 from ptxdiff.sass.text import Control, functions, operand
-from tests.sass.assembly import written
+from tests.support.sass.assembly import written
 
 TEXT = """\
 	.section	.text.add,"ax",@progbits

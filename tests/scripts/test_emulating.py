@@ -17,11 +17,11 @@ import triton
 import triton.profiler
 
 from ptxdiff import emulating
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.launcher import LaunchError
-from ptxdiff.ptx.errors import MemoryFault
 from ptxdiff.references import tensor_core
 from ptxdiff.references.formats import F16, F32
-from tests.sampling import only
+from tests.support.sampling import only
 
 FILE = Path(__file__).parent / "whole_file.py"
 GENERATIONS = {

@@ -9,6 +9,7 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
+from ptxdiff.emulator import Buffer, load_kernel, run_kernel  # noqa: E402
 from ptxdiff.inputs.generated import Counted, CountedTuples, Stratified  # noqa: E402
 from ptxdiff.judging import differences  # noqa: E402
 from ptxdiff.judging.differences import Difference  # noqa: E402
@@ -16,7 +17,6 @@ from ptxdiff.model.case import Case  # noqa: E402
 from ptxdiff.model.match import absolute, approximate, exact, magnitude, ulp  # noqa: E402
 from ptxdiff.model.policies import policies  # noqa: E402
 from ptxdiff.model.variants import Meets, asm  # noqa: E402
-from ptxdiff.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
 from ptxdiff.references import (  # noqa: E402
     arithmetic,
     comparison,
@@ -27,13 +27,12 @@ from ptxdiff.references import (  # noqa: E402
     reciprocal,
 )
 from ptxdiff.references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
-from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402  # noqa: E402
-from ptxdiff.sweep.fused import kernels, operations, writer  # noqa: E402  # noqa: E402
-from ptxdiff.sweep.fused.graphs import Body  # noqa: E402  # noqa: E402
-from ptxdiff.sweep.fused.writer import NotFused  # noqa: E402  # noqa: E402
-from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402  # noqa: E402
-from ptxdiff.sweep.result import ROW  # noqa: E402  # noqa: E402
-from tests.sampling import only  # noqa: E402
+from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
+from ptxdiff.sweep.fused import kernels, translation  # noqa: E402
+from ptxdiff.sweep.fused.translation import Body, NotFused  # noqa: E402
+from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
+from ptxdiff.sweep.result import ROW  # noqa: E402
+from tests.support.sampling import only  # noqa: E402
 
 WIDE = 32
 """Warps of a block on the emulator. The text does not depend on it, and 1024 threads need a quarter of the steps of
@@ -329,7 +328,7 @@ def test_narrowed_integers_are_the_int64_ones(name):
 
 
 def test_a_wrong_narrowing_is_detected(monkeypatch):
-    for module in (operations, writer):
+    for module in (translation, translation):
         monkeypatch.setattr(module, "register", lambda bounds: "int32")
     with pytest.raises(AssertionError, match="Arrays are not equal"):
         test_narrowed_integers_are_the_int64_ones("signed and unsigned")

@@ -14,7 +14,7 @@ from ptxdiff.processes.gpus import Gpu
 from ptxdiff.records import InRegisters, Key, Timing, read
 from ptxdiff.records.statistics import median
 from ptxdiff.timing import CannotTime, Session
-from ptxdiff.timing.ondevice import time_on_device
+from ptxdiff.timing.on_device import time_on_device
 
 pytest.importorskip("pytest_benchmark")
 
@@ -61,7 +61,7 @@ def device(monkeypatch):
     """A machine with one sm_90a, whose sessions come from the model."""
     monkeypatch.setattr("ptxdiff.running.collection.places", lambda config: [("gpu", "sm_90a")])
     monkeypatch.setattr("ptxdiff.timing.items.time_on_device", lambda limit, *words: model(*words))
-    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", in_registers)
+    monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", in_registers)
 
 
 @pytest.fixture
@@ -131,12 +131,12 @@ def test_a_failure_to_time_in_registers_fails_the_item(run_cases, device, pytest
         raise CannotTime("plain: 64 more steps of the loop took no more clocks")
 
     words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing and not other", "--ptx-records=r.jsonl")
-    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", broken)
+    monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", broken)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["move: timing in registers failed: RuntimeError: an illegal instruction*"])
     assert len(read(pytester.path / "r.jsonl").timings) == 6
-    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", cannot)
+    monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", cannot)
     done = run_cases(*words, move=SOURCE)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["move: not timed in registers: plain: 64 more steps*"])
@@ -232,7 +232,7 @@ def test_a_named_assembler_is_timed_and_named(run_cases, chosen, device, tmp_pat
 
     path = tritons_own("sm_90a").path
     words = [w.replace("PATH", path) for w in chosen]
-    monkeypatch.setattr("ptxdiff.timing.inregisters.time_in_registers", None)
+    monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", None)
     records = tmp_path / "run.jsonl"
     run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", f"--ptx-records={records}", *words, move=SOURCE)
     level = int(next((w[-1] for w in chosen if "opt" in w), "3"))

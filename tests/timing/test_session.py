@@ -19,8 +19,8 @@ from ptxdiff.reports.timing import measured
 from ptxdiff.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from ptxdiff.timing.session import Common, timings
 from ptxdiff.timing.sizes import Size
-from tests.case_sources import FLIP
-from tests.reports import synthetic
+from tests.support.case_sources import FLIP
+from tests.support.reports import synthetic
 
 SIZE = Size("large", 1 << 25, 8 << 25)
 LEVELS = {"rcp.approx": 62e-6, "rcp.rn": 62.1e-6, "slow": 66e-6, TWIN: 62e-6, COPY: 61e-6, EMPTY: 0.5e-6}

@@ -8,7 +8,7 @@ from ptxdiff.triton.assemble import Assembly, Disassembly, assemble, disassemble
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal, ptxas_complaints
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm
-from ptxdiff.triton.ptxtext import asm_line
+from ptxdiff.triton.ptx_text import asm_line
 from ptxdiff.triton.spec import Tool
 from ptxdiff.triton.targets import available, tool
 

@@ -8,9 +8,9 @@ import pytest
 
 from ptxdiff.triton import assemble as assembling
 from ptxdiff.triton.assemble import Assembly, disassemble, disassemble_ahead
-from ptxdiff.triton.cubins import MOST, kernel_of, merged, split_text
+from ptxdiff.triton.cubin import MOST, kernel_of, merged, split_text
 from ptxdiff.triton.targets import assembler, tool
-from tests.sampling import only
+from tests.support.sampling import only
 
 HEADER = ".version 8.6\n.target {}\n.address_size 64\n"
 PARAMETERS = "(.param .u64 from, .param .u64 to)"

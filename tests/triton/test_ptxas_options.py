@@ -16,11 +16,10 @@ from ptxdiff.records import names_assembler
 from ptxdiff.triton.assemble import assemble, options_of
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm
-from ptxdiff.triton.ptxas import assembler_at
-from ptxdiff.triton.ptxasoptions import beyond_every_call, called_with
+from ptxdiff.triton.ptxas import assembler_at, beyond_every_call, called_with
 from ptxdiff.triton.spec import Tool
 from ptxdiff.triton.targets import assembler
-from tests.tritons import since
+from tests.support.tritons import since
 
 triton = pytest.importorskip("triton")
 
@@ -151,7 +150,7 @@ def test_a_stage_whose_call_is_not_seen_gives_a_warning():
 def test_no_file_stays_and_tritons_functions_are_restored(tmp_path, monkeypatch):
     """The stage writes the PTX to a file, and reads machine code from another."""
     module = types.SimpleNamespace(subprocess=subprocess)
-    monkeypatch.setattr("ptxdiff.triton.ptxasoptions.importlib", types.SimpleNamespace(import_module=lambda _: module))
+    monkeypatch.setattr("ptxdiff.triton.ptxas.importlib", types.SimpleNamespace(import_module=lambda _: module))
 
     def stage(ptx, metadata):
         made = tmp_path / "k.cubin"

@@ -7,7 +7,7 @@ from ptxdiff.triton import compile as compiling
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.spec import Compilation, FunctionRef, Memo
 from ptxdiff.triton.specialise import Parameters, PointerType, specialise
-from tests import small_kernels
+from tests.support import small_kernels
 
 
 def ptx_for(target):

@@ -10,7 +10,7 @@ from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
 from ptxdiff.triton.spec import Compilation, FunctionRef
-from tests.documented import EIGHT, FIVE, U8_MAX
+from tests.support.documented import EIGHT, FIVE, U8_MAX
 
 SAMPLES = str(Path(__file__).with_name("sample_kernels.py"))
 

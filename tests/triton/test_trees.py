@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from ptxdiff.triton import lower
 from ptxdiff.triton import lower as lowering
-from ptxdiff.triton import stages, trees
 from ptxdiff.triton.elementwise import Elementwise, PlainFunction
 from ptxdiff.triton.spec import FunctionRef, KernelSpec
 from tests.triton import sample_kernels
@@ -36,9 +36,9 @@ KERNELS = {
 @pytest.fixture(autouse=True)
 def compiled_here(monkeypatch):
     """Compile in the test's own process, and share no stages between kernels."""
-    monkeypatch.setattr(trees, "_trees", type(trees._trees)())
-    monkeypatch.setattr(stages, "_halfway", type(stages._halfway)())
-    monkeypatch.setattr(stages, "nothing_written", lambda: False)
+    monkeypatch.setattr(lower, "_trees", type(lower._trees)())
+    monkeypatch.setattr(lower, "_halfway", type(lower._halfway)())
+    monkeypatch.setattr(lower, "nothing_written", lambda: False)
     monkeypatch.setattr(lowering, "forget_output", lambda: None)
 
 
@@ -60,8 +60,8 @@ def _dumped(text: str) -> str:
 def test_compilations_leave_the_trees_as_they_were():
     for kernel in KERNELS.values():
         lowering.lower(kernel)
-    assert len(trees._trees) >= 8  # the kernels, the template's functions, and those of Triton that they call
-    for (text, _), tree in trees._trees.items():
+    assert len(lower._trees) >= 8  # the kernels, the template's functions, and those of Triton that they call
+    for (text, _), tree in lower._trees.items():
         assert changed(tree, text) == []
 
 
@@ -104,13 +104,13 @@ def test_a_kept_tree_gives_the_same_kernel(monkeypatch):
 def parsed(monkeypatch):
     """The names of functions that Triton parses."""
     names: list[str] = []
-    parse = trees.JITFunction.parse
+    parse = lower.JITFunction.parse
 
     def noted(function):
         names.append(function.__name__)
         return parse(function)
 
-    monkeypatch.setattr(trees.JITFunction, "parse", noted)
+    monkeypatch.setattr(lower.JITFunction, "parse", noted)
     return names
 
 
@@ -123,8 +123,8 @@ def test_a_function_is_parsed_once(parsed):
 
 
 def test_a_function_with_another_source_is_parsed_again(parsed):
-    function = trees.JITFunction(sample_kernels.negated.fn)
-    with trees.parsed_once():
+    function = lower.JITFunction(sample_kernels.negated.fn)
+    with lower.parsed_once():
         before = function.parse()
         function._unsafe_update_src(function.src.replace("-x", "x"))
         after = function.parse()
@@ -134,17 +134,17 @@ def test_a_function_with_another_source_is_parsed_again(parsed):
 
 
 def test_triton_parses_by_itself_afterwards():
-    own = trees.JITFunction.parse
+    own = lower.JITFunction.parse
     inside = []
 
     def fail():
-        inside.append(trees.JITFunction.parse)
+        inside.append(lower.JITFunction.parse)
         raise KeyError
 
-    with pytest.raises(KeyError), trees.parsed_once():
+    with pytest.raises(KeyError), lower.parsed_once():
         fail()
     assert inside != [own]
-    assert trees.JITFunction.parse is own
+    assert lower.JITFunction.parse is own
 
 
 def test_a_build_by_name_and_a_fork_parse_by_themselves(parsed):
@@ -153,4 +153,4 @@ def test_a_build_by_name_and_a_fork_parse_by_themselves(parsed):
         lowering.lower(kernel, {FunctionRef.of(sample_kernels.negated): sample_kernels.negated})
         lowering.lower(replace(kernel, compiler="tlx"))
     assert parsed.count("negated") >= 4
-    assert not trees._trees
+    assert not lower._trees

@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ptxdiff.emulator import NEEDS, PtxError, Requirement, Target, UnsupportedOnTarget, isa, requirement
+from ptxdiff.emulator.isa.lookup import lookup
+from ptxdiff.emulator.text import Instruction, Source
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx import isa
-from ptxdiff.ptx.binding.special import NEEDS
-from ptxdiff.ptx.errors import PtxError, UnsupportedOnTarget
-from ptxdiff.ptx.isa.lookup import lookup
-from ptxdiff.ptx.targets import Requirement, Target, requirement
-from ptxdiff.ptx.text.nodes import Instruction, Source
 
 _AVAILABLE = (
     *(60, 61, 70, 72, 75, 80, 86, 87, 88, 89, 90, "90a"),

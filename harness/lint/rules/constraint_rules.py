@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ptxdiff.emulator import REGISTER_WIDTH
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
 
 BITS = {
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)},

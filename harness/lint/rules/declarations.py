@@ -6,14 +6,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ptxdiff.emulator import SPECIAL_REGISTERS
+from ptxdiff.emulator.text import (
+    OPERAND,
+    Address,
+    BranchTargets,
+    CodeBlock,
+    Declaration,
+    Instruction,
+    Label,
+    Name,
+    Statement,
+)
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.flow import read_names, written_names
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.rules.spelling import scopes_before
 from ptxdiff.lint.snippet import Edit, Fix, Found
-from ptxdiff.ptx.binding.special import SPECIAL_REGISTERS
-from ptxdiff.ptx.text.lexer import OPERAND
-from ptxdiff.ptx.text.nodes import Address, BranchTargets, CodeBlock, Declaration, Instruction, Label, Name, Statement
 
 _COMPILERS_OWN = {
     "p": "b", "rs": "hc", "r": "rf", "rd": "lNd", "f": "f", "fd": "d", "h": "h", "hh": "r",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ptxdiff.emulator.text import Instruction
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx.text.nodes import Instruction
 
 _Table = dict[str, tuple[str, ...]]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from ptxdiff.emulator.text import Address, Immediate, Instruction
 from ptxdiff.lint.block import LintedBlock, names
 from ptxdiff.lint.flow import read_names, written_names
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx.text.nodes import Address, Immediate, Instruction
 
 _ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div"))
 _FUNCTIONS = frozenset(("cos", "ex2", "lg2", "rcp", "rsqrt", "sin", "sqrt"))
@@ -89,8 +89,7 @@ def approximate_exact(block: LintedBlock) -> Iterator[Found]:
     """Outputs of an exact case that depend on an approximate instruction."""
     if not block.snippet.exact or block.program is None:
         return
-    from ptxdiff.ptx.analysis.dataflow import approximate_results
-    from ptxdiff.ptx.errors import PtxError
+    from ptxdiff.emulator import PtxError, approximate_results
 
     try:
         results = approximate_results(block.text, block.constraints)
@@ -121,7 +120,7 @@ def contraction(block: LintedBlock) -> Iterator[Found]:
     """A product without rounding modifier that an addition without one uses."""
     if block.program is None:
         return
-    from ptxdiff.ptx.binding.contraction import contraction_open
+    from ptxdiff.emulator import contraction_open
 
     if not contraction_open(block.program.program):
         return

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ptxdiff.emulator import REGISTER_WIDTH, PtxError, UndefinedBits
+from ptxdiff.emulator.text import OPERAND, Instruction
 from ptxdiff.lint.block import ASSUMED, LintedBlock, names
 from ptxdiff.lint.flow import flow, read_names, written_names
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.rules.spelling import sigil
 from ptxdiff.lint.snippet import Found
 from ptxdiff.lint.trial import trial_target
-from ptxdiff.ptx.binding.constraints import REGISTER_WIDTH
-from ptxdiff.ptx.errors import PtxError, UndefinedBits
-from ptxdiff.ptx.text.lexer import OPERAND
-from ptxdiff.ptx.text.nodes import Instruction
 
 _NUMBER = re.compile(r"\$\$|\$(?:(\d+)|\{(\d+)(?::\w*)?\})")
 
@@ -179,7 +177,7 @@ def _undefined(block: LintedBlock, number: int) -> str | None:
         return None
     import numpy as np
 
-    from ptxdiff.ptx.api import emulate
+    from ptxdiff.emulator import emulate
 
     letters = [c.letter for c in block.parsed]
     if any(REGISTER_WIDTH[c] < 16 for c in letters):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from ptxdiff.emulator.text import Instruction
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx.text.nodes import Instruction
 
 _DECLARED = {
     "triton": ("is_pure=True", "is_pure=False"),

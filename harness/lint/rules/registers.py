@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator import Hazard, InputWritten, PtxError, UndefinedBits, check_inputs, sharing
 from ptxdiff.lint import trial
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.order import written_early
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Edit, Fix, Found
-from ptxdiff.ptx.analysis.sharing import Hazard, sharing
-from ptxdiff.ptx.binding.written import check_inputs
-from ptxdiff.ptx.errors import InputWritten, PtxError, UndefinedBits
 
 TRIED = 96
 """The most pairs of registers that are tried in one block."""

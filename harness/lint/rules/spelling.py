@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ptxdiff.emulator import PtxError
+from ptxdiff.emulator.text import parse_asm
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Edit, Fix, Found
-from ptxdiff.ptx.errors import PtxError
-from ptxdiff.ptx.text.parser import parse_asm
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LETTERS = re.compile(r"%%?[A-Za-z_]\w*")

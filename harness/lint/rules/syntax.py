@@ -5,6 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptxdiff.emulator import OperandError, PtxError, isa
+from ptxdiff.emulator.isa.forms import FORMS, find
+from ptxdiff.emulator.isa.lookup import lookup
+from ptxdiff.emulator.isa.registry import REFUSED
+from ptxdiff.emulator.text import OPERAND, Instruction, Source, parse_asm
 from ptxdiff.lint import ptxas_modifiers
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
@@ -12,14 +17,6 @@ from ptxdiff.lint.rules.availability import REMOVED
 from ptxdiff.lint.rules.declarations import undeclared_names
 from ptxdiff.lint.rules.spelling import EXPLAIN, alone
 from ptxdiff.lint.snippet import Found
-from ptxdiff.ptx import isa
-from ptxdiff.ptx.errors import OperandError, PtxError
-from ptxdiff.ptx.isa.forms import FORMS, find
-from ptxdiff.ptx.isa.lookup import lookup
-from ptxdiff.ptx.isa.registry import REFUSED
-from ptxdiff.ptx.text.lexer import OPERAND
-from ptxdiff.ptx.text.nodes import Instruction, Source
-from ptxdiff.ptx.text.parser import parse_asm
 
 
 @rule(

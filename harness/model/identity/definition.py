@@ -15,7 +15,7 @@ from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.identity.code import digest_with_code
 from ptxdiff.model.identity.encoding import without_encoding
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptxvariant import PtxVariant
+from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.variants import (
     AsmVariant,
     CaseError,

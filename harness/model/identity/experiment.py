@@ -45,8 +45,8 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 
 @functools.cache
 def emulator(approximate: str) -> str:
-    """The emulator as a machine: its choice of `approximate`, and a digest of all of `ptxdiff.ptx`."""
-    return f"emulator {approximate} {_text_digest(PACKAGE / 'ptx')}"
+    """The emulator as a machine: its choice of `approximate`, and a digest of all of `ptxdiff.emulator`."""
+    return f"emulator {approximate} {_text_digest(PACKAGE / 'emulator')}"
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.convert_float import (
+from ptxdiff.emulator.isa.convert_float import (
     cvt_bf16_f32,
     cvt_bf16x2_f32,
     cvt_f16_f32,
@@ -11,14 +11,14 @@ from ptxdiff.ptx.isa.convert_float import (
     cvt_f64_f32,
     cvt_tf32_f32,
 )
-from ptxdiff.ptx.isa.convert_integer import cvt_f16_integer, cvt_f32_integer, cvt_f64_integer
-from ptxdiff.ptx.isa.convert_integral import cvt_integer_f32, cvt_integer_f64, cvt_integral_f32, cvt_integral_f64
-from ptxdiff.ptx.isa.convert_narrow import cvt_f16x2_narrow, cvt_narrow_f32
-from ptxdiff.ptx.isa.convert_scale import cvt_bf16x2_ue8m0x2, cvt_ue8m0x2_f32
-from ptxdiff.ptx.isa.modifiers import RM, RN, RP, RZ
-from ptxdiff.ptx.numeric.bits import sign_extend
-from ptxdiff.ptx.numeric.softfloat import f32_flush
-from ptxdiff.ptx.text.narrow import NARROW
+from ptxdiff.emulator.isa.convert_integer import cvt_f16_integer, cvt_f32_integer, cvt_f64_integer
+from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32, cvt_integer_f64, cvt_integral_f32, cvt_integral_f64
+from ptxdiff.emulator.isa.convert_narrow import cvt_f16x2_narrow, cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_scale import cvt_bf16x2_ue8m0x2, cvt_ue8m0x2_f32
+from ptxdiff.emulator.isa.modifiers import RM, RN, RP, RZ
+from ptxdiff.emulator.numeric.bits import sign_extend
+from ptxdiff.emulator.numeric.softfloat import f32_flush
+from ptxdiff.emulator.text.narrow import NARROW
 from ptxdiff.sass.rows import row
 
 _TWO = {"": RN, "RZ": RZ}

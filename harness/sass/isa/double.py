@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.compare import combine
-from ptxdiff.ptx.isa.compare_float import compared
-from ptxdiff.ptx.isa.float64 import add_f64, fma_f64, mul_f64
-from ptxdiff.ptx.numeric.floatbits import F64
+from ptxdiff.emulator.isa.compare import combine
+from ptxdiff.emulator.isa.compare_float import compared
+from ptxdiff.emulator.isa.float64 import add_f64, fma_f64, mul_f64
+from ptxdiff.emulator.numeric.floatbits import F64
 from ptxdiff.sass.isa.single import BOOLEANS, COMPARISONS, ROUNDINGS
 from ptxdiff.sass.rows import row
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.compare import combine
-from ptxdiff.ptx.isa.compare_float import compared
-from ptxdiff.ptx.isa.convert_float import cvt_f32_f16
-from ptxdiff.ptx.isa.float_extremes import max_halves, max_xorsign_halves, min_halves, min_xorsign_halves
-from ptxdiff.ptx.isa.half import add_halves, fma_halves, mul_halves
-from ptxdiff.ptx.numeric.floatbits import BF16, F16
+from ptxdiff.emulator.isa.compare import combine
+from ptxdiff.emulator.isa.compare_float import compared
+from ptxdiff.emulator.isa.convert_float import cvt_f32_f16
+from ptxdiff.emulator.isa.float_extremes import max_halves, max_xorsign_halves, min_halves, min_xorsign_halves
+from ptxdiff.emulator.isa.half import add_halves, fma_halves, mul_halves
+from ptxdiff.emulator.numeric.floatbits import BF16, F16
 from ptxdiff.sass.isa.single import BOOLEANS, COMPARISONS
 from ptxdiff.sass.rows import row
 

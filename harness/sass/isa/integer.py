@@ -6,12 +6,12 @@ first carry says that the sum needs more than 32 bits, the second that it needs 
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.bit_manipulation import bmsk as ptx_bmsk
-from ptxdiff.ptx.isa.bit_manipulation import reverse, szext
-from ptxdiff.ptx.isa.compare import combine, ordered
-from ptxdiff.ptx.isa.dot_product import dp4a
-from ptxdiff.ptx.isa.modifiers import CLAMP, WRAP
-from ptxdiff.ptx.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
+from ptxdiff.emulator.isa.bit_manipulation import bmsk as ptx_bmsk
+from ptxdiff.emulator.isa.bit_manipulation import reverse, szext
+from ptxdiff.emulator.isa.compare import combine, ordered
+from ptxdiff.emulator.isa.dot_product import dp4a
+from ptxdiff.emulator.isa.modifiers import CLAMP, WRAP
+from ptxdiff.emulator.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
 from ptxdiff.sass.rows import row
 
 COMPARISONS = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.logic import by_table
-from ptxdiff.ptx.numeric.bits import shl64, shr64
+from ptxdiff.emulator.isa.logic import by_table
+from ptxdiff.emulator.numeric.bits import shl64, shr64
 from ptxdiff.sass.rows import row
 
 

@@ -1,19 +1,39 @@
 """float32 arithmetic, comparison and the special function unit.
 
-MUFU has the tables measured on Hopper (`ptxdiff.ptx.numeric.special_functions`); for other generations it is a model.
+MUFU has the tables measured on Hopper (`ptxdiff.emulator.numeric.special_functions`); for other generations it is a
+model.
 """
 
 from __future__ import annotations
 
-from ptxdiff.ptx.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
-from ptxdiff.ptx.isa.compare import combine
-from ptxdiff.ptx.isa.compare_float import compared
-from ptxdiff.ptx.isa.float32 import add_f32, add_f32x2, fma_f32, fma_f32x2, mul_f32, mul_f32x2
-from ptxdiff.ptx.isa.float_extremes import greater, lesser
-from ptxdiff.ptx.isa.modifiers import EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM, RM, RN, RP, RZ
-from ptxdiff.ptx.numeric.bits import shl64, shr64
-from ptxdiff.ptx.numeric.floatbits import F32, flush, is_nan, magnitude
-from ptxdiff.ptx.numeric.special_functions import (
+from ptxdiff.emulator.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
+from ptxdiff.emulator.isa.compare import combine
+from ptxdiff.emulator.isa.compare_float import compared
+from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, fma_f32, fma_f32x2, mul_f32, mul_f32x2
+from ptxdiff.emulator.isa.float_extremes import greater, lesser
+from ptxdiff.emulator.isa.modifiers import (
+    EQ,
+    EQU,
+    GE,
+    GEU,
+    GT,
+    GTU,
+    LE,
+    LEU,
+    LT,
+    LTU,
+    NAN,
+    NE,
+    NEU,
+    NUM,
+    RM,
+    RN,
+    RP,
+    RZ,
+)
+from ptxdiff.emulator.numeric.bits import shl64, shr64
+from ptxdiff.emulator.numeric.floatbits import F32, flush, is_nan, magnitude
+from ptxdiff.emulator.numeric.special_functions import (
     unit_cos,
     unit_ex2,
     unit_lg2,

@@ -1,7 +1,7 @@
 """Triton kernels for a sweep: tallies of rows, the mask of flagged inputs, and the inputs.
 
-Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fused.graphs`) and compiled by Triton,
-whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
+Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fused.translation`) and compiled by
+Triton, whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from torch import Tensor
 from ptxdiff.inputs.generated import Counted
 from ptxdiff.references.formats import Format
 from ptxdiff.sweep.distances import PLACES
-from ptxdiff.sweep.fused.graphs import Body
-from ptxdiff.sweep.fused.narrow import RANGES, Value, within
-from ptxdiff.sweep.fused.writer import TRACED, NotFused, Slots
+from ptxdiff.sweep.fused.translation import RANGES, TRACED, Body, NotFused, Slots, Value, within
 from ptxdiff.sweep.oracle import NEAR, Oracle
 from ptxdiff.sweep.result import ROW
 

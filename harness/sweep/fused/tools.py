@@ -14,7 +14,7 @@ from ptxdiff.jobs import Job
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.sweep.fused import kernels
-from ptxdiff.sweep.fused.writer import NotFused
+from ptxdiff.sweep.fused.translation import NotFused
 from ptxdiff.sweep.oracle import Oracle, numbers
 
 

@@ -1,0 +1,261 @@
+"""PTX on the CPU, bit for bit: parse it, bind it as Triton does, run it. Needs only numpy, ml_dtypes, llvmlite, numba.
+
+`emulate` runs an inline asm block on arrays, `trace` runs it on one pack step by step, `analyse` lists its
+instructions. `load_kernel` checks a module and `run_kernel` launches its kernel on `Buffer`s. Every error is a
+`PtxError`. Other rooms import these names from here, the syntax tree from `ptxdiff.emulator.text`, forms of
+instructions from `ptxdiff.emulator.isa` and traces of threads from `ptxdiff.emulator.kernel.trace`; README.md beside
+this file explains them. Modules below are loaded at the first use of a name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ptxdiff.emulator.facade import attribute_of
+
+if TYPE_CHECKING:
+    from ptxdiff.emulator.analysis.dataflow import approximate_results, approximate_tensors
+    from ptxdiff.emulator.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
+    from ptxdiff.emulator.analysis.sharing import HAZARDS, Hazard, sharing
+    from ptxdiff.emulator.analysis.trace import Trace, TraceLine, trace
+    from ptxdiff.emulator.asm_block import AsmBlock, assemble, emulate
+    from ptxdiff.emulator.binding.approximate import APPROXIMATE, HOPPER, ROUNDED
+    from ptxdiff.emulator.binding.checks import check_inputs, destination
+    from ptxdiff.emulator.binding.constraints import (
+        REGISTER_WIDTH,
+        AsmOperand,
+        Constraint,
+        bind,
+        check_pack,
+        parse_constraints,
+    )
+    from ptxdiff.emulator.binding.contents import Analysis, form_of
+    from ptxdiff.emulator.binding.contraction import contraction_open
+    from ptxdiff.emulator.binding.packed import in_tritons_form
+    from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
+    from ptxdiff.emulator.errors import (
+        ExecutionError,
+        InputWritten,
+        InternalError,
+        NotElementwise,
+        OperandError,
+        PtxError,
+        TimeLimit,
+        TooLarge,
+        UndefinedBits,
+        UnsupportedOnTarget,
+        unexpected,
+    )
+    from ptxdiff.emulator.independence import judging_emulated
+    from ptxdiff.emulator.kernel.async_copy.tensor_maps import PADDED_NIBBLES, HostMap
+    from ptxdiff.emulator.kernel.block_orders import TOGETHER, BlockOrder
+    from ptxdiff.emulator.kernel.kernel import Kernel
+    from ptxdiff.emulator.kernel.load import load_kernel
+    from ptxdiff.emulator.kernel.memory.space import (
+        BUFFER_SPACING,
+        POINTED_BASE,
+        Buffer,
+        BufferPointer,
+        pointed_address,
+    )
+    from ptxdiff.emulator.kernel.run import orders_of, run_kernel, scratch
+    from ptxdiff.emulator.limits import KERNEL_SECONDS, SNIPPET_SECONDS, STILL_RUNNING, shared_memory
+    from ptxdiff.emulator.machine.data import dtype_of, width_of
+    from ptxdiff.emulator.machine.special_registers import unknown_registers
+    from ptxdiff.emulator.numeric.vectorise import uncompiled
+    from ptxdiff.emulator.targets import GENERATION, Requirement, Target, of_generation, requirement
+
+_NAMES = {
+    "analysis.dataflow": (
+        "approximate_results",
+        "approximate_tensors",
+    ),
+    "analysis.describe": (
+        "analyse",
+        "program_text",
+        "refusal",
+        "repeated_name",
+        "written_input",
+    ),
+    "analysis.sharing": (
+        "HAZARDS",
+        "Hazard",
+        "sharing",
+    ),
+    "analysis.trace": (
+        "Trace",
+        "TraceLine",
+        "trace",
+    ),
+    "asm_block": (
+        "AsmBlock",
+        "assemble",
+        "emulate",
+    ),
+    "binding.approximate": (
+        "APPROXIMATE",
+        "HOPPER",
+        "ROUNDED",
+    ),
+    "binding.checks": (
+        "check_inputs",
+        "destination",
+    ),
+    "binding.constraints": (
+        "REGISTER_WIDTH",
+        "AsmOperand",
+        "Constraint",
+        "bind",
+        "check_pack",
+        "parse_constraints",
+    ),
+    "binding.contents": (
+        "Analysis",
+        "form_of",
+    ),
+    "binding.contraction": ("contraction_open",),
+    "binding.packed": ("in_tritons_form",),
+    "binding.special_registers": (
+        "NEEDS",
+        "SPECIAL_REGISTERS",
+    ),
+    "errors": (
+        "ExecutionError",
+        "InputWritten",
+        "InternalError",
+        "NotElementwise",
+        "OperandError",
+        "PtxError",
+        "TimeLimit",
+        "TooLarge",
+        "UndefinedBits",
+        "UnsupportedOnTarget",
+        "unexpected",
+    ),
+    "independence": ("judging_emulated",),
+    "kernel.async_copy.tensor_maps": (
+        "PADDED_NIBBLES",
+        "HostMap",
+    ),
+    "kernel.block_orders": (
+        "TOGETHER",
+        "BlockOrder",
+    ),
+    "kernel.kernel": ("Kernel",),
+    "kernel.load": ("load_kernel",),
+    "kernel.memory.space": (
+        "BUFFER_SPACING",
+        "POINTED_BASE",
+        "Buffer",
+        "BufferPointer",
+        "pointed_address",
+    ),
+    "kernel.run": (
+        "orders_of",
+        "run_kernel",
+        "scratch",
+    ),
+    "limits": (
+        "KERNEL_SECONDS",
+        "SNIPPET_SECONDS",
+        "STILL_RUNNING",
+        "shared_memory",
+    ),
+    "machine.data": (
+        "dtype_of",
+        "width_of",
+    ),
+    "machine.special_registers": ("unknown_registers",),
+    "numeric.vectorise": ("uncompiled",),
+    "targets": (
+        "GENERATION",
+        "Requirement",
+        "Target",
+        "of_generation",
+        "requirement",
+    ),
+}
+"""The names that each module gives to other rooms."""
+
+__all__ = [
+    "APPROXIMATE",
+    "BUFFER_SPACING",
+    "GENERATION",
+    "HAZARDS",
+    "HOPPER",
+    "KERNEL_SECONDS",
+    "NEEDS",
+    "PADDED_NIBBLES",
+    "POINTED_BASE",
+    "REGISTER_WIDTH",
+    "ROUNDED",
+    "SNIPPET_SECONDS",
+    "SPECIAL_REGISTERS",
+    "STILL_RUNNING",
+    "TOGETHER",
+    "Analysis",
+    "AsmBlock",
+    "AsmOperand",
+    "BlockOrder",
+    "Buffer",
+    "BufferPointer",
+    "Constraint",
+    "ExecutionError",
+    "Hazard",
+    "HostMap",
+    "InputWritten",
+    "InternalError",
+    "Kernel",
+    "NotElementwise",
+    "OperandError",
+    "PtxError",
+    "Requirement",
+    "Target",
+    "TimeLimit",
+    "TooLarge",
+    "Trace",
+    "TraceLine",
+    "UndefinedBits",
+    "UnsupportedOnTarget",
+    "analyse",
+    "approximate_results",
+    "approximate_tensors",
+    "assemble",
+    "bind",
+    "check_inputs",
+    "check_pack",
+    "contraction_open",
+    "destination",
+    "dtype_of",
+    "emulate",
+    "form_of",
+    "in_tritons_form",
+    "judging_emulated",
+    "load_kernel",
+    "of_generation",
+    "orders_of",
+    "parse_constraints",
+    "pointed_address",
+    "program_text",
+    "refusal",
+    "repeated_name",
+    "requirement",
+    "run_kernel",
+    "scratch",
+    "shared_memory",
+    "sharing",
+    "trace",
+    "uncompiled",
+    "unexpected",
+    "unknown_registers",
+    "width_of",
+    "written_input",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return attribute_of(__name__, _NAMES, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

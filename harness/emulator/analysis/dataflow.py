@@ -1,0 +1,157 @@
+"""Which results of an asm block, or of a kernel, may depend on an approximate instruction."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from ptxdiff.emulator.asm_block import assemble
+from ptxdiff.emulator.binding.program import Program, Step
+
+Names = frozenset[str]
+
+
+def approximate_results(asm: str, constraints: str, *, target: str | None = None) -> tuple[tuple[str, ...], ...]:
+    """For each operand of a block, in order, the approximate instructions that its final value may depend on.
+
+    May report too many: the order of instructions is ignored, and every result counts as dependent on every branch
+    condition.
+    Raises PtxError as `emulate` would.
+    """
+    block = assemble(asm, constraints, target)
+    found = _by_slot(block.program)
+    return tuple(tuple(sorted(found[slot])) for slot in block.slots)
+
+
+def approximate_tensors(
+    program: Program, tensors: Mapping[str, str], *, ordered: bool = False
+) -> dict[str, tuple[str, ...]]:
+    """By tensor of a kernel, the approximate instructions that what lies in it may depend on in the end.
+
+    tensors: by name of the parameter that points to it. Errs on the side of yes, as above; further, all of a tensor is
+    one place, all of shared memory is one, and so is all of local memory. An access belongs to the tensors whose
+    pointers its address is computed from, and to every tensor where there are none. What moves data in another way than
+    a load, a store and a shuffle may move anything anywhere.
+
+    ordered: threads know what others store by barriers alone, and a run in which they do otherwise fails as a race. The
+    order of instructions then counts where there is no branch: a load gives nothing that is stored further down.
+    """
+    registers = len(program.registers)
+    everywhere = registers
+    spaces = {name: registers + 1 + k for k, name in enumerate(("shared", "local"))}
+    cells = {name: registers + 3 + k for k, name in enumerate(dict.fromkeys(tensors.values()))}
+    memory = [*spaces.values(), *cells.values()]
+    flow = _Flow(registers + 3 + len(cells))
+    roots = _roots(program, tensors)
+
+    def places(step: Step) -> list[int]:
+        """Where an access goes to or comes from."""
+        if step.detail.space != "global":
+            return [spaces[step.detail.space]] if step.detail.space in spaces else memory
+        address = step.sources[0].slot
+        found = roots[address] if address >= 0 else frozenset()
+        return [cells[name] for name in found] or memory
+
+    known = True
+    for step in program.steps:
+        read, written = _read(step), _written(step)
+        if _from_parameters(step):
+            flow.add(step, read, written)
+        elif step.kind == "ld":
+            flow.add(step, [*read, *places(step)], written)
+        elif step.kind == "st":
+            flow.add(step, read, places(step))
+        elif step.kind in (*_PLAIN, "ld_param", "shfl"):
+            flow.add(step, read, written)
+        elif step.kind in ("exit", "barrier"):
+            flow.add(step, read, [everywhere])
+        else:
+            known = False
+            flow.add(step, read if step.kind == "branch" else [*read, *memory], [everywhere])
+    found = flow.in_order(everywhere) if ordered and known else flow.settled()
+    return {name: tuple(sorted(found[cell] | found[everywhere])) for name, cell in cells.items()}
+
+
+def _roots(program: Program, tensors: Mapping[str, str]) -> list[Names]:
+    """By register slot, the tensors whose pointers its values may be computed from."""
+    flow = _Flow(len(program.registers))
+    for step in program.steps:
+        if step.kind == "ld_param":
+            own = tensors.get(step.detail[0])
+            flow.move([own] if own else [], (), _written(step))
+        elif _from_parameters(step):
+            flow.move(tensors.values(), (), _written(step))
+        elif step.kind in (*_PLAIN, "shfl"):
+            flow.move((), _read(step), _written(step))
+    return flow.settled()
+
+
+def _from_parameters(step: Step) -> bool:
+    """Whether a step loads a kernel's parameter through a register, which may be any of them."""
+    return step.kind == "ld" and step.detail.space == "param"
+
+
+class _Flow:
+    """Names that places hold, and how they move from places to others, in the order of the steps."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._moves: list[tuple[Names, Sequence[int], Sequence[int]]] = []
+
+    def move(self, names: Iterable[str], read: Sequence[int], written: Sequence[int]) -> None:
+        """These names, and those in places that are read, get to those that are written."""
+        self._moves.append((frozenset(names), read, written))
+
+    def add(self, step: Step, read: Sequence[int], written: Sequence[int]) -> None:
+        """The same for a step, which has a name where it is approximate."""
+        self.move([step.bound.name] * step.bound.form.approximate, read, written)
+
+    def in_order(self, everywhere: int) -> list[Names]:
+        """By place, the names that reach it in the order of the steps; what was in a place before stays there."""
+        found: list[Names] = [frozenset()] * self._places
+        for names, read, written in self._moves:
+            names = names.union(found[everywhere], *(found[place] for place in read))
+            for place in written:
+                found[place] |= names
+        return found
+
+    def settled(self) -> list[Names]:
+        """By place, the names that reach it in any order. A place is visited again only when it has gained one."""
+        found: list[Names] = [frozenset()] * self._places
+        flows: list[set[int]] = [set() for _ in found]
+        for names, read, written in self._moves:
+            for place in written:
+                found[place] |= names
+            for place in read:
+                flows[place].update(written)
+        pending = deque(place for place, names in enumerate(found) if names)
+        while pending:
+            at = pending.popleft()
+            for place in flows[at]:
+                if not found[at] <= found[place]:
+                    found[place] |= found[at]
+                    pending.append(place)
+        return found
+
+
+def _by_slot(program: Program) -> list[Names]:
+    """For each register slot, the names of the instructions that its values may depend on."""
+    everywhere = len(program.registers)  # an extra slot after the registers: a name in it counts for every register
+    flow = _Flow(everywhere + 1)
+    for step in program.steps:
+        flow.add(step, _read(step), _written(step) if step.kind in _PLAIN else [everywhere])
+    found = flow.settled()
+    return [names | found[everywhere] for names in found[:everywhere]]
+
+
+def _read(step: Step) -> list[int]:
+    return [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
+
+
+def _written(step: Step) -> list[int]:
+    return [slot for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0]
+
+
+_PLAIN = ("scalar", "mov", "pack", "unpack", "special", "nothing")
+"""Kinds of step that only compute their destinations from their sources. Any other kind (a branch, an exit, a store)
+may change every result."""

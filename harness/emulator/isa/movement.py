@@ -1,0 +1,19 @@
+"""Moves, branches, and instructions without effect on values (ISA 9.7.9 data movement, 9.7.12 control flow)."""
+
+from __future__ import annotations
+
+from ptxdiff.emulator.isa.registry import operation
+
+_SMALL = ".b16 .b32 .u16 .u32 .s16 .s32 .f32"
+_LARGE = ".b64 .u64 .s64 .f64"
+
+operation("mov.type", "mov", section="9.7.9.3", type=f".pred {_SMALL} {_LARGE}")
+operation("mov.type", "mov", section="9.7.9.4", type=".b128", requires=70)
+operation("mov.vec.type", "mov_vector", section="9.7.9.3", vec=".v2 .v4", type=_SMALL)
+operation("mov.vec.type", "mov_vector", section="9.7.9.3", vec=".v2", type=_LARGE)
+operation("bra{.uni}", "bra", section="9.7.12.3")
+operation("brx.idx{.uni}", "brx", section="9.7.12.4")
+operation("ret{.uni}", "exit", section="9.7.12.7")
+operation("exit", "exit", section="9.7.12.8")
+operation("nanosleep.u32", "nothing", section="9.7.19.7", requires=70)
+operation("pmevent{.mask}", "nothing", section="9.7.19.5")

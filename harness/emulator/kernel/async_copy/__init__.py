@@ -1,0 +1,1 @@
+"""Asynchronous copies (cp.async, bulk copies of bytes and of tensors) and the mbarriers that they report to."""

@@ -1,0 +1,240 @@
+"""Bulk copies of bytes between global and shared memory, and reductions with them (ISA 9.7.9.25.4, 9.7.9.25.5).
+
+They follow the rules of `bulk`: a copy to shared memory lands when a thread waits for its mbarrier. A copy from shared
+memory writes its destination at once, and counts as reading its source until its thread waits for its group. Addresses
+and sizes are multiples of 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxdiff.emulator.binding.builder import binds, expect
+from ptxdiff.emulator.binding.program import ReadSlot, Step
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
+from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming
+from ptxdiff.emulator.kernel.async_copy.bulk_tensor import ranks_of
+from ptxdiff.emulator.kernel.async_copy.mbarrier import barrier_at, places
+from ptxdiff.emulator.kernel.builder import KernelBuilder
+from ptxdiff.emulator.kernel.frame import KernelFrame
+from ptxdiff.emulator.kernel.memory.access import address, update_of
+from ptxdiff.emulator.kernel.memory.races import check_bulk_read
+from ptxdiff.emulator.kernel.memory.space import Access, Buffer
+from ptxdiff.emulator.machine.operations import runs
+from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.emulator.text.nodes import Immediate, Instruction, Operand
+from ptxdiff.emulator.text.types import TYPES
+
+_PIECE = 16
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The parts of a bulk copy of bytes: displacements of its two addresses, its mbarrier, and its reduction.
+
+    `several`: the destination is the blocks in a mask. `masked`: a mask selects bytes of every 16. `width`: bits of an
+    element.
+    """
+
+    to: int
+    what: int
+    barrier: Access | None = None
+    several: bool = False
+    masked: bool = False
+    update: Callable[..., int] | None = None
+    width: int = 32
+
+
+def _size(builder: KernelBuilder, node: Instruction, operand: Operand) -> ReadSlot:
+    if isinstance(operand, Immediate) and isinstance(operand.value, int) and (operand.value % 16 or operand.value < 0):
+        message = f"{node.spelling} copies a multiple of 16 bytes, not {operand.value}"
+        raise builder.error(OperandError, message, operand.offset)
+    return builder.read(operand, TYPES["u32"], False, "the bytes of a bulk copy")
+
+
+def _bind_to_shared(kind: str, space: str) -> None:
+    @binds(kind)
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        """Bind `[to], [from], bytes, [mbarrier]{, mask}{, policy}`."""
+        several = "multicast::cluster" in node.modifiers
+        expect(builder, node, 4 + several + (bound.modifiers.get("hint") is not None))
+        to, at_to = address(builder, node.operands[0], "shared")
+        what, at_what = address(builder, node.operands[1], space)
+        size = _size(builder, node, node.operands[2])
+        barrier, at_barrier = address(builder, node.operands[3], "shared")
+        ranks = (builder.read(node.operands[4], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
+        update, width = _reduction(bound)
+        detail = Transfer(at_to, at_what, Access("shared", at_barrier, 64, 1), several, update=update, width=width)
+        return Step(kind, node, bound, (to, what, size, barrier, *ranks), detail=detail)
+
+
+def _reduction(bound: Bound) -> tuple[Callable[..., int] | None, int]:
+    if bound.modifiers.get("op") is None:
+        return None, 32
+    return update_of(bound), TYPES[bound.modifiers["type"] or ""].width
+
+
+_bind_to_shared("bulk_load", "global")
+_bind_to_shared("bulk_move", "shared")
+
+
+@binds("bulk_store")
+def _bind_store(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """Bind `[to], [from], bytes{, policy}{, mask}`."""
+    masked = "cp_mask" in node.modifiers
+    expect(builder, node, 3 + masked + (bound.modifiers["hint"] is not None))
+    to, at_to = address(builder, node.operands[0], "global")
+    what, at_what = address(builder, node.operands[1], "shared")
+    size = _size(builder, node, node.operands[2])
+    mask = (builder.read(node.operands[-1], TYPES["u16"], False, "a mask of bytes"),) if masked else ()
+    update, width = _reduction(bound)
+    detail = Transfer(at_to, at_what, masked=masked, update=update, width=width)
+    return Step("bulk_store", node, bound, (to, what, size, *mask), detail=detail)
+
+
+# running ----------------------------------------------------------------------------------------------------------
+
+
+def _numbers(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: str) -> list[int]:
+    value, mask = frame.read(reader)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, what)
+    return [int(x) for x in np.broadcast_to(value, (frame.lanes,))[lanes].tolist()]
+
+
+def _copies(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, list[tuple[int, int, int, int]]]:
+    """The lanes; for each its number, both addresses, and the number of bytes.
+
+    Raises ExecutionError and MemoryFault.
+    """
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    if not len(lanes):
+        return lanes, []
+    to, what = (_numbers(frame, step, r, lanes, "an address") for r in step.sources[:2])
+    sizes = _numbers(frame, step, step.sources[2], lanes, "the bytes of a bulk copy")
+    found = []
+    for lane, first, second, size in zip(lanes.tolist(), to, what, sizes, strict=True):
+        first, second = first + step.detail.to, second + step.detail.what
+        if size % _PIECE:
+            text = f"{frame.who(lane)} copies {size} bytes; a bulk copy has a multiple of 16"
+            raise frame.fault(ExecutionError, step, text)
+        for place in (first, second):
+            if place % _PIECE:
+                text = f"{frame.who(lane)}: a bulk copy begins at multiples of 16 bytes, not at address 0x{place:x}"
+                raise frame.fault(MemoryFault, step, f"misaligned: {text}")
+        if size:
+            found.append((lane, first, second, size))
+    return lanes, found
+
+
+def _shared(frame: KernelFrame, step: Step, lane: int, start: int, size: int, own: bool) -> Array:
+    """The 16-byte pieces from an address on, in the shared memory of all blocks of the frame. own: only the lane's
+    block is allowed."""
+    block, offset = frame.destination(step, lane, start)
+    if own and block != frame.block[lane]:
+        text = f"{frame.who(lane)} copies from the shared memory of another block; .shared::cta is its own"
+        raise frame.fault(MemoryFault, step, text)
+    if offset < 0 or offset + size > frame.shared.limit:
+        text = f"{size} bytes at offset {offset} lie outside the {frame.shared.limit} bytes of shared memory"
+        raise frame.fault(MemoryFault, step, f"{text}, copied by {frame.who(lane)}")
+    return np.asarray(block * frame.shared.size + offset + _PIECE * np.arange(size // _PIECE, dtype=np.int64))
+
+
+def _global(frame: KernelFrame, step: Step, lane: int, start: int, size: int) -> tuple[Buffer, slice]:
+    memory = frame.grid.memory
+    buffer = memory.find(start)
+    if buffer is None or start < buffer.address or start + size > buffer.address + buffer.size:
+        text = f"out of bounds: {memory.describe(start, size)}, copied by {frame.who(lane)}"
+        raise frame.fault(MemoryFault, step, text)
+    return buffer, slice(start - buffer.base, start - buffer.base + size)
+
+
+def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes, copies = _copies(frame, step, active)
+    if not copies:
+        return
+    detail: Transfer = step.detail
+    assert detail.barrier is not None
+    masks = dict(zip(lanes.tolist(), ranks_of(frame, step, lanes), strict=True)) if detail.several else {}
+    barriers = dict(
+        zip(lanes.tolist(), places(frame, step, step.sources[3], detail.barrier, lanes).tolist(), strict=True)
+    )
+    size_of = frame.shared.size
+    for lane, to, what, size in copies:
+        source = None
+        if step.kind == "bulk_move":
+            source = _shared(frame, step, lane, what, size, own=True)
+            frame.bulk.refuse_source(step, lane, source)
+            data = frame.shared.bytes.reshape(-1, _PIECE)[source // _PIECE]
+            doubt: Array | None = frame.shared.undefined.reshape(-1, _PIECE)[source // _PIECE]
+        else:
+            buffer, where = _global(frame, step, lane, what, size)
+            if frame.grid.races:
+                check_bulk_read(frame, step, lane, buffer, np.arange(where.start, where.stop))
+            data = buffer.bytes[where].reshape(-1, _PIECE).copy()
+            doubt = None if buffer.undefined is None else buffer.undefined[where].reshape(-1, _PIECE).copy()
+        places_of = _shared(frame, step, lane, to, size, own=False)
+        barrier, block = barriers[lane], int(places_of[0]) // size_of
+        blocks = frame.receivers(step, lane, masks[lane]) if detail.several else [block]
+        for number in blocks:
+            arrives_at = barrier % size_of + number * size_of if detail.several else barrier
+            barrier_at(frame, step, arrives_at, lane)
+            if source is not None and detail.update is None and number == frame.block[lane]:
+                text = f"{frame.who(lane)} copies from the shared memory of its block to the same block's: the "
+                text += "destination of .shared::cluster.shared::cta lies in another block of the cluster"
+                raise frame.fault(ExecutionError, step, text)
+            if source is not None and arrives_at // size_of != number:
+                text = f"{frame.who(lane)} copies to the shared memory of one block and names an mbarrier of another"
+                raise frame.fault(ExecutionError, step, text)
+            there = places_of + (number - block) * size_of
+            coming = Coming(
+                step, lane, there, data, doubt, arrives_at, source=source, update=detail.update, width=detail.width
+            )
+            frame.bulk.issue(coming)
+
+
+for _kind in ("bulk_load", "bulk_move"):
+    runs(_kind)(_run_to_shared)
+
+
+@runs("bulk_store")
+def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes, copies = _copies(frame, step, active)
+    detail: Transfer = step.detail
+    masks = (
+        dict(zip(lanes.tolist(), _numbers(frame, step, step.sources[3], lanes, "a mask of bytes"), strict=True))
+        if detail.masked
+        else {}
+    )
+    for lane, to, what, size in copies:
+        source = _shared(frame, step, lane, what, size, own=True)
+        frame.bulk.refuse_source(step, lane, source)
+        buffer, where = _global(frame, step, lane, to, size)
+        frame.refuse_read_only(step, buffer, np.array([lane]))
+        chosen = np.tile((masks.get(lane, 0xFFFF) >> np.arange(_PIECE)) & 1, size // _PIECE) != 0
+        data = frame.shared.bytes.reshape(-1, _PIECE)[source // _PIECE].reshape(-1)
+        doubt = frame.shared.undefined.reshape(-1, _PIECE)[source // _PIECE].reshape(-1)
+        if doubt[chosen].any():
+            name = f"a bulk copy to {buffer.name or 'global memory'}"
+            frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
+        if detail.update is not None:
+            data = _reduced(frame, step, lane, buffer, where, data)
+        frame.grid.changes += 1
+        buffer.bytes[where] = np.where(chosen, data, buffer.bytes[where])
+        if buffer.undefined is not None:
+            buffer.undefined[where] = np.where(chosen, 0, buffer.undefined[where])
+        frame.bulk.leave(step, lane, source)
+
+
+def _reduced(frame: KernelFrame, step: Step, lane: int, buffer: Buffer, where: slice, data: Array) -> Array:
+    """The bytes that a reduction writes to global memory."""
+    if buffer.undefined is not None and buffer.undefined[where].any():
+        name = f"a reduction in {buffer.name or 'global memory'}"
+        frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
+    kind = UNSIGNED[step.detail.width]
+    pairs = zip(buffer.bytes[where].view(kind).tolist(), np.ascontiguousarray(data).view(kind).tolist(), strict=True)
+    return np.array([step.detail.update(old, new) for old, new in pairs], kind).view(np.uint8)

@@ -1,0 +1,356 @@
+"""Bulk copies of boxes between tensors and shared memory (TMA): copies under way, and when they complete ("land").
+
+A copy to shared memory reads the tensor when it is issued. It lands when no thread can run or a thread tests an
+mbarrier; it then reports its bytes to its mbarrier. Until then an access to its destination is an error. A copy from
+shared memory writes the tensor when it is issued; until its thread waits for its group, a write to its source is an
+error. Reads of the tensor before that wait are not checked, nor are races on the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxdiff.emulator.binding.program import Step
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault
+from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
+from ptxdiff.emulator.kernel.memory.races import check_bulk_read
+from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
+from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
+
+
+@dataclass
+class Coming:
+    """Bytes under way to shared memory: the issuing lane, the offset of each piece of `size` bytes, and the mbarrier.
+
+    data, undefined: bytes, one row for each piece. `padded`: half of them are padding, which an mbarrier does not
+    count. `source`: the 16-byte pieces of shared memory from which they are read. `update`: for a reduction, the
+    function of an old and a new code of `width` bits.
+    """
+
+    step: Step
+    lane: int
+    offsets: Array
+    data: Array
+    undefined: Array | None
+    barrier: int
+    swizzle: int = 0
+    size: int = 16
+    padded: bool = False
+    source: Array | None = None
+    update: Callable[..., int] | None = None
+    width: int = 32
+
+
+@dataclass
+class Leaving:
+    """A box whose chunks in shared memory are still being read: the lane that issued the copy, and its group."""
+
+    step: Step
+    lane: int
+    offsets: Array
+    group: int
+
+
+class Bulk:
+    """The bulk copies of a frame. `committed`: how many groups each lane has closed."""
+
+    def __init__(self, frame: Reaching) -> None:
+        self.frame = frame
+        self.flying: list[Coming] = []
+        self.leaving: list[Leaving] = []
+        self.committed = np.zeros(frame.lanes, np.int64)
+
+    def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
+        """The offsets of a box's chunks in the shared memory of all blocks. start: the box's offset in its own
+        block."""
+        frame, shared = self.frame, self.frame.shared
+        if start % 128:
+            text = f"{frame.who(lane)}: a box in shared memory begins at a multiple of 128 bytes, not at offset"
+            raise frame.fault(MemoryFault, step, f"{text} {start}")
+        offsets = swizzled(found, start + SHARED_BASE) - SHARED_BASE
+        if offsets.min() < 0 or offsets.max() + 16 > shared.limit:
+            text = f"a box of {found.bytes} bytes at offset {start} lies outside the {shared.limit} bytes of"
+            raise frame.fault(MemoryFault, step, f"{text} shared memory, in {frame.who(lane)}")
+        return np.asarray(offsets + block * shared.size)
+
+    def _line(self, step: Step) -> int:
+        return int(self.frame.program.source.position(step.node.offset)[0])
+
+    # to shared memory ------------------------------------------------------------------------------------
+
+    def load(
+        self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int, barrier: int, ranks: int = 0,
+        group: str = "",
+    ) -> None:  # fmt: skip
+        """Issue a copy of the box at a corner to an address of shared memory.
+
+        ranks: a bit for each block of the cluster that receives the box, at the same offset; 0: the block of the
+        address.
+        group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty, as .cta_group::1.
+        """
+        frame = self.frame
+        block, offset = frame.destination(step, lane, start)
+        data, undefined = self._read(step, found, lane, corner)
+        for to in frame.receivers(step, lane, ranks) if ranks else [block]:
+            offsets = self._chunks(step, found, lane, offset, to)
+            arrives_at = self._receiving_mbarrier(step, lane, barrier, to, bool(ranks), group or "cta_group::1")
+            self.issue(Coming(step, lane, offsets, data, undefined, arrives_at, found.swizzle, padded=found.padded))
+
+    def _receiving_mbarrier(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:
+        """The mbarrier at which a copy to block `to` arrives. Raises ExecutionError if it lies in a wrong block.
+
+        In a pair (blocks whose ranks differ in the lowest bit) it may lie in either block. For each block that gets the
+        box, a multicast arrives at the mbarrier in one block of that block's pair: in the block whose rank has the same
+        lowest bit as the rank of the given mbarrier's block.
+        """
+        frame, size = self.frame, self.frame.shared.size
+        block, cluster = barrier // size, frame.grid.cluster_size
+        first = to - to % cluster
+        if group == "cta_group::1" and several:
+            block = to
+        elif group == "cta_group::2":
+            of_pair = first + ((to - first) & ~1 | (block % cluster) & 1)
+            if several:
+                block = of_pair
+            if block != of_pair or block >= first + cluster:
+                text = (
+                    f"{frame.who(lane)} copies to rank {to - first} of its cluster of {cluster}, and the mbarrier lies "
+                )
+                text += f"in rank {block - first}: with .cta_group::2 it lies in either block of the same pair"
+                raise frame.fault(ExecutionError, step, text)
+            return barrier % size + block * size
+        if block != to:
+            text = (
+                f"{frame.who(lane)} copies to rank {to - first} of its cluster of {cluster}, and the mbarrier lies in "
+            )
+            text += f"rank {block - first}: with .cta_group::1 it lies in the same block; use .cta_group::2 for a pair"
+            raise frame.fault(ExecutionError, step, text)
+        return barrier % size + block * size
+
+    def issue(self, coming: Coming) -> None:
+        """Start a copy of bytes to shared memory.
+
+        Raises MemoryFault if another access to the destination is not ordered before it.
+        """
+        frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
+        offsets, size = coming.offsets, coming.size
+        frame.refuse_unmade(step, [coming.barrier], np.array([lane]))
+        units = shared.units(offsets, size)
+        if (shared.under_way[units] > 0).any() and coming.update is None:
+            self.refuse(step, lane, offsets, units, "copies to")
+        access = Access("shared", 0, 8 * min(size, 4), max(size // 4, 1))
+        lanes = np.full(len(offsets), lane)
+        frame.refuse_write(step, access, lanes, Place(shared, offsets))
+        if frame.grid.races:
+            changes = np.ones(len(offsets), np.bool_)
+            bad = shared.note_write(offsets, size, lanes, changes)
+            if bad.any() and coming.update is None:
+                offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+                text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
+                raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
+            shared.unfenced[units] = False
+        tally(shared.under_way, units, 1)
+        if coming.source is not None:
+            tally(shared.source_reads, shared.units(coming.source, 16), 1)
+        self.flying.append(coming)
+
+    def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
+        """The bytes of a box, and their undefined bits."""
+        address, inside, low, high = rows_of(found, corner)
+        row = found.box[0] * found.size
+        fill = np.array([found.fill], f"u{found.size}").view(np.uint8)
+        data = np.tile(fill, len(address) * found.box[0]).reshape(len(address), row)
+        undefined = None
+        if inside.any():
+            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            part = slice(low * found.size, high * found.size)
+            chosen = np.flatnonzero(inside)
+            if self.frame.grid.races:
+                check_bulk_read(self.frame, step, lane, buffer, where.reshape(-1))
+            data[chosen, part] = buffer.bytes[where]
+            if buffer.undefined is not None and buffer.undefined[where].any():
+                undefined = np.zeros_like(data)
+                undefined[chosen, part] = buffer.undefined[where]
+        if found.padded:
+            return _apart(data, undefined)
+        return data.reshape(-1, 16), None if undefined is None else undefined.reshape(-1, 16)
+
+    def _where(
+        self, step: Step, found: TensorMap, lane: int, address: Array, low: int, high: int
+    ) -> tuple[Buffer, Array]:
+        """The buffer of a tensor, and the offset in it of each byte of some rows' elements `low` to `high`."""
+        memory = self.frame.grid.memory
+        first, last = int(address.min()) + low * found.size, int(address.max()) + high * found.size
+        buffer = memory.find(first)
+        if buffer is None or first < buffer.address or last > buffer.address + buffer.size:
+            outside = first if buffer is None or first < buffer.address else last - 1
+            text = f"out of bounds: the tensor map of {self.frame.who(lane)} leads to {memory.describe(outside, 1)}"
+            raise self.frame.fault(MemoryFault, step, text)
+        return buffer, address[:, None] - buffer.base + np.arange(low * found.size, high * found.size)
+
+    def land(self) -> bool:
+        """Complete all copies to shared memory; returns whether there were any."""
+        frame, shared = self.frame, self.frame.shared
+        coming, self.flying = self.flying, []
+        for one in coming:
+            units = shared.units(one.offsets, one.size)
+            tally(shared.under_way, units, -1)
+            self._write(one)
+            if one.source is not None:
+                tally(shared.source_reads, shared.units(one.source, 16), -1)
+            if shared.swizzles is None:
+                shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
+            shared.swizzles[one.offsets // 16] = one.swizzle
+            if frame.grid.races:
+                # Only threads that see the phase of the mbarrier complete are ordered after the bytes.
+                barrier = frame.barriers.get(one.barrier)
+                agent = -1 if barrier is None else barrier.agent
+                shared.note_landing(one.offsets, one.size, np.full(len(one.offsets), one.lane), agent)
+            frame.arrived(one.step, one.barrier, one.lane, one.data.size // (2 if one.padded else 1))
+        return bool(coming)
+
+    def _write(self, one: Coming) -> None:
+        """Write the bytes of a copy, or their reduction with the bytes there.
+
+        Raises UndefinedBits if a reduction has any.
+        """
+        shared, index = self.frame.shared, one.offsets // one.size
+        bytes_there = shared.bytes.reshape(-1, one.size)
+        undefined_there = shared.undefined.reshape(-1, one.size)
+        if one.update is None:
+            bytes_there[index] = one.data
+            undefined_there[index] = 0 if one.undefined is None else one.undefined
+            return
+        doubt = undefined_there[index].any(axis=1)
+        self.frame.refuse_undefined(one.step, doubt, np.full(len(index), one.lane), "a reduction in shared memory")
+        kind = UNSIGNED[one.width]
+        for at, row in zip(index.tolist(), one.data, strict=True):
+            cells = bytes_there[at].view(kind)
+            cells[:] = [
+                one.update(int(o), int(n)) for o, n in zip(cells, np.ascontiguousarray(row).view(kind), strict=True)
+            ]
+
+    def refuse(self, step: Step, lane: int, offsets: Array, units: Array, verb: str) -> None:
+        """Raise MemoryFault if a bulk copy to some of the chunks is under way."""
+        for one in self.flying:
+            hit = np.isin(self.frame.shared.units(one.offsets, one.size), units)
+            if hit.any():
+                frame, size = self.frame, self.frame.shared.size
+                at = np.flatnonzero((self.frame.shared.under_way[units] > 0).any(axis=1))
+                text = (
+                    f"{frame.who(lane)} {verb} shared memory at offset {int(offsets[at[0]]) % size}, to which the bulk "
+                )
+                text += f"copy in line {self._line(one.step)} is under way (issued by {frame.who(one.lane)})"
+                rest = f"a wait for the mbarrier at offset {one.barrier % size} must come first"
+                raise frame.fault(MemoryFault, step, f"{text}: {rest}")
+
+    def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
+        """Raise ExecutionError if a thread invalidates an mbarrier to which a copy under way will report."""
+        for one in self.flying:
+            if one.barrier == barrier:
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the bulk copy in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self._line(one.step)} has yet to report")
+
+    def refuse_ended(self, block: int, name: str) -> None:
+        """Raise MemoryFault if a block of this frame has ended while a copy from another block to it is under way."""
+        for one in self.flying:
+            if int(one.offsets[0]) // self.frame.shared.size == block != int(self.frame.block[one.lane]):
+                text = (
+                    f"block {name} ends while the copy of {self.frame.who(one.lane)} to its shared memory is under way"
+                )
+                raise self.frame.fault(MemoryFault, one.step, f"{text}: it has to wait for its mbarrier")
+
+    # from shared memory ----------------------------------------------------------------------------------
+
+    def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
+        """Issue a copy of the box from an address of shared memory to a corner of the tensor."""
+        frame, shared = self.frame, self.frame.shared
+        block, offset = frame.destination(step, lane, start)
+        offsets = self._chunks(step, found, lane, offset, block)
+        self.refuse_source(step, lane, offsets)
+        lanes, index = np.full(len(offsets), lane), offsets // 16
+        row = found.box[0] * found.size
+        data = shared.bytes.reshape(-1, 16)[index].reshape(-1, row)
+        doubt = shared.undefined.reshape(-1, 16)[index].reshape(-1, row)
+        address, inside, low, high = rows_of(found, corner)
+        if inside.any():
+            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            part, chosen = slice(low * found.size, high * found.size), np.flatnonzero(inside)
+            frame.refuse_read_only(step, buffer, lanes)
+            if doubt[chosen, part].any():
+                mask = np.ones(1, np.uint8)
+                frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
+            buffer.bytes[where] = data[chosen, part]
+            frame.grid.changes += 1
+            if buffer.undefined is not None:
+                buffer.undefined[where] = 0
+        self.leave(step, lane, offsets)
+
+    def leave(self, step: Step, lane: int, offsets: Array) -> None:
+        """Record that chunks of shared memory are being read until their thread has waited for its group."""
+        tally(self.frame.shared.source_reads, self.frame.shared.units(offsets, 16), 1)
+        self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
+
+    def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
+        """Record that a copy reads chunks of shared memory.
+
+        Raises MemoryFault if earlier writes to them are not ordered before it.
+        """
+        frame, shared = self.frame, self.frame.shared
+        units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
+        if (shared.under_way[units] > 0).any():
+            self.refuse(step, lane, offsets, units, "copies from")
+        if not frame.grid.races:
+            return
+        if shared.unfenced[units].any():
+            at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
+            text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
+            raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
+        bad = shared.note_read(offsets, 16, lanes)
+        if bad.any():
+            at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+            text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
+            raise frame.fault(MemoryFault, step, text + ", and no barrier lies between")
+
+    def commit(self, lanes: Array) -> None:
+        """Close the group of each thread's copies from shared memory since its last one."""
+        self.committed[lanes] += 1
+
+    def wait(self, left: int, lanes: Array) -> None:
+        """Wait until at most the last `left` groups of each thread are still being read."""
+        mine = set(lanes.tolist())
+        staying = []
+        for one in self.leaving:
+            if one.lane in mine and one.group < self.committed[one.lane] - left:
+                shared, frame = self.frame.shared, self.frame
+                tally(shared.source_reads, shared.units(one.offsets, 16), -1)
+                if frame.grid.races:
+                    member = int(frame.member[one.lane])
+                    shared.note_finished_read(one.offsets, 16, np.full(len(one.offsets), one.lane), member)
+            else:
+                staying.append(one)
+        self.leaving = staying
+
+    def reader(self, units: Array) -> str:
+        """A description of the copy that still reads some units of shared memory; "" if there is none."""
+        for one in self.leaving:
+            if np.isin(self.frame.shared.units(one.offsets, 16), units).any():
+                missing = "cp.async.bulk.commit_group and " if one.group >= self.committed[one.lane] else ""
+                text = f"the bulk copy in line {self._line(one.step)} still reads"
+                return f"{text}: {missing}cp.async.bulk.wait_group must come first"
+        for coming in self.flying:
+            if coming.source is not None and np.isin(self.frame.shared.units(coming.source, 16), units).any():
+                text = f"the bulk copy in line {self._line(coming.step)} still reads"
+                return f"{text}: a wait for its mbarrier must come first"
+        return ""
+
+
+def _apart(data: Array, undefined: Array | None) -> tuple[Array, Array]:
+    """Chunks of 8 bytes as the first halves of chunks of 16, and the undefined bits of these; the rest is padding."""
+    eights = data.reshape(-1, 8)
+    doubt = np.zeros_like(eights) if undefined is None else undefined.reshape(-1, 8)
+    return np.concatenate([eights, np.zeros_like(eights)], 1), np.concatenate([doubt, np.full_like(eights, 0xFF)], 1)

@@ -1,0 +1,362 @@
+"""Asynchronous copies of threads to shared memory (cp.async): copies under way, and the waits that complete them.
+
+Every thread has its own groups. A copy completes ("lands") when its thread waits for its group, and no earlier. Until
+then any access to its destination is an error, also by the issuing thread. Its source is read when it is issued, and
+a write to its source before it lands is an error, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptxdiff.emulator.binding.program import ReadSlot, Step
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault
+from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
+from ptxdiff.emulator.kernel.memory.races import note_finished_read
+from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared, gather, scatter, tally
+from ptxdiff.emulator.kernel.threads import ThreadFrame
+from ptxdiff.emulator.numeric.vectorise import Array
+
+
+class Reaching(ThreadFrame):
+    """The methods of a kernel's frame that copies use to access memory."""
+
+    shared: Shared
+    barriers: dict[int, Barrier]
+
+    def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
+        """The places that lanes access. Raises MemoryFault and UndefinedBits."""
+        raise NotImplementedError
+
+    def load(
+        self, step: Step, access: Access, lanes: Array, places: list[Place]
+    ) -> tuple[list[Array], list[Array | None]]:
+        """The values and masks of undefined bits of each element of the access."""
+        raise NotImplementedError
+
+    def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+        """Record a write. Raises MemoryFault if it races with another thread's access."""
+        raise NotImplementedError
+
+    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
+        raise NotImplementedError
+
+    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
+        raise NotImplementedError
+
+    def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
+        """Raise MemoryFault for a store to an array that cannot be written."""
+        raise NotImplementedError
+
+    def reader(self, units: Array) -> str:
+        """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
+        raise NotImplementedError
+
+    def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
+        """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
+        it."""
+        raise NotImplementedError
+
+    def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
+        """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
+        raise NotImplementedError
+
+    def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
+        """The blocks of this frame in a mask of ranks."""
+        raise NotImplementedError
+
+    def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
+        """Report to an mbarrier that the bytes of a bulk copy have arrived."""
+        raise NotImplementedError
+
+    def land(
+        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
+        agent: int = -1,
+    ) -> None:  # fmt: skip
+        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier, or
+        after the phase of an mbarrier for which `agent` stands."""
+        raise NotImplementedError
+
+
+@dataclass
+class CopySource:
+    """Bytes of one buffer that some lanes' copies read."""
+
+    access: Access
+    lanes: Array
+    place: Place
+
+    def part(self, lanes: Array) -> CopySource:
+        """The bytes that some of the lanes read."""
+        some = np.isin(self.lanes, lanes)
+        return CopySource(self.access, self.lanes[some], Place(self.place.region, self.place.offsets[some]))
+
+
+def _sources(access: Access, lanes: Array, places: list[Place]) -> list[CopySource]:
+    return [
+        CopySource(access, lanes if one.part is None else lanes[one.part], Place(one.region, one.offsets))
+        for one in places
+        if isinstance(one.region, Buffer)
+    ]
+
+
+@dataclass
+class Flying:
+    """Copies of one step that have not landed: lanes, places, data, each lane's group, and what they read. number: in
+    the order of issue."""
+
+    step: Step
+    access: Access
+    lanes: Array
+    place: Place
+    values: list[Array]
+    masks: list[Array | None]
+    group: Array
+    sources: list[CopySource] = field(default_factory=list)
+    number: int = 0
+
+    def part(self, chosen: Array) -> Flying:
+        """The copies of some of the lanes."""
+        return replace(
+            self,
+            lanes=self.lanes[chosen],
+            place=Place(self.place.region, self.place.offsets[chosen]),
+            values=[v[chosen] for v in self.values],
+            masks=[None if m is None else m[chosen] for m in self.masks],
+            group=self.group[chosen],
+            sources=[source.part(self.lanes[chosen]) for source in self.sources],
+        )
+
+
+@dataclass
+class Arrival:
+    """Arrivals at mbarriers, one of each lane, as soon as the lane's copies before number `before` are complete."""
+
+    step: Step
+    lanes: Array
+    offsets: Array
+    before: int
+
+
+class Copies:
+    """The copies of a frame's threads. `committed`: how many groups each lane has closed."""
+
+    def __init__(self, frame: Reaching) -> None:
+        self.frame = frame
+        self.flying: list[Flying] = []
+        self.arrivals: list[Arrival] = []
+        self._issued = 0
+        self.committed = np.zeros(frame.lanes, np.int64)
+        self._read: list[CopySource] = []
+
+    def issue(self, step: Step, active: Array | None) -> None:
+        """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""
+        frame = self.frame
+        to, what = step.detail
+        lanes = frame.every if active is None else np.flatnonzero(active)
+        if len(lanes) == 0:
+            return
+        if len(step.sources) == 2:
+            _, source = frame.locate_lanes(step, step.sources[1], what, lanes)
+            values, masks = frame.load(step, what, lanes, source)
+            self._read = _sources(what, lanes, source)
+        else:
+            self._read = []
+            values, masks = self._read_partial(step, lanes)
+        _, places = frame.locate_lanes(step, step.sources[0], to, lanes)
+        shared = frame.shared
+        units = shared.units(places[0].offsets, to.size)
+        frame.refuse_write(step, to, lanes, places[0])
+        self._refuse_meeting(step, to, lanes, places[0], values)
+        if frame.grid.races:
+            # The data may arrive from now on, so it must not conflict with accesses of other threads since the last
+            # barrier.
+            frame.check_write(step, to, lanes, places[0], values)
+        tally(shared.under_way, units, 1)
+        group, self._issued = self.committed[lanes], self._issued + 1
+        self.flying.append(Flying(step, to, lanes, places[0], values, masks, group, self._read, self._issued))
+
+    def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+        """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        before = gather(shared.coming, place.offsets, access.width, access.count)
+        taken = (shared.under_way[units] > 0).any(axis=1)
+        scatter(shared.coming, place.offsets, values, access.width)
+        after = gather(shared.coming, place.offsets, access.width, access.count)
+        bad = np.zeros(len(lanes), np.bool_)
+        for old, new, value in zip(before, after, values, strict=True):
+            bad |= (taken & (old != value)) | (new != value)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            offset = int(place.offsets[at]) % shared.size
+            text = (
+                f"race: {self.frame.who(int(lanes[at]))} copies to shared memory at offset {offset}, to which another "
+            )
+            text += f"asynchronous copy is under way{self.origin(units[at]) or ' by the same instruction'}"
+            raise self.frame.fault(MemoryFault, step, text)
+
+    def refuse_access(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault if lanes access bytes to which a copy is under way."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        bad = (shared.under_way[units] > 0).any(axis=1)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            offset = int(place.offsets[at]) % shared.size
+            text = f"{self.frame.who(int(lanes[at]))} {verb} shared memory at offset {offset}, to which"
+            text += f" an asynchronous copy is under way{self.origin(units[at])}"
+            raise self.frame.fault(MemoryFault, step, text + ": cp.async.wait_group or wait_all must come first")
+
+    def refuse_source(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault if lanes write to bytes of global memory that a copy under way may still read."""
+        first, last = place.offsets.min(), place.offsets.max() + access.size
+        for flying in self.flying:
+            for source in flying.sources:
+                offsets, size = source.place.offsets, source.access.size
+                if source.place.region is not place.region or not len(offsets):
+                    continue
+                if offsets.min() >= last or offsets.max() + size <= first:
+                    continue
+                taken = np.isin(place.offsets[:, None] + np.arange(access.size), offsets[:, None] + np.arange(size))
+                if taken.any():
+                    at = int(np.flatnonzero(taken.any(axis=1))[0])
+                    line, _ = self.frame.program.source.position(flying.step.node.offset)
+                    assert isinstance(place.region, Buffer)
+                    where = f"{place.region.name or 'global memory'} at offset "
+                    where += f"{int(place.offsets[at]) - place.region.residue}"
+                    text = f"race: {self.frame.who(int(lanes[at]))} writes to {where}, which the cp.async in line "
+                    text += f"{line} may still read: its thread must wait (cp.async.wait_group or wait_all) before"
+                    raise self.frame.fault(MemoryFault, step, text)
+
+    def origin(self, units: Array) -> str:
+        """A description of where a copy under way to some units was issued."""
+        for flying in self.flying:
+            mine = self.frame.shared.units(flying.place.offsets, flying.access.size)
+            hit = np.isin(mine, units).any(axis=1)
+            if hit.any():
+                lane = int(flying.lanes[np.flatnonzero(hit)[0]])
+                line, _ = self.frame.program.source.position(flying.step.node.offset)
+                return f" (issued by {self.frame.who(lane)} in line {line})"
+        return ""
+
+    def _read_partial(self, step: Step, lanes: Array) -> tuple[list[Array], list[Array | None]]:
+        """Copies of fewer bytes than the destination has; the rest is zero. A predicate may make it zero bytes."""
+        frame = self.frame
+        _, what = step.detail
+        given, mask = frame.read(step.sources[2])
+        if mask is not None:
+            frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "the size of a copy")
+        size = np.broadcast_to(given, (frame.lanes,))[lanes].astype(np.int64)
+        if step.sources[2].width == 1:
+            size = np.where(size, 0, what.size)  # ignore-src
+        if (size > what.size).any():
+            lane = int(lanes[np.flatnonzero(size > what.size)[0]])
+            text = f"{frame.who(lane)} copies {int(size.max())} bytes to {what.size}: the source has no more than those"
+            raise frame.fault(ExecutionError, step, text)
+        whole = np.flatnonzero(size == what.size)
+        if ((size == 0) | (size == what.size)).all():
+            return self._read_whole(step, lanes, whole)
+        values = np.zeros((len(lanes), what.size), np.uint8)
+        masks = np.zeros((len(lanes), what.size), np.uint8)
+        for number in range(int(size.max(initial=0))):
+            some = np.flatnonzero(size > number)
+            one = Access("global", what.displacement + number, 8, 1)
+            _, place = frame.locate_lanes(step, step.sources[1], one, lanes[some])
+            found, doubt = frame.load(step, one, lanes[some], place)
+            self._read += _sources(one, lanes[some], place)
+            values[some, number] = found[0]
+            if doubt[0] is not None:
+                masks[some, number] = doubt[0]
+        words = values.view(np.uint32)
+        doubts = masks.view(np.uint32)
+        columns = range(what.count)
+        return [np.ascontiguousarray(words[:, i]) for i in columns], [
+            np.ascontiguousarray(doubts[:, i]) if doubts[:, i].any() else None for i in columns
+        ]
+
+    def _read_whole(self, step: Step, lanes: Array, whole: Array) -> tuple[list[Array], list[Array | None]]:
+        """Copies of all bytes for some lanes, and of no bytes for the others."""
+        frame = self.frame
+        _, what = step.detail
+        _, places = frame.locate_lanes(step, step.sources[1], what, lanes[whole])
+        if not places:
+            return [np.zeros(len(lanes), np.uint32) for _ in range(what.count)], [None] * what.count
+        found, doubts = frame.load(step, what, lanes[whole], places)
+        self._read += _sources(what, lanes[whole], places)
+        if len(whole) == len(lanes):
+            return found, doubts
+        values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
+        masks: list[Array | None] = [None if d is None else np.zeros(len(lanes), np.uint32) for d in doubts]
+        for number, (value, doubt) in enumerate(zip(found, doubts, strict=True)):
+            values[number][whole] = value
+            mask = masks[number]
+            if mask is not None and doubt is not None:
+                mask[whole] = doubt
+        return values, masks
+
+    def commit(self, active: Array | None) -> None:
+        """Close the group of each thread's copies since its last one."""
+        self.committed = self.committed + (1 if active is None else active)
+
+    def arrive_later(self, step: Step, lanes: Array, offsets: Array) -> None:
+        """Let each lane arrive at the mbarrier at its offset when the copies that it has issued are complete."""
+        self.arrivals.append(Arrival(step, lanes, offsets, self._issued + 1))
+
+    def arrive(self) -> bool:
+        """Complete the copies for which mbarriers wait, and arrive there; returns whether there were any."""
+        arrivals, self.arrivals = self.arrivals, []
+        for one in arrivals:
+            for offset in np.unique(one.offsets).tolist():
+                self._arrive(one, offset, one.lanes[one.offsets == offset])
+        return bool(arrivals)
+
+    def _arrive(self, one: Arrival, offset: int, lanes: Array) -> None:
+        """Only threads that see the phase complete are ordered after the bytes, not those that issued the copies."""
+        frame = self.frame
+        found = frame.barriers.get(offset)
+        at = offset % frame.shared.size
+        if found is None:
+            text = f"the copies of {frame.who(int(lanes[0]))} arrive at an mbarrier at offset {at}, where none is"
+            raise frame.fault(ExecutionError, one.step, text)
+        staying = []
+        for flying in self.flying:
+            ready = np.isin(flying.lanes, lanes) & (flying.number < one.before)
+            if ready.any():
+                self._land(flying if ready.all() else flying.part(ready), found.agent)
+            if not ready.all():
+                staying.append(flying.part(~ready) if ready.any() else flying)
+        self.flying = staying
+        for lane in lanes.tolist():
+            if found.pending <= 0:
+                text = f"the copies of {frame.who(lane)} arrive at the mbarrier at offset {at}, whose phase takes no "
+                raise frame.fault(ExecutionError, one.step, text + "more arrivals")
+            found.pending, found.owed, found.copies = found.pending - 1, found.owed - 1, True
+            found.settle(frame.order)
+
+    def wait(self, left: int, active: Array | None) -> None:
+        """Complete all groups of each active thread except its last `left`; -1: all copies, in groups or not."""
+        staying = []
+        for flying in self.flying:
+            ready = flying.group < self.committed[flying.lanes] - left if left >= 0 else np.ones_like(flying.lanes) > 0
+            if active is not None:
+                ready &= active[flying.lanes]
+            if ready.any():
+                self._land(flying if ready.all() else flying.part(ready))
+            if not ready.all():
+                staying.append(flying.part(~ready) if ready.any() else flying)
+        self.flying = staying
+
+    def _land(self, flying: Flying, agent: int = -1) -> None:
+        shared = self.frame.shared
+        tally(shared.under_way, shared.units(flying.place.offsets, flying.access.size), -1)
+        if self.frame.grid.races:
+            for source in flying.sources:
+                assert isinstance(source.place.region, Buffer)
+                note_finished_read(self.frame, source.access, source.lanes, source.place.offsets, source.place.region)
+        self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks, agent)

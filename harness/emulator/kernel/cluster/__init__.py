@@ -1,0 +1,1 @@
+"""Blocks of a cluster, and the control of their launch."""

@@ -1,0 +1,1 @@
+"""Memory of running kernels: its spaces, accesses to it, and their order."""

@@ -1,0 +1,373 @@
+"""Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
+
+Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
+read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
+time of the frame's clock. `happens_before` says what is ordered within a block, or a cluster. Nothing orders other
+blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this
+module does not model such order. A write after reads by several blocks of a cluster is not checked. Atomics and strong
+stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
+
+Where threads may meet otherwise than all those of a block (`KernelGrid.meets_in_part`), one access for each unit is not
+enough: a table of all accesses since the last write decides within a block or a cluster (`sharedaccess`, `_judge`), and
+the arrays only between them.
+
+Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
+
+Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
+bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
+layout that replicates an element loads it in all its threads and stores it from the first.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxdiff.emulator.binding.program import Step
+from ptxdiff.emulator.errors import MemoryFault
+from ptxdiff.emulator.kernel.memory import shared_access
+from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS
+from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place, Shadow
+from ptxdiff.emulator.kernel.threads import ThreadFrame
+from ptxdiff.emulator.numeric.vectorise import Array
+
+_THREAD = 26
+_MIXED = np.int64(1 << 25)
+"""Flag: several threads of one block read the unit, in different instructions."""
+_BLOCKS = np.int64(1 << 24)
+"""Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
+_TIME = np.int64((1 << 24) - 1)
+
+
+def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
+    """The shadow of a buffer, made at its first access."""
+    with frame.grid.lock:
+        if buffer.shadow is None:
+            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"))
+        return buffer.shadow
+
+
+def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+    """Record a read. Raises MemoryFault if another thread wrote the bytes and nothing orders the two."""
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    since = frame.order.block_time[lanes][:, None]
+    if shadow.written:
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
+    if shadow.updaters is not None and step.bound.modifiers.get("sem") in (None, "weak"):
+        entry = shadow.updaters[units]
+        bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
+    if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
+        _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
+    strong = _is_strong_read(step)
+    _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
+    if strong:
+        if shadow.strong_readers is None:
+            shadow.strong_readers = np.full(len(shadow.writers), -1, np.int64)
+        _note_last(frame, shadow.strong_readers, units, me, since)
+        return
+    old = shadow.readers[units]
+    stamp = np.broadcast_to(me << _THREAD | np.int64(frame.order.clock) & _TIME, units.shape)
+    # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
+    shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
+    first = shadow.readers[units] >> _THREAD
+    threads = frame.grid.threads
+    blocks = np.int64(0) if frame.grid.synchronises else _BLOCKS
+    cluster = threads * frame.grid.cluster_size
+    flags = np.where(first // cluster != me // cluster, blocks, np.int64(0))
+    before = (old >> _THREAD != first) & (old >= 0)
+    if before.any() or (old > 0).any():
+        near = (old >> _THREAD) // threads == first // threads
+        mixed = near & (old & _TIME >= since) & (before | (old & _MIXED != 0))
+        flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
+        far = (old >> _THREAD) // cluster != first // cluster
+        flags |= np.where((before & far) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
+    for flag in (_MIXED, _BLOCKS):  # one flag at a time, so that lanes with a common unit write equal values
+        some = units[flags & flag != 0]
+        if len(some):
+            shadow.readers[some] |= flag
+
+
+def note_finished_read(frame: ThreadFrame, access: Access, lanes: Array, offsets: Array, buffer: Buffer) -> None:
+    """Record that asynchronous copies of lanes have read until now what they began to read before."""
+    shadow = buffer.shadow
+    if shadow is None:
+        return
+    units = shadow.units(offsets, access.size)
+    entry = shadow.readers[units]
+    # Of a unit that others have read since, the entry is theirs.
+    mine = entry >> _THREAD == frame.number[lanes][:, None]
+    shadow.readers[units[mine]] = entry[mine] & ~_TIME | np.int64(frame.order.clock) & _TIME
+
+
+def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, offsets: Array) -> None:
+    """Raise MemoryFault if a lane's bulk copy reads bytes that a thread wrote and nothing orders before it, or no proxy
+    fence.
+
+    offsets: of all its bytes, or of one in each 16.
+    """
+    shadow = buffer.shadow
+    if shadow is None or not (shadow.written or shadow.updaters is not None):
+        return
+    units = np.unique(offsets // shadow.unit)
+    lanes = np.array([lane])
+    me, since = frame.number[lanes][:, None], frame.order.block_time[lanes][:, None]
+    where = buffer.name or "global memory"
+    for entries in (shadow.writers, shadow.updaters):
+        if entries is not None:
+            entry = entries[units][None]
+            bad = _unordered(frame, entry, me, since, lanes, of_team=True) & (entry >> _THREAD != me)
+            if bad.any():
+                at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
+                text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
+                raise frame.fault(MemoryFault, step, text + "nothing orders them")
+    if shadow.unfenced is not None and shadow.unfenced[units].any():
+        at = int(units[np.flatnonzero(shadow.unfenced[units])[0]]) * shadow.unit - buffer.residue
+        text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
+        raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
+
+
+def fence(frame: ThreadFrame, lanes: Array) -> None:
+    """Make visible to the async proxy what lanes wrote to global memory, and what happened before them."""
+    order = frame.order
+    for buffer in frame.grid.memory.buffers:
+        shadow = buffer.shadow
+        if shadow is None or shadow.unfenced is None:
+            continue
+        units = np.flatnonzero(shadow.unfenced)
+        for team in np.unique(lanes // order.team).tolist():
+            mine = lanes[lanes // order.team == team]
+            times = order.times(mine)
+            times[order.members(mine)] = ALWAYS
+            known = np.ones(len(units), np.bool_)
+            for entries in (shadow.writers, shadow.updaters):
+                if entries is not None:
+                    entry = entries[units]
+                    beside = (entry >> _THREAD) // order.team == frame.number[mine[0]] // order.team
+                    known &= ~beside | (entry & _TIME < times[(entry >> _THREAD) % order.team])
+            shadow.unfenced[units[known]] = False
+
+
+def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
+    """Record that threads wrote units that a bulk copy may read."""
+    if frame.grid.copies_in_bulk:
+        if shadow.unfenced is None:
+            shadow.unfenced = np.zeros(len(shadow.writers), np.bool_)
+        shadow.unfenced[units] = True
+
+
+def _refuse_stale(
+    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow, units: Array
+) -> None:
+    """Raise MemoryFault for a load through a cache that no store updates, of bytes that the kernel wrote before.
+
+    PTX ISA, ld and ldu: `.nc` loads by a cache that is not coherent, `ldu` loads read-only data. No barrier helps.
+    """
+    written = shadow.writers[units] >= 0
+    if shadow.updaters is not None:
+        written |= shadow.updaters[units] >= 0
+    if not written.any():
+        return
+    at = int(np.flatnonzero(written.any(axis=1))[0])
+    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+    load = "ldu" if step.node.opcode == "ldu" else "ld.nc"
+    words = f"reads {where} by {load}, which may give what was there before this kernel wrote it"
+    raise frame.fault(MemoryFault, step, f"{frame.who(int(lanes[at]))} {words}")
+
+
+def note_write(
+    frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
+) -> None:
+    """Record a write. Raises MemoryFault if it changes bytes that another thread wrote or read, and nothing orders the
+    two.
+
+    changes: the lanes that write bytes different from those already there.
+    """
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    if changes.any():
+        since = frame.order.block_time[lanes][:, None]
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
+        entry = shadow.readers[units]
+        bad = _unordered(frame, entry, me, since, lanes)
+        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+        _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+        if shadow.updaters is not None:
+            entry = shadow.updaters[units]
+            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
+        if shadow.strong_readers is not None:
+            entry = shadow.strong_readers[units]
+            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+    _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
+    shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
+    shadow.written = True
+    _unfenced(frame, shadow, units)
+
+
+def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+    """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    since = frame.order.block_time[lanes][:, None]
+    entry = shadow.writers[units]
+    bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+    _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    entry = shadow.readers[units]
+    bad = _unordered(frame, entry, me, since, lanes)
+    bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+    _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites" if step.kind == "st" else "updates", "read")
+    _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
+    if shadow.updaters is None:
+        shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+    _unfenced(frame, shadow, units)
+    _note_last(frame, shadow.updaters, units, me, since)
+
+
+def _note_last(frame: ThreadFrame, entries: Array, units: Array, me: Array, since: Array) -> None:
+    """Record the last of strong accesses that threads `me` make now."""
+    old = entries[units]
+    entries[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
+    # Several threads of a block since its last barrier: no later store by one of them is behind them all.
+    recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
+    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (entries[units] >> _THREAD != me)
+    if several.any():
+        entries[units[several]] |= _MIXED
+
+
+# threads that meet in part ---------------------------------------------------------------------------------------
+
+
+def _judge(
+    frame: ThreadFrame, step: Step, kind: int, access: Access, lanes: Array, place: Place, buffer: Buffer,
+    changes: Array | None = None,
+) -> None:  # fmt: skip
+    """Record an access of a kind of `sharedaccess` in a kernel whose threads meet in part.
+
+    Raises MemoryFault if it races with one of another thread of the block, or of the cluster. changes: the lanes that
+    store other bytes than those already there.
+    """
+    if not frame.grid.meets_in_part:
+        return
+    table = frame.tables.get(id(buffer))
+    if table is None:
+        table = frame.tables[id(buffer)] = AccessTable(len(buffer.bytes), frame.grid.unit("global"), frame.order, True)
+    units = table.units(place.offsets, access.size)
+    before = table.rows_of(units)
+    bad = table.note(kind, place.offsets, access.size, lanes)
+    for at in np.flatnonzero(bad if changes is None else bad & changes).tolist():
+        lane = int(lanes[at])
+        for unit, row in zip(units[at].tolist(), before[at], strict=True):
+            found = _first_unordered(frame, table, row, lane, kind)
+            if found is None or (found[1] == "read" and _was_first_reader(frame, buffer, unit, lane)):
+                continue
+            other, did = found
+            verb = {shared_access.PLAIN_WRITE: "overwrites", shared_access.STRONG_WRITE: "updates"}.get(kind, "reads")
+            where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+            text = f"race: {frame.who(lane)} {verb} {where}, which {frame.who(other)} {did}, and nothing orders them"
+            raise frame.fault(MemoryFault, step, text)
+
+
+def _first_unordered(
+    frame: ThreadFrame, table: AccessTable, row: Array, lane: int, kind: int
+) -> tuple[int, str] | None:
+    """A lane of the same block or cluster whose access, in a unit's row, nothing orders before a lane's, and what it
+    did."""
+    order = frame.order
+    team = lane // order.team
+    if row[shared_access.TEAM] != team + 1:
+        return None
+    earlier: list[tuple[int, int, str]] = []
+    if row[shared_access.WRITER]:
+        earlier.append((int(row[shared_access.WRITER]) - 1, int(row[shared_access.WRITTEN]), "wrote"))
+    if kind in (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE):
+        earlier += ((who, when, "updated") for who, when in table.members_of(row, shared_access.UPDATED))
+    if kind in (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE):
+        earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ))
+    if kind == shared_access.PLAIN_WRITE:
+        earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ_STRONGLY))
+    # What other blocks do, outside a cluster, is judged in `memory_model`.
+    near = int(order.member[lane]) // order.cluster
+    earlier = [one for one in earlier if one[0] // order.cluster == near]
+    if not earlier:
+        return None
+    heard = order.heard(np.array([lane]), np.array([[who for who, _, _ in earlier]]))[0]
+    unordered = ((who, did) for (who, when, did), time in zip(earlier, heard, strict=True) if when >= time)
+    return next(((team * order.team + who, did) for who, did in unordered), None)
+
+
+def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
+    """Whether a lane was the first of the threads that read a unit in one instruction, and no other one read it."""
+    assert buffer.shadow is not None
+    entry = int(buffer.shadow.readers[unit])
+    return entry >= 0 and entry >> _THREAD == int(frame.number[lane]) and not entry & int(_MIXED)
+
+
+_STRONG = frozenset({"relaxed", "acquire", "release"})
+
+
+def is_strong(step: Step) -> bool:
+    """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
+
+    Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
+    plain, except for volatile loads of global memory (`_is_strong_read`).
+    """
+    return step.bound.modifiers.get("sem") in _STRONG
+
+
+def _is_strong_read(step: Step) -> bool:
+    """Whether a load is strong, or volatile: such loads may wait for atomic operations."""
+    return is_strong(step) or step.bound.modifiers.get("sem") == "volatile"
+
+
+def _unordered(
+    frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array, of_team: bool = False
+) -> Array:  # fmt: skip
+    """Whether nothing orders the access in an entry before the current access of threads `me`.
+
+    of_team: also of threads of the own block or cluster in a kernel whose threads meet in part, which `_judge` decides.
+    """
+    order, thread, when = frame.order, entry >> _THREAD, entry & _TIME
+    near = thread // frame.grid.threads == me // frame.grid.threads
+    found: Array = (entry >= 0) & (~(near & (when < since)) | (entry & _BLOCKS != 0))
+    if not found.any():
+        return found
+    # What blocks outside a cluster do is judged in `memory_model`.
+    beside = thread // order.cluster == me // order.cluster
+    if beside.any():
+        heard = order.heard(lanes, np.where(beside & found, thread % order.team, 0))
+        if order.used == 1:  # all threads of a block met at its barriers, so this holds for all readers
+            heard = np.where(near & (entry & _MIXED != 0), since, heard)
+        found &= ~(beside & (when < heard)) | (entry & _BLOCKS != 0)
+    if frame.grid.synchronises:
+        found &= beside
+    if frame.grid.meets_in_part and not of_team:
+        found &= ~beside
+    return found
+
+
+def _refuse(
+    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, entry: Array, bad: Array,
+    verb: str, before: str,
+) -> None:  # fmt: skip
+    if not bad.any():
+        return
+    at = int(np.flatnonzero(bad.any(axis=1))[0])
+    word = int(entry[at][np.flatnonzero(bad[at])[0]])
+    thread, threads = word >> _THREAD, frame.grid.threads
+    if thread == int(frame.number[lanes[at]]) or (before == "updated" and word & int(_MIXED)):
+        other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
+    else:
+        block = frame.grid.coordinates(thread // threads)
+        other = f"which thread {thread % threads} of block {block}"
+    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+    text = f"race: {frame.who(int(lanes[at]))} {verb} {where}, {other} {before}, and nothing orders them"
+    raise frame.fault(MemoryFault, step, text)

@@ -1,0 +1,256 @@
+"""Record accesses to shared memory and detect races, in compiled code, one access after the other.
+
+Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes
+since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both
+are strong, and the one recorded is not ordered before the other (`ptxdiff.emulator.kernel.memory.happens_before`).
+
+The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each
+unit gets its own, from `parts` on. A plain write of the whole chunk joins them again.
+
+Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
+such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
+ordered after it is ordered after them. If lanes of one warp access at different times and nothing orders them, the
+first time stands for all, which can only miss a race.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ptxdiff.emulator.numeric.bits import scalar
+from ptxdiff.emulator.numeric.vectorise import Array, on_arrays
+
+WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
+SETS = [READ, UPDATED, READ_STRONGLY]
+"""Columns of a unit: the last plain write (its member + 1, time); plain reads, strong writes and strong reads (warp +
+1, mask, time each); the team (+ 1) of all these, as a row forgets one team when another accesses its bytes.
+
+0 stands for none, so that the table of a new frame takes no memory yet. A warp of -1 stands for several: the mask is
+then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
+nobody has to know which.
+"""
+PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN = 0, 1, 2, 3, 4, 5, 6
+"""Kinds of access. LANDED: a read that is recorded when it is over, without a check. LANDING: such a write. FOREIGN: a
+read that is not recorded, and does not race with writes of its own warp."""
+CHUNK = 16
+"""Bytes."""
+
+
+@scalar
+def _later(
+    members: Any, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int,
+) -> bool:  # fmt: skip
+    """Whether some of the members (32 from `members` on, those of a mask) accessed at a time that is not ordered before
+    a thread. who: the number under which the thread accesses, own: its own."""
+    block = own - own % threads
+    if block <= members < block + threads and (time < since or (members == own - own % 32 and time < warp_since)):
+        return False
+    left, member = mask & 0xFFFFFFFF, members
+    while left != 0:
+        if left & 1 != 0 and member != who and member != own and time >= rows[row, member]:
+            return True
+        left >>= 1
+        member += 1
+    return False
+
+
+@scalar
+def _clash(
+    warp: int, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, sets: Any,
+) -> bool:  # fmt: skip
+    """`_later` for a set of a unit."""
+    if warp == 0:
+        return False
+    if warp == -2:
+        return time >= since
+    if warp > 0:
+        return _later(warp * 32 - 32, mask, time, who, own, since, warp_since, row, rows, threads)
+    for one in range(sets.shape[1]):
+        there, when = sets[mask, one, 0], sets[mask, one, 1]
+        if there != 0 and _later(one * 32, there, when, who, own, since, warp_since, row, rows, threads):
+            return True
+    return False
+
+
+@scalar
+def _slot(free: Any) -> int:
+    """Take a free slot."""
+    if free[0] > 0:
+        free[0] -= 1
+        again: int = free[2 + free[0]]
+        return again
+    free[1] += 1
+    unused: int = free[1] - 1
+    return unused
+
+
+@scalar
+def _record(
+    column: int, at: int, member: int, own: int, since: int, warp_since: int, row: int, rows: Any, threads: int,
+    exact: int, now: int, units: Any, sets: Any, free: Any,
+) -> None:  # fmt: skip
+    """Add an access to the set of a unit that begins at a column."""
+    warp, bit = member >> 5, 1 << (member & 31)
+    held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
+    if held == warp + 1 and time == now:
+        units[at, column + 1] = mask | bit
+    elif held == -2:
+        units[at, column + 2] = now
+    elif held == -1:
+        mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
+        if mask_there == 0 or time_there == now:
+            sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
+        elif _later(warp * 32, mask_there, time_there, member, own, since, warp_since, row, rows, threads):
+            sets[mask, warp, 0] = mask_there | bit
+        else:
+            sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
+    elif held == 0 or not _later(held * 32 - 32, mask, time, member, own, since, warp_since, row, rows, threads):
+        units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
+    elif held == warp + 1:
+        units[at, column + 1] = mask | bit
+    elif not exact:
+        units[at, column], units[at, column + 2] = -2, now
+    else:
+        slot = _slot(free)
+        sets[slot, held - 1, 0], sets[slot, held - 1, 1] = mask, time
+        sets[slot, warp, 0], sets[slot, warp, 1] = bit, now
+        units[at, column], units[at, column + 1] = -1, slot
+
+
+@scalar
+def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -> None:
+    """Give each unit of a chunk its own row."""
+    for number in range(per):
+        at = first + number
+        for column in range(units.shape[1]):
+            units[at, column] = units[chunk, column]
+        for column in (2, 5, 8):
+            if number > 0 and units[chunk, column] == -1:
+                slot = _slot(free)
+                for one in range(sets.shape[1]):
+                    sets[slot, one, 0] = sets[units[chunk, column + 1], one, 0]
+                    sets[slot, one, 1] = sets[units[chunk, column + 1], one, 1]
+                units[at, column + 1] = slot
+
+
+@scalar
+def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
+    """Forget the reads and strong writes of a unit."""
+    for column in (2, 5, 8):
+        if units[at, column] == -1:
+            slot = units[at, column + 1]
+            for one in range(sets.shape[1]):
+                sets[slot, one, 0] = 0
+            free[2 + free[0]] = slot
+            free[0] += 1
+        units[at, column] = 0
+
+
+def _note(
+    kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
+    warp_times: Array, row_of: Array, rows: Array, threads: Any, size_of_team: Any, exact: Any, now: Any, units: Array,
+    split: Array, parts: Array, sets: Array, free: Array, bad: Array,
+) -> None:  # fmt: skip
+    """Record accesses of `count` units from byte offsets on.
+
+    agent: the member under whose number they are recorded (-1: each lane's own). lanes: whose knowledge counts; of all
+    lanes their members, and that knowledge (see `HappensBefore`). exact: whether anything orders less than a whole
+    block. free: how many slots of `sets` are free again, the first that was never used, and those free again. bad (all
+    False before): which accesses race with one recorded before.
+    """
+    per = 16 // unit
+    for i in range(len(offsets)):
+        lane, first = lanes[i], offsets[i] // unit
+        own, since, warp_since, row = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+        member = own if agent < 0 else agent
+        block = own - own % threads  # the first member of its block
+        if count < per and split[first // per] == 0:
+            split[first // per] = 1
+            _split(first // per, parts[first // per], per, units, sets, free)
+        for number in range(first, first + count):
+            at = parts[number // per] + number % per
+            if split[number // per] == 0:
+                if number % per != 0:
+                    continue
+                at = number // per
+            team = lane // size_of_team + 1
+            if units[at, 11] != team:
+                if units[at, 11] != 0:
+                    _empty(at, units, sets, free)
+                    units[at, 0] = 0
+                units[at, 11] = team
+            if kind == 5:
+                units[at, 0], units[at, 1] = member + 1, now
+                continue
+            if kind != 4:
+                writer, when = units[at, 0] - 1, units[at, 1]
+                if writer >= 0 and writer != member and writer != own and not (kind == 6 and writer >> 5 == own >> 5):  # noqa: SIM102 (numba compiles it as it is)
+                    if not (
+                        block <= writer < block + threads
+                        and (when < since or (writer >> 5 == own >> 5 and when < warp_since))
+                    ):
+                        bad[i] |= when >= rows[row, writer]
+            if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
+                bad[i] |= _clash(
+                    units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
+                )
+            if kind == 2 and units[at, 8] != 0:
+                bad[i] |= _clash(
+                    units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
+                )
+            if kind == 2 or kind == 3:  # no read races with a read
+                bad[i] |= _clash(
+                    units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
+                )
+            if kind == 0 or kind == 4:
+                _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+            elif kind == 1:
+                _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+            elif kind == 3:
+                _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    if kind != 2:
+        return
+    for i in range(len(offsets)):
+        member = members[lanes[i]] if agent < 0 else agent
+        first = offsets[i] // unit
+        for number in range(first, first + count):
+            at = parts[number // per] + number % per
+            if split[number // per] == 0:
+                if number % per != 0:
+                    continue
+                at = number // per
+            units[at, 0], units[at, 1] = member + 1, now
+            if not bad[i]:  # else the bytes are those already there, so it is no race; what was before still counts
+                _empty(at, units, sets, free)
+        if count >= per and not bad[i]:
+            for chunk in range(first // per, (first + count) // per):
+                if split[chunk] != 0:
+                    split[chunk] = 0
+                    units[chunk, 0], units[chunk, 1], units[chunk, 2], units[chunk, 5] = member + 1, now, 0, 0
+                    units[chunk, 8], units[chunk, 11] = 0, lanes[i] // size_of_team + 1
+
+
+_lock = threading.Lock()
+_made: list[Any] = []
+
+
+def compiled() -> Any:
+    """`_note` as machine code, which is compiled once and cached on disk."""
+    with _lock:
+        if not _made:
+            import numba
+
+            wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
+            rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
+            units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
+            parted, free, flags = (numba.types.Array(t, 1, "C") for t in (numba.uint8, numba.int64, numba.bool_))
+            whole = numba.int64
+            known = (
+                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole, units,
+                parted, wide, sets, free, flags,
+            )  # fmt: skip
+            _made.append(on_arrays(_note, known))
+    return _made[0]

@@ -1,0 +1,478 @@
+"""Memory of a running kernel: buffers, shared and local memory, with checks of bounds, undefined bits and races.
+
+Every region is an array of bytes, with a mask of undefined bits where there may be any. Addresses are virtual: buffers
+are far apart, so an access beyond one does not hit another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from ptxdiff.emulator.binding.program import ReadSlot
+from ptxdiff.emulator.kernel.memory import shared_access
+from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS, HappensBefore
+from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
+
+GLOBAL_BASE = 0x7F00_0000_0000
+BUFFER_SPACING = 1 << 36
+VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
+"""Base address of a module's variables in global and constant memory."""
+POINTED_BASE = GLOBAL_BASE + (1 << 48)
+"""Base address of buffers whose addresses are fixed before the launch; above those of all other buffers."""
+SHARED_WINDOW = 0x0100_0000_0000_0000
+"""Base of shared memory among generic addresses."""
+LOCAL_WINDOW = 0x0200_0000_0000_0000
+PARAMETER_WINDOW = 0x0080_0000_0000_0000
+"""Base of a kernel's parameters among generic addresses, at which tensor maps of the host lie."""
+SHARED_BASE = 1024
+"""Address of the first byte of shared and of local memory. It is not zero, so that an address near zero is a null
+pointer."""
+RANK_BITS = 24
+"""The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
+
+
+_FIRST_SLOTS = 1 << 10
+"""Of units that several warps accessed."""
+_TEXT_BYTES = 1 << 16
+"""The most bytes of a string that a message shows."""
+
+
+class Shadow:
+    """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
+
+    updaters, strong_readers: None before any atomic operation, or any strong load.
+
+    `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
+    """
+
+    def __init__(self, size: int, unit: int) -> None:
+        self.unit = unit
+        self.writers = np.full(size // unit + 1, -1, np.int64)
+        self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.updaters: Array | None = None
+        self.strong_readers: Array | None = None
+        self.unfenced: Array | None = None
+        self.written = False
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row for each access."""
+        first: Array = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
+
+
+class Buffer:
+    """Global memory that a kernel may touch: the bytes of one array.
+
+    `array` is C-contiguous and is changed in place after the kernel has run. `defined=False`: its contents are
+    undefined until the kernel writes them. `residue`: the address modulo 256, for views that are not aligned. `name` is
+    for messages. `slot`: the slot of an address from `pointed_address`; None: any address.
+    """
+
+    def __init__(
+        self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0, slot: int | None = None
+    ) -> None:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"buffer {name!r} is not contiguous")
+        self.array = array
+        self.name = name
+        self.size = array.nbytes
+        self.residue = residue % 256
+        self.slot = slot
+        self.defined = defined
+        self.base = 0
+        self.owners: list[Array] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a launch: the bytes are the array's, and nothing has accessed them."""
+        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
+        padded[self.residue : self.residue + self.size] = self.array.reshape(-1).view(np.uint8)
+        self.bytes = padded
+        self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
+        self.shadow: Shadow | None = None
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte, once the buffer is placed."""
+        return self.base + self.residue
+
+    @property
+    def unwritten(self) -> Array | None:
+        """For each byte of the array, whether it has undefined bits; None if all bytes are defined."""
+        if self.undefined is None:
+            return None
+        return np.asarray(self.undefined[self.residue : self.residue + self.size] != 0)
+
+    @property
+    def writable(self) -> bool:
+        """Whether a kernel may store to it, because one of the arrays that use its memory is writable."""
+        return any(a.flags.writeable for a in self.owners or [self.array])
+
+    def save(self) -> None:
+        """Copy the bytes that the kernel wrote back to the array."""
+        if self.writable:
+            self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
+
+
+@dataclass(frozen=True)
+class BufferPointer:
+    """A kernel argument: the address `offset` bytes after the beginning of a buffer."""
+
+    buffer: Buffer
+    offset: int = 0
+
+    @property
+    def address(self) -> int:
+        """The address, once the buffer is placed."""
+        return self.buffer.address + self.offset
+
+
+def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferPointer]:
+    """A pointer for each array, for a run that changes the arrays in place.
+
+    Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps also
+    gives access to the gaps.
+    """
+    spans = [byte_bounds(a) if a.size else (a.ctypes.data, a.ctypes.data) for a in arrays]
+    groups: list[list[int]] = []
+    end = -1
+    for number in sorted(range(len(arrays)), key=lambda i: spans[i]):
+        if groups and spans[number][0] < end:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+            end = -1
+        end = max(end, spans[number][1])
+    found: list[BufferPointer | None] = [None] * len(arrays)
+    for group in groups:
+        low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+        name = " and ".join(names[i] for i in sorted(group)) if names else ""
+        buffer = Buffer(memory, name, residue=low)
+        buffer.owners = [arrays[i] for i in group]
+        for i in group:
+            found[i] = BufferPointer(buffer, spans[i][0] - low)
+    return [p for p in found if p is not None]
+
+
+def pointed_address(slot: int, residue: int) -> int:
+    """The address of a buffer that is fixed before the launch, for pointers that a kernel reads from memory."""
+    return POINTED_BASE + slot * BUFFER_SPACING + residue % 256
+
+
+class GlobalMemory:
+    """All buffers of a launch, placed at their addresses."""
+
+    def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
+        own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
+        placed = [b for b in buffers if b.slot is None]
+        for number, buffer in enumerate([own, *placed]):
+            buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
+        pointed = sorted((b for b in buffers if b.slot is not None), key=lambda b: b.slot or 0)
+        for buffer in pointed:
+            buffer.base = pointed_address(buffer.slot or 0, 0)
+        self.buffers = [own, *placed, *pointed]
+
+    def text(self, address: int) -> str:
+        """The zero-terminated string at an address in the module's variables."""
+        own = self.buffers[0]
+        first = address - own.base
+        data = own.bytes[first : min(first + _TEXT_BYTES, own.size)].tobytes() if first >= 0 else b""
+        return data.split(b"\0")[0].decode(errors="replace")
+
+    def find(self, address: int) -> Buffer | None:
+        """The buffer at or before an address."""
+        at = bisect_right(self.buffers, address, key=lambda b: b.base) - 1
+        return self.buffers[at] if at >= 0 else None
+
+    def describe(self, address: int, size: int) -> str:
+        """A description of where an address lies."""
+        buffer = self.find(address)
+        if 0 <= address < 1 << 20:
+            return f"address 0x{address:x} is a null pointer"
+        if buffer is None or address - buffer.base > BUFFER_SPACING // 2:
+            after = next((b for b in self.buffers if b.base > address), None)
+            if after is not None and after.address - address < 1 << 32:
+                return f"{after.address - address} bytes before the start of {after.name or 'a buffer'}"
+            return f"address 0x{address & 0xFFFFFFFFFFFFFFFF:x} lies in no buffer"
+        offset = address - buffer.address
+        name = buffer.name or "a buffer"
+        if offset < 0:
+            return f"{-offset} bytes before the start of {name}"
+        return f"{size} bytes at offset {offset} of {name}, which has {buffer.size} bytes"
+
+
+class AccessTable:
+    """The last accesses to each unit of some bytes, by which races are found (`sharedaccess`).
+
+    size: bytes, a multiple of 16. `unit`: the size of the program's smallest access. `order`: what the frame's lanes
+    know of each other. `exact`: whether anything may order fewer threads than a block.
+    """
+
+    def __init__(self, size: int, unit: int, order: HappensBefore, exact: bool) -> None:
+        self.unit = unit
+        self.order = order
+        self.exact = exact
+        # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
+        chunks = size // shared_access.CHUNK
+        self.accesses = np.zeros((chunks, shared_access.FIELDS), np.int32)
+        self._split = np.zeros(chunks, np.uint8)
+        self._parts = np.zeros(chunks, np.int64)
+        self._rows = chunks
+        # Slots for units that several warps accessed; how many are free again, the first unused one, and the free ones.
+        self._sets = np.zeros((0, order.team // 32, 2), np.int32)
+        self._free = np.zeros(2, np.int64)
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row for each access."""
+        first = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
+
+    def _note(self, kind: int, offsets: Array, size: int, lanes: Array, agent: int = -1) -> Array:
+        order, count = self.order, max(size // self.unit, 1)
+        bad = np.zeros(len(offsets), np.bool_)
+        if not len(offsets):
+            return bad
+        if count * self.unit < shared_access.CHUNK:
+            self._make_parts(offsets // shared_access.CHUNK)
+        if self.exact and kind != shared_access.FOREIGN:
+            self._make_room(self._slots_for(kind, offsets, count))
+        where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
+        known = (
+            order.member,
+            order.block_time,
+            order.warp_time,
+            order.row,
+            order.rows,
+            order.threads,
+            order.team,
+            self.exact,
+        )
+        held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
+        shared_access.compiled()(kind, where, self.unit, count, agent, by, *known, *held, bad)
+        return bad
+
+    def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        return self._note(kind, offsets, size, lanes)
+
+    def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
+        """The members of a set in a unit's row of `accesses`, each with a time."""
+        warp, mask, when = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        if warp < 0:
+            entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
+        for number, held, time in entries:
+            yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
+    def _make_parts(self, chunks: Array) -> None:
+        """Have rows for each unit of some chunks."""
+        new = chunks[self._parts[chunks] == 0]
+        if not len(new):
+            return
+        new, per = np.unique(new), shared_access.CHUNK // self.unit
+        self._parts[new] = self._rows + per * np.arange(len(new))
+        self._rows += per * len(new)
+        if self._rows > len(self.accesses):
+            self.accesses.resize((2 * self._rows, shared_access.FIELDS), refcheck=False)  # by moving pages, if large
+
+    def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
+        """The most slots that accesses of `count` units may take."""
+        per = shared_access.CHUNK // self.unit
+        chunks = offsets // shared_access.CHUNK
+        recorded = 0 if kind in (shared_access.PLAIN_WRITE, shared_access.LANDING) else len(offsets)
+        if count > per:
+            chunks = chunks[:, None] + np.arange(count // per)
+        parted = self._split[chunks] != 0
+        if count >= per:
+            return recorded * (count if parted.any() else count // per)
+        held = self.accesses[np.unique(chunks[~parted])]
+        several = int((held[:, shared_access.SETS] == -1).sum())
+        return recorded * count + several * (per - 1)
+
+    def _make_room(self, more: int) -> None:
+        """Have so many free slots, and in each slot an entry for every warp and agent."""
+        slots, warps = self._sets.shape[:2]
+        again, used = self._free[:2].tolist()
+        needed = used - again + more
+        wanted = self.order.rows.shape[1] // 32
+        if slots >= needed and warps >= wanted:
+            return
+        if slots < needed:
+            slots = max(2 * needed, _FIRST_SLOTS)
+        sets = np.zeros((slots, max(warps, wanted), 2), np.int32)
+        sets[:used, :warps] = self._sets[:used]
+        free = np.zeros(2 + slots, np.int64)
+        free[: 2 + again] = self._free[: 2 + again]
+        self._sets, self._free = sets, free
+
+    def rows_of(self, units: Array) -> Array:
+        """The rows of `accesses` of some units."""
+        per = shared_access.CHUNK // self.unit
+        chunks = units // per
+        found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
+        return found
+
+
+class Shared(AccessTable):
+    """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
+
+    `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
+    whether two accesses race (`sharedaccess`).
+    """
+
+    def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
+        self.size = -(-max(size, 16) // 16) * 16
+        self.limit = size
+        self.blocks = blocks
+        super().__init__(blocks * self.size if races else 0, unit, order, order.exact)
+        self.bytes = np.zeros(blocks * self.size, np.uint8)
+        self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
+        # Asynchronous copies: how many are under way to a unit, and their data.
+        self.under_way = np.zeros(blocks * self.size // unit, np.int32)
+        self.coming = np.zeros(blocks * self.size, np.uint8)
+        # How many products and bulk copies under way read a unit; units that threads wrote without a proxy fence since.
+        self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
+        self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
+        self.swizzles: Array | None = None
+        self.races = races
+
+    def note_read(self, offsets: Array, size: int, lanes: Array, strong: bool = False) -> Array:
+        """Record reads; returns which lanes read a unit that another thread wrote and nothing orders before them.
+
+        strong: by volatile, relaxed or acquire loads, which do not race with atomic operations.
+        """
+        kind = shared_access.STRONG_READ if strong else shared_access.PLAIN_READ
+        return self._note(kind, offsets, size, lanes)
+
+    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
+        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
+        self.unfenced[self.units(offsets, size)] = True
+        return self._note(shared_access.PLAIN_WRITE, offsets, size, lanes) & changes
+
+    def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """Record atomic operations and strong stores; which lanes meet plain accesses of others that nothing orders."""
+        self.unfenced[self.units(offsets, size)] = True
+        return self._note(shared_access.STRONG_WRITE, offsets, size, lanes)
+
+    def note_landing(self, offsets: Array, size: int, lanes: Array, agent: int = -1) -> None:
+        """Record the writes of asynchronous copies when they are complete. agent: who wrote, if not the lanes.
+
+        No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
+        """
+        self._note(shared_access.LANDING, offsets, size, lanes, agent)
+        self.unfenced[self.units(offsets, size)] = False
+
+    def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
+        """Record that asynchronous work of lanes, with the number `member`, has read until now."""
+        self._note(shared_access.LANDED, offsets, size, lanes, member)
+
+    def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
+        return self._note(shared_access.FOREIGN, offsets, size, lanes)
+
+    def fence(self, lanes: Array) -> None:
+        """Make visible to the async proxy what lanes wrote, and what happened before them."""
+        if not self.unfenced.any():
+            return
+        order = self.order
+        each = order.team // order.threads * self.size // self.unit
+        units = np.flatnonzero(self.unfenced)
+        teams = lanes // order.team
+        for team in np.unique(teams).tolist():
+            some = units[units // each == team]
+            mine = lanes[teams == team]
+            times = order.times(mine)
+            times[order.members(mine)] = ALWAYS
+            held = self.rows_of(some)
+            who = held[:, shared_access.WRITER] - 1
+            ordered = (who < 0) | (held[:, shared_access.WRITTEN] < times[who])
+            ordered &= self._sets_before(held, shared_access.UPDATED, times)
+            self.unfenced[some] &= ~ordered
+
+    def _sets_before(self, held: Array, column: int, times: Array) -> Array:
+        """Whether all accesses in a set of some rows happened before some times."""
+        ordered = held[:, column] == 0
+        for at in np.flatnonzero(~ordered).tolist():
+            if held[at, column] == -2:  # only a barrier of the whole block orders these
+                ordered[at] = held[at, column + 2] < times[: self.order.team].min()
+            else:
+                ordered[at] = all(when < times[member] for member, when in self.members_of(held[at], column))
+        return np.asarray(ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The access of a memory instruction: `count` neighbouring values of `width` bits. policy: of the caches, if it has
+    one; it decides no value."""
+
+    space: str
+    displacement: int
+    width: int
+    count: int
+    policy: ReadSlot | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of one access."""
+        return self.width // 8 * self.count
+
+
+CHUNK = Access("shared", 0, 32, 4)
+"""The 16-byte access with which tensor cores read matrices and bulk copies move boxes."""
+
+
+@dataclass(slots=True)
+class Place:
+    """The byte offsets that some lanes access in one region. `part`: the indices of these among the lanes."""
+
+    region: Buffer | Shared | LocalMemory
+    offsets: Array
+    part: Array | None = None
+
+
+class LocalMemory:
+    """The local memory of all threads, one after the other."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        self.limit = size
+        self.size = -(-max(size, 16) // 16) * 16
+        self.bytes = np.zeros(lanes * self.size, np.uint8)
+        self.undefined = np.full(lanes * self.size, 0xFF, np.uint8)
+
+
+def tally(counts: Array, units: Array, by: int) -> None:
+    """Add `by` to the count of each unit, once for each time that it occurs.
+
+    In one dimension and with the dtype of the counts: otherwise numpy's `add.at` takes 200 times as long (2^17 units).
+    """
+    np.add.at(counts, units.ravel(), counts.dtype.type(by))
+
+
+def rows(data: Array, width: int, count: int) -> Array:
+    """Bytes as a table with `count` patterns of `width` bits in each row."""
+    kind = UNSIGNED[width]
+    size = width // 8 * count
+    return data[: len(data) // size * size].view(kind).reshape(-1, count)
+
+
+def gather(data: Array, offsets: Array, width: int, count: int) -> list[Array]:
+    """`count` neighbouring values of `width` bits at each byte offset; offsets are multiples of their size."""
+    taken = rows(data, width, count).take(offsets // (width // 8 * count), axis=0)
+    return [np.ascontiguousarray(taken[:, i]) for i in range(count)]
+
+
+def scatter(data: Array, offsets: Array, values: Sequence[Any], width: int) -> None:
+    """Write `len(values)` neighbouring values of `width` bits at each byte offset; later lanes win."""
+    count = len(values)
+    table = rows(data, width, count)
+    index = offsets // (width // 8 * count)
+    for number, value in enumerate(values):
+        table[index, number] = value

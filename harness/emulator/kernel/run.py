@@ -1,0 +1,324 @@
+"""Run a compiled kernel: the PTX of a whole module, on buffers, over a grid.
+
+All threads of as many blocks as fit run in lockstep; blocks run in order. Bounds, alignment, undefined bits and races
+are checked during the run.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.emulator.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
+from ptxdiff.emulator.independence import refuse_to_judge
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
+from ptxdiff.emulator.kernel.block_orders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
+from ptxdiff.emulator.kernel.cluster.blocks import frame_of
+from ptxdiff.emulator.kernel.grid import KernelGrid
+from ptxdiff.emulator.kernel.kernel import Kernel
+from ptxdiff.emulator.kernel.load import load_kernel
+from ptxdiff.emulator.kernel.memory.consistency import BlocksMeet
+from ptxdiff.emulator.kernel.memory.grid_order import TooManyStates
+from ptxdiff.emulator.kernel.memory.space import Buffer, BufferPointer, pointers
+from ptxdiff.emulator.kernel.schedule import KernelScheduler
+from ptxdiff.emulator.kernel.trace.undefined_bits import at_the_asm
+from ptxdiff.emulator.limits import (
+    BLOCK,
+    BLOCK_THREADS,
+    CLUSTER_BLOCKS,
+    GRID,
+    KERNEL_SECONDS,
+    Deadline,
+    lanes_together,
+    shared_memory,
+)
+from ptxdiff.emulator.machine.parallel import cores, for_each
+from ptxdiff.emulator.targets import Target
+
+__all__ = [
+    "Buffer", "BufferPointer", "Executed", "HostMap", "Kernel", "load_kernel", "pointers", "run_kernel", "scratch",
+]  # fmt: skip
+
+ORDERED = 1 << 13
+"""Threads of a grid whose accesses are ordered across blocks."""
+NOT_JUDGED = (
+    "blocks communicate in this grid of {threads:,} threads, and races between blocks are judged only up to "
+    f"{ORDERED:,}: a smaller size shows them"
+)
+LANES = 1 << 14
+"""Threads of one frame: few enough that their registers stay in a core's cache."""
+LOCAL_BUDGET = 64 << 20
+"""Bytes of local memory of one frame. If a block needs more, one block runs at a time."""
+SHARED_BUDGET = 4 << 20
+"""Bytes of shared memory of one frame. If each block has much, fewer run together."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The counts of a run: instructions executed, once for each thread; blocks, without those that were cancelled.
+
+    variables: the module's, after it, as bytes. notes: what was not judged.
+    """
+
+    thread_instructions: int
+    blocks: int
+    threads: int
+    variables: bytes = b""
+    notes: tuple[str, ...] = ()
+
+
+def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
+    """A grid's sizes along x, y and z. Raises PtxError for sizes that CUDA does not launch."""
+    try:
+        sizes = tuple(operator.index(g) for g in grid)
+    except TypeError:
+        raise PtxError(f"grid {grid!r} must have one to three sizes, each an integer") from None
+    if not 1 <= len(sizes) <= 3 or any(g < 0 for g in sizes):
+        raise PtxError(f"grid {grid!r} must have one to three sizes")
+    for axis, size, most in zip("xyz", sizes, GRID, strict=False):
+        if size > most:
+            raise TooLarge(f"grid {grid!r}: CUDA launches at most {most:,} blocks along {axis} (invalid argument)")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int, int]:
+    """A block's sizes along x, y and z. Raises PtxError if they are not stated, or if the kernel states others."""
+    if not given:
+        if not kernel.threads:
+            raise PtxError(f"kernel {kernel.name} does not state its threads; give num_threads")
+        return kernel.block
+    if isinstance(given, int):
+        # A number of threads is compatible with any shape of that many threads that the kernel states.
+        if kernel.threads and given != kernel.threads:
+            raise PtxError(f"kernel {kernel.name} demands {kernel.threads} threads a block, not {given}")
+        return kernel.block if kernel.threads else (given, 1, 1)
+    x, y, z = block = (*given, 1, 1)[:3]
+    if not 1 <= len(given) <= 3 or any(not 1 <= size <= most for size, most in zip(block, BLOCK, strict=True)):
+        raise PtxError(f"a block has one to three sizes, at most {BLOCK} along x, y and z, not {tuple(given)}")
+    if kernel.threads and block != kernel.block:
+        raise PtxError(f"kernel {kernel.name} demands blocks of {kernel.block} threads, not {block}")
+    return x, y, z
+
+
+def _cluster(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    """The blocks of a cluster along x, y and z; None: no clusters. Raises PtxError for clusters that CUDA refuses."""
+    name, required = kernel.name, kernel.cluster
+    if given is None:
+        if required is None and kernel.explicit_cluster:
+            raise PtxError(f"kernel {name} has to be launched in clusters (.explicitcluster); give cluster")
+        cluster = required
+    else:
+        if not 1 <= len(given) <= 3 or any(operator.index(size) < 1 for size in given):
+            raise PtxError(f"cluster {tuple(given)} must have one to three sizes, each at least 1")
+        x, y, z = (*map(operator.index, given), 1, 1)[:3]
+        cluster = (x, y, z)
+        if required is not None and required != cluster:
+            raise PtxError(f"kernel {name} demands clusters of {required} blocks, not {cluster}")
+    if cluster is None:
+        return None
+    most, blocks = kernel.max_rank or CLUSTER_BLOCKS, math.prod(cluster)
+    if blocks > min(most, CLUSTER_BLOCKS):
+        raise TooLarge(f"clusters of {blocks} blocks: {'the kernel' if kernel.max_rank else 'a GPU'} allows {most}")
+    if Target.parse(kernel.target).older_than(90):
+        raise PtxError(f"clusters need sm_90 and later; kernel {name} is for {kernel.target}")
+    if any(size % of for size, of in zip(grid, cluster, strict=True)):
+        raise PtxError(f"a grid of {grid} blocks is not made of clusters of {cluster}")
+    return cluster
+
+
+def scratch(bytes_of_block: int, blocks: int) -> list[Buffer]:
+    """The global scratch memory of a launch, the parameter after those of Triton's kernel; empty if it needs none."""
+    if not bytes_of_block:
+        return []
+    room = np.zeros(bytes_of_block * max(blocks, 1), np.uint8)
+    return [Buffer(room, "the kernel's scratch memory", defined=False)]
+
+
+@only_own("a kernel")
+def run_kernel(
+    kernel: Kernel | str,
+    parameters: Sequence[Any],
+    grid: Sequence[int],
+    *,
+    num_threads: int | Sequence[int] | None = None,
+    shared_bytes: int = 0,
+    name: str | None = None,
+    races: bool = True,
+    limit: float | None = KERNEL_SECONDS,
+    cluster: Sequence[int] | None = None,
+    pointed: Sequence[Buffer] = (),
+    order: BlockOrder | None = None,
+) -> Executed:
+    """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
+
+    `parameters`: a Buffer, BufferPointer or HostMap, an int, a float or bytes for each parameter of the entry; missing
+    ones at the end are zero (see `scratch`). `grid` has one to three sizes. `num_threads`: threads of a block, or its
+    sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
+    metadata. `cluster`: blocks of a cluster along x, y and z (None: what `.reqnctapercluster` says). `limit`: seconds
+    that the whole grid may run, 60 by default, without compiling definitions of instructions; None: no limit.
+    `pointed`: further buffers, whose addresses the kernel reads from memory. The kernel prints to standard output.
+
+    A kernel whose blocks can communicate runs in several orders of blocks (see `blockorders`), each from the same
+    memory; the buffers get the bits of the usual order, the first. `order`: only this one.
+
+    Raises PtxError for wrong text, for a launch that CUDA refuses, and for errors of the run: MemoryFault (outside
+    every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock, trap,
+    failed assertion), TimeLimit. After an error the buffers' arrays are unchanged.
+    """
+    refuse_to_judge()
+    if isinstance(kernel, str):
+        kernel = load_kernel(kernel, name)
+    x, y, z = _sizes(grid)
+    block = _block(kernel, num_threads)
+    threads = math.prod(block)
+    if threads % 32 or not 0 < threads <= BLOCK_THREADS:
+        raise PtxError(f"{threads} threads a block: the emulator runs blocks of whole warps, 32 to 1024 threads")
+    target = Target.parse(kernel.target)
+    shared, most = kernel.static_shared + shared_bytes, shared_memory(target)
+    if shared_bytes < 0 or shared > most:
+        raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
+    if limit is not None and not limit > 0:
+        raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
+    clusters = _cluster(kernel, cluster, (x, y, z))
+    if not x * y * z:
+        return Executed(0, 0, threads, kernel.variables)
+    first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
+    blocks = x * y * z
+    judging = judging_of(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
+    notes: tuple[str, ...] = ()
+    left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
+    begun = False
+    while left:
+        launched = KernelGrid(
+            kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
+        )
+        launched.order, launched.judging = left[0], judging
+        launched.printer.silent = first is not None  # what a kernel prints is printed once
+        for buffer in launched.memory.buffers if begun else ():
+            buffer.reset()
+        begun = True
+        try:
+            executed = _run_grid(launched)
+        except (BlocksMeet, TooManyStates) as met:
+            judging = "ordered" if isinstance(met, BlocksMeet) and blocks * threads <= ORDERED else ""
+            if not judging:
+                notes = (NOT_JUDGED.format(threads=blocks * threads),)
+            continue
+        except PtxError as error:
+            if left[0].words:
+                error.add(f"({left[0].words})")
+            raise
+        del left[0]
+        if first is None:
+            first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
+    assert first is not None
+    for buffer, data, undefined in first[1]:
+        buffer.bytes, buffer.undefined = data, undefined
+        buffer.save()
+    return replace(first[0], notes=notes)
+
+
+def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
+    """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
+    steps = kernel.program.steps
+    tensor = any(s.kind.startswith(("tcgen05", "cluster", "launch")) for s in steps)
+    if not kernel.synchronises or clusters is not None or tensor or threads > ONE_FRAME:
+        return ""
+    printing = any(s.kind == "call" for s in steps)  # not a second time
+    return "ordered" if printing and threads <= ORDERED else "meetings"
+
+
+def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockOrder, ...]:
+    """The orders in which a kernel runs on a grid of blocks of so many threads, the usual one first."""
+    if any(step.kind == "launch_cancel" for step in kernel.program.steps):
+        return (TOGETHER,)  # its waves are an order of their own (`launches`)
+    return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
+
+
+def _run_grid(grid: KernelGrid) -> Executed:
+    """Run all blocks."""
+    total = math.prod(grid.sizes)
+    grid.deadline.begin(total, "blocks")
+    lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
+    together = max(1, lanes // grid.threads)
+    if grid.launches is None and any(
+        s.kind in ("mma", "mma_scaled", "mma_sp", "mma_sp_scaled", "wgmma", "tcgen05_alloc") for s in grid.program.steps
+    ):
+        together = max(1, min(together, -(-total // cores())))  # give each tensor core product its own core
+    if grid.shared_bytes:
+        together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))
+    local = grid.local_bytes * grid.threads
+    if local:
+        together = max(1, min(together, LOCAL_BUDGET // local))
+    if grid.synchronises and grid.launches is None and total * grid.threads <= ONE_FRAME:
+        together = total
+    together = max(grid.cluster_size, together // grid.cluster_size * grid.cluster_size)
+    workers = 1 if any(s.kind == "call" for s in grid.program.steps) or local > LOCAL_BUDGET else None
+    if grid.launches is not None:
+        size = grid.cluster_size
+        for cluster, count in grid.launches.waves(together // size):
+            _run_blocks(grid, cluster * size, count * size)
+        total -= grid.launches.cancelled * size
+    elif grid.synchronises:
+        pieces = range(0, total, together)
+        _run_in_turns(grid, pieces[:: -1 if grid.order.reverse else 1], together, total)
+    else:
+        each = range(0, total, together)
+        for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
+    return Executed(
+        grid.instructions, total, grid.threads, grid.memory.buffers[0].bytes[: len(grid.kernel.variables)].tobytes()
+    )
+
+
+def _run_in_turns(grid: KernelGrid, pieces: Sequence[int], together: int, total: int) -> None:
+    """Run blocks that communicate: those that wait for others give them turns."""
+
+    def begin(first: int) -> KernelScheduler:
+        scheduler = KernelScheduler(grid.program, frame_of(grid, first, min(together, total - first)))
+        scheduler.pauses = True
+        if grid.order.alone:
+            scheduler.one_after_the_other()
+        return scheduler
+
+    def end(first: int, scheduler: KernelScheduler) -> None:
+        blocks = min(together, total - first)
+        grid.deadline.done(blocks)
+        grid.instructions += scheduler.lane_steps
+
+    def run(first: int, scheduler: KernelScheduler) -> bool:
+        with _blaming(grid, first, min(together, total - first)):
+            scheduler.run()
+        return not scheduler.paused
+
+    resident = max(1, RESIDENT // (together * grid.threads))
+    take_turns(pieces, begin, run, end, resident, lambda: grid.changes)
+
+
+@contextmanager
+def _blaming(grid: KernelGrid, first: int, blocks: int) -> Iterator[None]:
+    """Move an error for undefined bits to the asm that introduced them."""
+    try:
+        yield
+    except UndefinedBits as error:
+        raise at_the_asm(error, grid, first, blocks) from None
+
+
+def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
+    if grid.deadline.passed:
+        # Earlier blocks may have used up the time, and these may run too few steps to check the clock.
+        steps, words = grid.program.steps, grid.deadline.words
+        raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
+    frame = frame_of(grid, first, blocks)
+    scheduler = KernelScheduler(grid.program, frame)
+    with _blaming(grid, first, blocks):
+        scheduler.run()
+    grid.deadline.done(blocks)
+    with grid.lock:
+        grid.instructions += scheduler.lane_steps

@@ -1,0 +1,477 @@
+"""Asynchronous operations of tensor cores (tcgen05.mma, cp, shift, ld, st): those under way, and how they complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptxdiff.emulator.binding.program import Step
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault
+from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
+from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
+from ptxdiff.emulator.numeric.vectorise import Array
+
+if TYPE_CHECKING:
+    from ptxdiff.emulator.kernel.tcgen05.memory import TensorMemory
+
+
+D, COPY, SMALL_COPY, SHIFT, INPUT, SHIFTED = range(1, 7)
+"""Roles: a product writes d; a copy writes, or one of 4 rows; a shift writes; a product, or a shift, reads."""
+WRITES = (D, COPY, SMALL_COPY, SHIFT)
+Accumulators = dict[tuple[int, ...], int]
+"""Numbers of accumulators, by address and shape."""
+
+ORDERED = {
+    D: {D, INPUT},
+    COPY: {INPUT},
+    SMALL_COPY: {INPUT, SHIFT, SHIFTED},
+    SHIFT: {INPUT},
+    INPUT: {COPY, SMALL_COPY, SHIFT, INPUT, SHIFTED},
+    SHIFTED: {INPUT, SHIFTED},
+}
+"""For each role, after which roles it is ordered; D after D only with the same accumulator."""
+_AFTER = np.array([[last in ORDERED.get(role, ()) for last in range(7)] for role in range(7)])
+
+
+def roles_of(step: Step) -> tuple[int, int]:
+    """The roles of the cells that an operation writes and reads."""
+    if step.kind == "tcgen05_mma":
+        return D, INPUT
+    if step.kind == "tcgen05_shift":
+        return SHIFT, SHIFTED
+    return (SMALL_COPY if step.bound.modifiers.get("shape") == "4x256b" else COPY), INPUT
+
+
+def unordered(memory: TensorMemory, cells: Array, role: int, accumulator: int) -> Array:
+    """Which cells an operation accesses although an earlier one, under way, may access them later.
+
+    role: what the operation does with the cells. accumulator: the number of its accumulator.
+    """
+    pending = memory.busy[cells] > 0
+    if role in WRITES:
+        pending |= memory.being_read[cells] > 0
+    if not pending.any():
+        return pending
+    last = memory.role[cells]
+    good = _AFTER[role][last]
+    if role == D:
+        good &= (last != D) | (memory.accumulator[cells] == accumulator)
+    return np.asarray(pending & ~good)
+
+
+NONE = np.zeros(0, np.int64)
+
+
+@dataclass
+class Work:
+    """An operation under way: its thread, the cells that it writes and reads, and the units of shared memory that it
+    reads."""
+
+    step: Step
+    lane: int
+    written: Array
+    read: Array
+    units: list[Array] = field(default_factory=list)
+    offsets: list[Array] = field(default_factory=list)
+    barrier: int | None = None
+
+
+@dataclass
+class Committed:
+    """A commit before its arrival at its mbarrier, and what its thread released with it."""
+
+    step: Step
+    lane: int
+    barrier: int
+    released: Array
+
+
+class TensorWork:
+    """The operations of a frame's tensor cores. `fences`: the program has fences, so missing ones are errors."""
+
+    def __init__(self, frame: Reaching, blocks: int) -> None:
+        self.frame = frame
+        kinds = {s.kind for s in frame.program.steps}
+        self.used = any(kind.startswith("tcgen05") for kind in kinds)
+        self.fences = not kinds.isdisjoint({"tcgen05_before", "tcgen05_after"})
+        self.memory = TensorMemory(blocks if self.used else 0)
+        self.flying: list[Work] = []
+        self.commits: list[Committed] = []
+        self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
+        self.touched: dict[int, list[Array]] = {}
+        self.accumulators: dict[tuple[object, ...], object] = {}
+        self.numbered: Accumulators = {}
+        self.agents: dict[int, int] = {}
+        """The members that stand for operations of each thread of a team, by its number."""
+        self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
+
+    # words -----------------------------------------------------------------------------------------------
+
+    def place(self, number: int) -> str:
+        """A description of a cell; in a cluster with its block."""
+        found = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
+        if self.frame.grid.cluster_size > 1:
+            found += f" of block {self.frame.grid.coordinates(self.frame.first + number // CELLS)}"
+        return found
+
+    def line(self, step: Step) -> int:
+        """The line of a step."""
+        return int(self.frame.program.source.position(step.node.offset)[0])
+
+    def _missing(self, one: Work) -> str:
+        if one.barrier is None:
+            return ": tcgen05.commit, and a wait for its mbarrier, must come first"
+        at = one.barrier % self.frame.shared.size
+        return f": a wait for the mbarrier at offset {at}, to which it is committed, must come first"
+
+    def _fault(self, step: Step, text: str) -> MemoryFault:
+        return self.frame.fault(MemoryFault, step, text)
+
+    # checks ----------------------------------------------------------------------------------------------
+
+    def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
+        """Raise MemoryFault for an invalid access to cells. cores: the tensor cores access them for the lane's
+        thread."""
+        self._refuse_free(step, lane, cells, verb)
+        self._refuse_under_way(step, lane, cells, verb, writes, cores)
+        if self.frame.grid.races:
+            self._refuse_races(step, lane, cells, verb, writes, cores)
+
+    def _refuse_free(self, step: Step, lane: int, cells: Array, verb: str) -> None:
+        memory, frame = self.memory, self.frame
+        bad = ~memory.open[cells // CELLS, cells % COLUMNS]
+        if bad.any():
+            number = int(cells[np.flatnonzero(bad)[0]])
+            freed = memory.freed[number // CELLS].get(number % COLUMNS)
+            why = f"freed by the tcgen05.dealloc in line {self.line(freed)}" if freed else "held by no tcgen05.alloc"
+            raise self._fault(step, f"{frame.who(lane)} {verb} {self.place(number)}, which is {why}")
+
+    def _refuse_under_way(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
+        memory = self.memory
+        mine = self._cores(lane) if cores else -1
+        # Usually nothing is under way, which saves the look-up for each cell.
+        bad = memory.busy[cells] > 0
+        if bad.any():
+            bad &= memory.writer[cells] != mine
+        if writes and (is_read := memory.being_read[cells] > 0).any():
+            bad |= is_read & (memory.reader[cells] != mine)
+        if bad.any():
+            self._name_work(step, lane, int(cells[np.flatnonzero(bad)[0]]), verb)
+        warp = 0 if cores else int(self.frame.thread[lane]) // 32 + 1
+        if (stored := memory.storing[cells]).any():
+            self._refuse_waiting(step, lane, cells, verb, (stored != 0) & ~((stored == warp) & writes), "st")
+        if writes:
+            self._refuse_waiting(step, lane, cells, verb, memory.loading[cells] > 0, "ld")
+
+    def _refuse_waiting(self, step: Step, lane: int, cells: Array, verb: str, bad: Array, name: str) -> None:
+        if bad.any():
+            at = int(cells[np.flatnonzero(bad)[0]])
+            text = f"{self.frame.who(lane)} {verb} {self.place(at)}, of which a tcgen05.{name} is under way"
+            raise self._fault(step, f"{text}: tcgen05.wait::{name} must come first")
+
+    def _name_work(self, step: Step, lane: int, number: int, verb: str) -> None:
+        for one in self.flying:
+            does = "writes" if (one.written == number).any() else "reads" if (one.read == number).any() else ""
+            if does:
+                text = f"{self.frame.who(lane)} {verb} {self.place(number)}, which the {one.step.bound.spelling} in "
+                text += f"line {self.line(one.step)} still {does}{self._missing(one)}"
+                raise self._fault(step, text)
+
+    def _refuse_races(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
+        memory, frame = self.memory, self.frame
+        who: Array | int = int(frame.thread[lane]) // 32
+        also = self._cores(lane) if cores else 0
+        if cores and frame.grid.cluster_size > 1:  # a warp's number means another warp in another block
+            who = np.where(cells // CELLS == frame.block[lane], who, CORES - 1)
+        since = self._since(lane, cells, memory.writer, cores)
+        checks = [("wrote", memory.written_by_others(cells, who, since, also), memory.written, memory.writer)]
+        if writes:
+            since = self._since(lane, cells, memory.reader, cores)
+            checks.append(("read", memory.read_by_others(cells, who, since, also), memory.read, memory.reader))
+        for did, bad, when, by in checks:
+            if bad.any():
+                number = int(cells[np.flatnonzero(bad)[0]])
+                text = (
+                    f"race: {frame.who(lane)} {verb} {self.place(number)}, which {self._other(int(by[number]))} {did}"
+                )
+                raise self._fault(step, f"{text}, and no barrier lies between")
+            if self.fences and step.kind != "tcgen05_dealloc":  # CUTLASS writes no fence before dealloc
+                self._refuse_unfenced(step, lane, cells, verb, when, by, who, also)
+
+    def _cores(self, lane: int) -> int:
+        """The number of the tensor cores as an accessor for a lane."""
+        return CORES + int(self.frame.member[lane])
+
+    def _since(self, lane: int, cells: Array, by: Array, cores: bool) -> Array | int:
+        """For each cell, the time up to which the last access to it is ordered before the current one.
+
+        cores: the tensor cores access for the lane; else its warp does.
+        """
+        frame, order = self.frame, self.frame.order
+        first = lane if cores else lane - int(frame.thread[lane]) % 32
+        times = order.times(np.arange(first, first + (1 if cores else 32)))
+        # Any lane of a warp hands on what its warp did, as loads and stores of tensor memory are the whole warp's.
+        warps = times[: order.team].reshape(frame.grid.cluster_size, -1, 32).max(axis=2)
+        finished = np.zeros(order.team, np.int32)
+        for member, agent in self.agents.items():
+            finished[member] = times[agent]
+        own, found = cells // CELLS % frame.grid.cluster_size, by[cells]
+        several = warps.max(axis=1)
+        both = np.minimum(several[own], several[np.minimum(own ^ 1, frame.grid.cluster_size - 1)])
+        by_cores = finished[np.clip(found - CORES, 0, order.team - 1)]
+        by_warp = warps[own, np.clip(found, 0, warps.shape[1] - 1)]
+        return np.asarray(np.where(found == SEVERAL, both, np.where(found >= CORES, by_cores, by_warp)))
+
+    def _other(self, who: int) -> str:
+        if who < CORES:
+            return "another warp"
+        rank, thread = divmod(who - CORES, self.frame.grid.threads)
+        of_block = f" of the block of rank {rank}" if self.frame.grid.cluster_size > 1 else ""
+        return f"a tcgen05 operation of thread {thread}{of_block}"
+
+    def _refuse_unfenced(
+        self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: Array | int, also: int
+    ) -> None:
+        """Raise MemoryFault if fences before and after the barrier are missing, without which it does not order tensor
+        memory."""
+        found = by[cells]
+        foreign = (found != who) & (found != also) & (found != -1)
+        for bad, missing in (
+            (foreign & self.memory.unfenced[cells], "tcgen05.fence::before_thread_sync lies before"),
+            (foreign & (self.after[lane] <= when[cells]), "tcgen05.fence::after_thread_sync lies behind"),
+        ):
+            if bad.any():
+                number = int(cells[np.flatnonzero(bad)[0]])
+                text = f"{self.frame.who(lane)} {verb} {self.place(number)}, which {self._other(int(by[number]))} "
+                raise self._fault(step, text + f"accessed, and no {missing} the barrier between")
+
+    # fences ----------------------------------------------------------------------------------------------
+
+    def touch(self, lane: int, cells: Array) -> None:
+        """Record that a warp has accessed cells."""
+        if self.fences:
+            self.memory.unfenced[cells] = True
+            self.touched.setdefault(lane // 32, []).append(cells)
+
+    def before(self, lanes: Array) -> None:
+        """Execute tcgen05.fence::before_thread_sync."""
+        for warp in np.unique(lanes // 32).tolist():
+            for cells in self.touched.pop(warp, []):
+                self.memory.unfenced[cells] = False
+
+    def behind(self, lanes: Array) -> None:
+        """Execute tcgen05.fence::after_thread_sync."""
+        self.after[lanes] = self.frame.order.clock
+
+    # operations ------------------------------------------------------------------------------------------
+
+    def issue(
+        self, step: Step, lane: int, written: Array, read: Array = NONE, accumulator: tuple[int, ...] = ()
+    ) -> Work:
+        """Begin an operation. Raises MemoryFault if another operation or access conflicts with its cells.
+
+        accumulator: of a product, the address and shape of d.
+
+        If an operation of the same thread under way writes to the same array of cells, no other access can have
+        happened since, so the new operation takes these cells over without a check.
+        """
+        name = step.bound.spelling.split(".")[1]
+        before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
+        memory, who, now = self.memory, self._cores(lane), self.frame.order.clock
+        number = self.numbered.setdefault(accumulator, len(self.numbered))
+        roles = roles_of(step)
+        if before is None:
+            self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
+            self._refuse_unordered(step, lane, written, roles[0], number)
+        if len(read):
+            self.refuse(step, lane, read, f"gives tcgen05.{name}", writes=False, cores=True)
+            self._refuse_unordered(step, lane, read, roles[1], number)
+        memory.role[read] = roles[1]
+        if before is None:
+            memory.busy[written] += 1
+            memory.note_write(written, who, now)
+            memory.role[written], memory.accumulator[written] = roles[0], number
+        else:
+            before.written = NONE
+        memory.being_read[read] += 1
+        memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
+        found = Work(step, lane, written, read)
+        self.flying.append(found)
+        return found
+
+    def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
+        """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
+        bad = unordered(self.memory, cells, role, accumulator)
+        if bad.any():
+            name = step.bound.spelling.split(".")[1]
+            number = int(cells[np.flatnonzero(bad)[0]])
+            self._name_work(step, lane, number, f"gives tcgen05.{name}")
+
+    def read_shared(self, work: Work, offsets: Array) -> None:
+        """Record that an operation reads chunks of shared memory; offsets are over all blocks."""
+        frame, shared, lane, step = self.frame, self.frame.shared, work.lane, work.step
+        lanes = np.full(len(offsets), lane)
+        name = step.bound.spelling.split(".")[1]
+        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, offsets), f"gives tcgen05.{name}")
+        units = shared.units(offsets, 16)
+        if frame.grid.races:
+            who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
+            unknown = shared.unfenced[units].any(axis=1)
+            for bad, words in (
+                (
+                    shared.written_by_others(offsets, 16, lanes),
+                    "another thread wrote, and no barrier",
+                ),
+                (unknown, "a thread wrote, and no fence.proxy.async"),
+            ):
+                if bad.any():
+                    at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+                    raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
+        tally(shared.source_reads, units, 1)
+        work.units.append(units.reshape(-1))
+        work.offsets.append(offsets)
+
+    def reader(self, units: Array) -> str:
+        """A description of the operation that still reads some units of shared memory; "" if there is none."""
+        for one in self.flying:
+            if any(np.isin(u, units).any() for u in one.units):
+                return f"the {one.step.bound.spelling} in line {self.line(one.step)} still reads{self._missing(one)}"
+        return ""
+
+    # commits ---------------------------------------------------------------------------------------------
+
+    def commit(self, step: Step, lane: int, barriers: list[int]) -> None:
+        """Report to mbarriers when all operations that a thread has issued are complete."""
+        for one in self.flying:
+            if one.lane == lane and one.barrier is None:
+                one.barrier = barriers[0]
+        order = self.frame.order
+        order.tick()
+        released = order.released(np.array([lane]))
+        self.commits += [Committed(step, lane, barrier, released) for barrier in barriers]
+
+    def land(self) -> bool:
+        """Complete all commits and report to their mbarriers; returns whether there were any."""
+        commits, self.commits = self.commits, []
+        for one in commits:
+            for work in [w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane]:
+                self._complete(work)
+            self._arrive(one)
+        return bool(commits)
+
+    def _complete(self, work: Work) -> None:
+        memory, frame = self.memory, self.frame
+        self.flying.remove(work)
+        who = self._cores(work.lane)
+        memory.busy[work.written] -= 1
+        now = frame.order.clock
+        memory.note_write(work.written, who, now)
+        memory.being_read[work.read] -= 1
+        memory.note_read(work.read, who, now, now)
+        for units in work.units:
+            tally(frame.shared.source_reads, units, -1)
+        if frame.grid.races:
+            for offsets in work.offsets:
+                lanes = np.full(len(offsets), work.lane)
+                frame.shared.note_finished_read(offsets, 16, lanes, self._agent(work.lane))
+
+    def _agent(self, lane: int) -> int:
+        """The member that stands for the operations of a lane's thread, once they are complete."""
+        member = int(self.frame.member[lane])
+        return self.agents.setdefault(member, self.frame.order.agent(("tensor", member)))
+
+    def _arrive(self, one: Committed) -> None:
+        frame = self.frame
+        found = frame.barriers.get(one.barrier)
+        at = one.barrier % frame.shared.size
+        if found is None:
+            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at an mbarrier at offset {at}, where none is"
+            raise frame.fault(ExecutionError, one.step, text)
+        if found.pending <= 0:
+            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
+            raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
+        found.pending -= 1
+        order, agent = frame.order, self._agent(one.lane)
+        now = order.tick()
+        released = order.joined(one.released, np.zeros(order.rows.shape[1], np.int32))
+        released[agent] = now
+        found.arrive(order, released)
+        found.copies = True
+        found.settle(order)
+
+    def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
+        """Raise ExecutionError if a thread invalidates an mbarrier to which a commit under way will report."""
+        for one in self.commits:
+            if one.barrier == barrier:
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the tcgen05.commit in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} has yet to report")
+
+    def ended(self) -> None:
+        """Raise an error if blocks end with operations under way or with allocated columns."""
+        frame = self.frame
+        if self.flying:
+            one = self.flying[0]
+            text = f"the block of {frame.who(one.lane)} ends while this is under way"
+            raise frame.fault(ExecutionError, one.step, text + self._missing(one))
+        for block, promised in enumerate(self.memory.promised):
+            if promised:
+                text = (
+                    f"{promised[0].count} columns of tensor memory are allocated for a pair of blocks, and no warp of "
+                )
+                text += f"block {frame.grid.coordinates(frame.first + block)} takes part"
+                raise frame.fault(ExecutionError, promised[0].step, text)
+        for block, held in enumerate(self.memory.held):
+            if held:
+                lane = block * frame.grid.threads
+                text = f"the block of {frame.who(lane)} ends with {held[0].count} columns of tensor memory that no "
+                raise frame.fault(ExecutionError, held[0].step, text + "tcgen05.dealloc has freed")
+
+
+@dataclass
+class Unwaited:
+    """A load or store of a warp (numbered over all blocks) before its wait, and its cells."""
+
+    warp: int
+    cells: Array
+    stores: bool
+
+
+class TensorWaits:
+    """The loads and stores of a frame's warps before their waits."""
+
+    def __init__(self, frame: Reaching, work: TensorWork) -> None:
+        self.frame = frame
+        self.work = work
+        self.unwaited: list[Unwaited] = []
+
+    def accessed(self, lane: int, cells: Array, stores: bool) -> None:
+        """Record a load or store of cells as under way. lane: the first lane of its warp."""
+        frame, memory = self.frame, self.work.memory
+        who = int(frame.thread[lane]) // 32
+        if stores:
+            memory.storing[cells] = who + 1
+            memory.note_write(cells, who, frame.order.clock)
+        else:
+            memory.loading[cells] += 1
+            memory.note_read(cells, who, frame.order.clock, int(frame.order.block_time[lane : lane + 32].max()))
+        self.unwaited.append(Unwaited(lane // 32, cells, stores))
+        self.work.touch(lane, cells)
+
+    def waited(self, warps: Array, stores: bool) -> None:
+        """Complete all stores, or all loads, of warps that wait. From now on barriers order them."""
+        memory, frame = self.work.memory, self.frame
+        mine = set(warps.tolist())
+        for one in self.unwaited:
+            if one.stores == stores and one.warp in mine:
+                who = int(frame.thread[one.warp * 32]) // 32
+                if stores:
+                    memory.storing[one.cells] = 0
+                    memory.note_write(one.cells, who, frame.order.clock)
+                else:
+                    np.subtract.at(memory.loading, one.cells, 1)
+                    since = int(frame.order.block_time[one.warp * 32 : one.warp * 32 + 32].max())
+                    memory.note_read(one.cells, who, frame.order.clock, since)
+        self.unwaited = [u for u in self.unwaited if not (u.stores == stores and u.warp in mine)]

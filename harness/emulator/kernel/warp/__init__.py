@@ -1,0 +1,1 @@
+"""Exchanges and products of matrices within a warp."""

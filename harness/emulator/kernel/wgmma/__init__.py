@@ -1,0 +1,1 @@
+"""Asynchronous products of a warpgroup (wgmma)."""

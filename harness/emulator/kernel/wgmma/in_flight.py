@@ -1,0 +1,317 @@
+"""Check the rules of asynchronous products (wgmma): what threads must not do before the wait, and what must precede
+them.
+
+From its issue until `wgmma.wait_group`, a product owns its accumulators, the registers with a's elements, and the bytes
+of its matrices. A thread that accesses these registers, or writes to these bytes, gets an error, although the emulator
+has already computed the product. Before the issue, `wgmma.fence` must follow other writes to its registers, and
+`fence.proxy.async` must follow writes to its matrices, except by asynchronous copies of the same proxy (ISA 9.7.15.7,
+8.6). If `mov` copies an owned register, the product owns the copy too: the compiler moves registers, and ptxas then
+inserts a wait.
+
+A write to a register with a's elements is undefined by the ISA, but Triton 3.6 does it: the next iteration of a loop
+computes new elements of a while products that read the old ones run. ptxas 12.8 and 12.9 give the new value a different
+register, so the emulator allows it, and the product no longer owns the register.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ptxdiff.emulator.binding.program import Program, Step
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault
+from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.memory.space import CHUNK, Access, Place, tally
+from ptxdiff.emulator.numeric.vectorise import Array
+
+
+@dataclass
+class Promise:
+    """Products of one step before their wait: their warpgroups, the wgmma group of each, and what they own.
+
+    accumulators: how many registers of the step belong to d. `units`: units of shared memory, a row for each warpgroup.
+    `offsets`: the same as offsets of 16-byte chunks.
+    """
+
+    step: Step
+    groups: Array
+    number: Array
+    accumulators: int
+    units: list[Array] = field(default_factory=list)
+    offsets: list[Array] = field(default_factory=list)
+    copies: set[int] = field(default_factory=set)
+    renamed: dict[int, set[int]] = field(default_factory=dict)
+
+    @cached_property
+    def results(self) -> tuple[int, ...]:
+        """The register slots of d."""
+        return tuple(w.slot for w in self.step.destinations)
+
+    @cached_property
+    def inputs(self) -> frozenset[int]:
+        """The register slots of a's elements."""
+        return elements_of_a(self.step, self.accumulators)
+
+    def owners(self, slot: int) -> Array:
+        """The warpgroups that still own the register: they have not written a new value to it (allowed for a's
+        elements)."""
+        gone = self.renamed.get(slot)
+        return self.groups if gone is None else self.groups[[g not in gone for g in self.groups.tolist()]]
+
+    def rename(self, slot: int, active: Array) -> None:
+        """End the ownership of a register for warpgroups whose threads have all written to it."""
+        whole = active.reshape(-1, 128)[self.groups].all(axis=1)
+        self.renamed.setdefault(slot, set()).update(self.groups[whole].tolist())
+
+
+def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
+    """The registers with elements of a and with metadata.
+
+    A descriptor is read at the issue, so it is not among them.
+    """
+    between = step.sources[accumulators:-2]
+    return frozenset(r.slot for r in between if r.slot >= 0 and r.width == 32)
+
+
+def watched(program: Program) -> frozenset[int]:
+    """The registers of all products of a program."""
+    found: set[int] = set()
+    for step in program.steps:
+        if step.kind == "wgmma":
+            found |= {w.slot for w in step.destinations} | elements_of_a(step, step.detail.count)
+    return frozenset(found)
+
+
+class Promises:
+    """The products of a frame's warpgroups. `committed`: how many groups each has closed."""
+
+    def __init__(self, frame: Reaching) -> None:
+        self.frame = frame
+        self.given: list[Promise] = []
+        self.slots = watched(frame.program)
+        self.committed = np.zeros(-(-frame.lanes // 128), np.int64)
+        self._fenced = np.zeros(len(self.committed), np.bool_)
+        self._touched: dict[int, Array] = {}
+        self._busy: dict[int, list[Promise]] = {}
+
+    # registers -------------------------------------------------------------------------------------------
+
+    def watch(self, step: Step, active: Array) -> None:
+        """Called before every other step. Raises ExecutionError if it accesses a register that a product owns."""
+        if step.kind == "wgmma":
+            return
+        if self._busy:
+            read = [r.slot for r in step.sources]
+            if step.guard >= 0:
+                read.append(step.guard)
+            moves = step.node.opcode == "mov"
+            groups: Array = np.asarray(active.reshape(-1, 128).any(axis=1))
+            for slot in read:
+                for promise in self._of(slot, groups):
+                    if not moves or slot in promise.inputs:
+                        raise self._refusal(step, promise, slot, active, "reads")
+                    promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
+            for writer in step.destinations:
+                for promise in self._of(writer.slot, groups):
+                    if writer.slot in promise.inputs and "sp" not in promise.step.node.modifiers:
+                        if step.guard < 0:  # the guard may be false for some of the active threads
+                            promise.rename(writer.slot, active)
+                    elif writer.slot not in promise.copies:
+                        raise self._refusal(step, promise, writer.slot, active, "writes")
+            if moves:
+                self._listed()
+        for writer in step.destinations:
+            if writer.slot in self.slots:
+                old = self._touched.get(writer.slot)
+                self._touched[writer.slot] = active if old is None else old | active
+
+    def _of(self, slot: int, groups: Array) -> list[Promise]:
+        """The products that own a register of some of the warpgroups (a mask)."""
+        found = self._busy.get(slot)
+        if not found:
+            return []
+        return [p for p in found if groups[p.owners(slot)].any()]
+
+    def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
+        group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
+        lane = group * 128 + int(np.flatnonzero(active.reshape(-1, 128)[group])[0])
+        name = self.frame.program.registers[slot].name
+        text = f"{self.frame.who(lane)} {verb} {name}, which the wgmma in line {self._line(promise)} "
+        text += "reads" if slot in promise.inputs else "is still to write"
+        return self.frame.fault(ExecutionError, step, text + self._missing(promise, group))
+
+    def _missing(self, promise: Promise, group: int) -> str:
+        """The missing instructions, in words."""
+        at = int(promise.number[list(promise.groups).index(group)])
+        if at >= self.committed[group]:
+            return ": wgmma.commit_group and wgmma.wait_group must come first"
+        behind = int(self.committed[group]) - at - 1
+        return f": wgmma.wait_group {behind} (or less) must come first"
+
+    def _line(self, promise: Promise) -> int:
+        return int(self.frame.program.source.position(promise.step.node.offset)[0])
+
+    # order -----------------------------------------------------------------------------------------------
+
+    def before(self, step: Step, groups: Array, count: int) -> None:
+        """Refuse a product if another product owns its registers, or if they were written since the last
+        wgmma.fence."""
+        frame = self.frame
+        if not self._fenced[groups].all():
+            lane = int(groups[np.flatnonzero(~self._fenced[groups])[0]]) * 128
+            text = f"{frame.who(lane)} issues its first wgmma without a wgmma.fence before it"
+            raise frame.fault(ExecutionError, step, text)
+        results, inputs = tuple(w.slot for w in step.destinations), elements_of_a(step, count)
+        issuing = np.zeros(len(self.committed), np.bool_)
+        issuing[groups] = True
+        active = np.repeat(issuing, 128)[: frame.lanes]
+        kept = {id(p): self._keeps(p, step, results, inputs) for p in self.given}
+        for slot in (*results, *inputs):
+            touched = self._touched.get(slot)
+            if touched is not None and (touched & active).any():
+                lane = int(np.flatnonzero(touched & active)[0])
+                text = f"{frame.who(lane)} wrote {frame.program.registers[slot].name}, which this wgmma takes, and no "
+                raise frame.fault(ExecutionError, step, text + "wgmma.fence lies between")
+            for promise in self._busy.get(slot, ()):
+                if slot not in kept[id(promise)] and issuing[promise.owners(slot)].any():
+                    raise self._refusal(step, promise, slot, active, "gives wgmma")
+
+    def _keeps(
+        self, promise: Promise, step: Step, results: tuple[int, ...], inputs: frozenset[int]
+    ) -> frozenset[int] | set[int]:
+        """The registers of a product that another may take, too: accumulators of the same shape, and elements of a."""
+        shapes = promise.step.bound.modifiers["shape"], step.bound.modifiers["shape"]
+        shared = promise.inputs & inputs
+        return shared.union(results) if promise.results == results and shapes[0] == shapes[1] else shared
+
+    def fence(self, active: Array | None) -> None:
+        """wgmma.fence: products may use registers written before it."""
+        if active is None:
+            self._fenced[:] = True
+            self._touched.clear()
+            return
+        self._fenced |= active.reshape(-1, 128).any(axis=1)
+        left = {slot: mask & ~active for slot, mask in self._touched.items()}
+        self._touched = {slot: mask for slot, mask in left.items() if mask.any()}
+
+    # shared memory ---------------------------------------------------------------------------------------
+
+    def read(self, step: Step, promise: Promise, offsets: Array) -> None:
+        """Record that a product reads chunks of shared memory, a row of offsets for each of its warpgroups."""
+        frame, shared = self.frame, self.frame.shared
+        flat = offsets.reshape(-1)
+        lanes = np.repeat(promise.groups * 128, offsets.shape[1])
+        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, flat), "gives wgmma")
+        units = shared.units(flat, 16)
+        if frame.grid.races:
+            self._refuse_unfenced(step, lanes, flat, units)
+            # Where all four know the same, the second warp finds what the first one wrote.
+            order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
+            known = order.row[of_warps], order.block_time[of_warps]
+            alike = all((one == one[:, :1]).all() for one in known)
+            for warp in range(2 if alike else 4):
+                some = lanes + 32 * warp
+                bad = shared.written_by_others(flat, 16, some)
+                if bad.any():
+                    at = int(np.flatnonzero(bad)[0])
+                    text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
+                    text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
+                    raise frame.fault(MemoryFault, step, text)
+        tally(shared.source_reads, units, 1)
+        promise.units.append(units.reshape(len(promise.groups), -1))
+        promise.offsets.append(offsets)
+
+    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
+        bad = self.frame.shared.unfenced[units].any(axis=1)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            text = f"the wgmma of {self.frame.who(int(lanes[at]))} reads shared memory at offset "
+            text += (
+                f"{int(flat[at]) % self.frame.shared.size}, which a thread wrote, and no fence.proxy.async lies between"
+            )
+            raise self.frame.fault(MemoryFault, step, text)
+
+    def note_layout(self, step: Step, offsets: Array, swizzle: int, lane: int, name: str) -> None:
+        """Refuse a matrix that an asynchronous copy wrote with a different swizzle than its descriptor states."""
+        shared = self.frame.shared
+        if shared.swizzles is None:
+            return
+        first = int(self.frame.block[lane]) * shared.size
+        found = shared.swizzles[(offsets.reshape(-1) + first) // 16]
+        bad = (found != 0) & (found != swizzle)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            words = {16: "without a swizzle"}
+            wrote, reads = (words.get(int(x), f"with a swizzle of {int(x)} bytes") for x in (found[at], swizzle))
+            text = f"the descriptor of {name} reads shared memory at offset {int(offsets.reshape(-1)[at])} {reads}; "
+            raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
+
+    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault if lanes write to bytes that a product or a bulk copy may still read."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        bad = (shared.source_reads[units] > 0).any(axis=1)
+        if not bad.any():
+            return
+        at = int(np.flatnonzero(bad)[0])
+        offset, lane = int(place.offsets[at]) % shared.size, int(lanes[at])
+        for promise in self.given:
+            for number, group in enumerate(promise.groups.tolist()):
+                if any(np.isin(u[number], units[at]).any() for u in promise.units):
+                    text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which the wgmma "
+                    text += f"in line {self._line(promise)} still reads"
+                    raise self.frame.fault(MemoryFault, step, text + self._missing(promise, group))
+        text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which "
+        raise self.frame.fault(MemoryFault, step, text + self.frame.reader(units[at]))
+
+    # groups ----------------------------------------------------------------------------------------------
+
+    def give(self, promise: Promise) -> None:
+        """Record that a product has been issued."""
+        self.given.append(promise)
+        self._listed()
+
+    def _listed(self) -> None:
+        self._busy = {}
+        for promise in self.given:
+            for slot in {*promise.results, *promise.inputs, *promise.copies}:
+                self._busy.setdefault(slot, []).append(promise)
+
+    def commit(self, groups: Array) -> None:
+        """Close the group of each warpgroup's products since its last one."""
+        self.committed[groups] += 1
+
+    def wait(self, left: int, groups: Array) -> None:
+        """Complete all groups of each warpgroup except its last `left`."""
+        mine = np.zeros(len(self.committed), np.bool_)
+        mine[groups] = True
+        staying = []
+        for promise in self.given:
+            ready = mine[promise.groups] & (promise.number < self.committed[promise.groups] - left)
+            if ready.any():
+                self._complete(promise, ready)
+            if not ready.all():
+                promise.groups, promise.number = promise.groups[~ready], promise.number[~ready]
+                promise.units = [u[~ready] for u in promise.units]
+                promise.offsets = [o[~ready] for o in promise.offsets]
+                staying.append(promise)
+        self.given = staying
+        self._listed()
+
+    def _complete(self, promise: Promise, ready: Array) -> None:
+        shared, order = self.frame.shared, self.frame.order
+        for units in promise.units:
+            tally(shared.source_reads, units[ready].reshape(-1), -1)
+        if not self.frame.grid.races or not promise.units:
+            return
+        # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
+        for number in np.flatnonzero(ready).tolist():
+            lane = int(promise.groups[number]) * 128
+            agent = order.agent(("warpgroup", lane % order.team))
+            for offsets in promise.offsets:
+                shared.note_finished_read(offsets[number], 16, np.full(offsets.shape[1], lane), agent)
+            times = np.zeros(order.rows.shape[1], np.int32)
+            times[agent] = order.tick()
+            order.acquire(np.arange(lane, lane + 128), times)

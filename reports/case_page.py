@@ -1,0 +1,380 @@
+"""The page's section on one case: policies, failures, errors, worst inputs, code, speed, changes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import Any
+
+from ptxdiff.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
+from ptxdiff.records.compare import distance
+from ptxdiff.reports.failing_map import FailingMap, failing_map
+from ptxdiff.reports.highlight import Language, Span, runs
+from ptxdiff.reports.history import Change, History
+from ptxdiff.reports.listing import Line, excerpt, listing
+from ptxdiff.reports.model import (
+    STATES,
+    FailureGroup,
+    Row,
+    State,
+    View,
+    anchor,
+    readability,
+    simplicity,
+    target_order,
+    with_sass,
+    worst_state,
+)
+from ptxdiff.reports.timing import Measured, RegisterSpeed
+
+WORST_SHOWN = 8
+WORST_EACH = 3
+OPCODES_SHOWN = 12
+SWEPT_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Signed ulp distances of one variant over all its results of one backend; bars in order, with their share."""
+
+    variant: str
+    backend: str
+    bound: int | None
+    bars: tuple[dict[str, Any], ...]
+    total: int
+
+    @property
+    def findings(self) -> dict[str, int]:
+        """The number of codes by what the judge found, without findings that no code has."""
+        counts: Counter[str] = Counter()
+        for bar in self.bars:
+            counts[bar["finding"]] += bar["count"]
+        return {kind: counts[kind] for kind in COLOURS if counts[kind]}
+
+
+@dataclass(frozen=True)
+class SourceListing:
+    """A variant as its author wrote it, or as derived for a pack, coloured; pack and constraints of asm only."""
+
+    pack: str
+    constraints: str
+    lines: list[tuple[Span, ...]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """One invocation of a variant's asm in the compiled kernel, in PTX and in SASS, coloured."""
+
+    variant: str
+    target: str
+    pack: int
+    ptx: tuple[tuple[int, tuple[Span, ...]], ...]
+    sass: tuple[tuple[int, tuple[Span, ...]], ...]
+    more: int
+    lined_up: bool
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Registers, spilled bytes and instructions of one variant on one target, at one pack."""
+
+    registers: int
+    spills: int
+    instructions: int
+    pack: int
+
+
+@dataclass
+class CasePage:
+    """Everything the template needs for one case."""
+
+    name: str
+    info: CaseInfo | None
+    rows: list[Row]
+    failures: list[FailureGroup]
+    expected: list[FailureGroup]
+    histograms: list[Histogram]
+    classes: list[tuple[str, str, Mapping[str, int], int]]
+    worst: list[tuple[str, Result, Offender]]
+    asm: dict[str, list[SourceListing]]
+    code: list[Code]
+    resources: dict[str, dict[str, Resources]]
+    opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
+    speed: list[Measured]
+    registers: RegisterSpeed
+    changes: list[Change]
+    maps: list[FailingMap]
+    swept: list[Result]
+    splits: list[Split]
+    spreads: dict[str, Spread | None]
+
+    @property
+    def state(self) -> State:
+        """The worst state of its rows."""
+        return STATES[worst_state(row.state.name for row in self.rows)]
+
+    @property
+    def anchor(self) -> str:
+        """The id of its section."""
+        return anchor("case", self.name)
+
+
+def case_page(
+    view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None
+) -> CasePage:
+    """Gather all that the page shows of one case."""
+    rows = view.case_rows(name)
+    results = [r for row in rows for r in row.results]
+    return CasePage(
+        name=name,
+        info=view.info(name),
+        rows=rows,
+        failures=[g for g in view.failures if g.case == name],
+        expected=[g for g in view.expected if g.case == name],
+        histograms=histograms(rows),
+        classes=_classes(results),
+        worst=_worst(results),
+        asm={row.variant: _asm(row.info) for row in rows if row.info and row.info.texts},
+        code=_codes(view, rows),
+        resources=_resources(rows),
+        opcodes=_opcodes(rows),
+        speed=list(speed),
+        registers=registers or RegisterSpeed(),
+        changes=[c for c in history.changes if c.case == name],
+        maps=[m for row in rows if (m := failing_map(row)) is not None],
+        swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
+        splits=splits(results, view.records.disagreements),
+        spreads={row.variant: spread(row) for row in rows},
+    )
+
+
+def promised_ulp(info: VariantInfo | None) -> int | None:
+    """The bound that a variant promises, in ulp: 0 if it is exact, None if its policy is no bound in ulp."""
+    if info is None:
+        return None
+    if info.bound is not None:
+        return int(info.bound)
+    if info.match.startswith("exact through "):  # the bound is that of an intermediate value
+        return None
+    if m := re.search(r"\bulp\((\d+)\)", info.match):
+        return int(m[1])
+    return 0 if info.match.startswith("exact") else None
+
+
+PASSES, UNCHECKED, FAILS = "passes", "no bound promised", "fails"
+"""What the judge found for the codes of a bar. A permitted flush, for example, passes beyond a bound in ulp."""
+
+
+def histograms(rows: Sequence[Row]) -> list[Histogram]:
+    """The ulp histograms of a case, without those that have only zero distances."""
+    found = []
+    for row in rows:
+        bound = promised_ulp(row.info)
+        by_backend: dict[str, dict[str, Counter[str]]] = {}
+        for r in row.results:
+            if r.ulps:
+                kinds = by_backend.setdefault(r.key.backend, {k: Counter() for k in (PASSES, UNCHECKED, FAILS)})
+                for kind, counts in by_finding(r, bound).items():
+                    kinds[kind].update(counts)
+        for backend, kinds in by_backend.items():
+            if any(distance(label) for counts in kinds.values() for label in counts):
+                total = sum(sum(counts.values()) for counts in kinds.values())
+                found.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds, bound)), total))
+    return found
+
+
+_WITHOUT_DISTANCE = frozenset({"NaN", "NaN payload", "infinity", "sign of zero", "padding bits"})
+"""Classes of failing codes that a histogram does not have, or has at zero."""
+
+
+def by_finding(r: Result, bound: int | None) -> dict[str, dict[str, int]]:
+    """The histogram of a result's distances, by what the judge found.
+
+    Records of ptxdiff before these counts say only how many codes fail: there, those beyond the bound.
+    """
+    failing, unchecked = dict(r.ulps_failing), dict(r.ulps_unchecked)
+    if r.different and not failing and bound is not None and not r.classes.keys() <= _WITHOUT_DISTANCE:
+        failing = {label: n for label, n in r.ulps.items() if distance(label) > bound}
+    passing = {label: n - failing.get(label, 0) - unchecked.get(label, 0) for label, n in r.ulps.items()}
+    return {PASSES: {label: n for label, n in passing.items() if n > 0}, UNCHECKED: unchecked, FAILS: failing}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A variant's errors over the exponent of its input: points for the chart, and what they mean in words."""
+
+    bound: int | None
+    points: tuple[dict[str, Any], ...]
+    words: str
+
+
+def spread(row: Row) -> Spread | None:
+    """The errors of a variant by exponent; None if none is known, or all are zero.
+
+    Codes may pass beyond the promised bound, by a permitted flush for example; the words say so.
+    """
+    ranges: dict[str, tuple[int, int]] = {}
+    for r in row.results:
+        for where, (low, high) in r.ranges.items():
+            before = ranges.get(where, (low, high))
+            ranges[where] = (min(low, before[0]), max(high, before[1]))
+    exponents = {int(where): where for where in ranges if where.lstrip("-").isdigit()}
+    if not exponents or not any(low or high for low, high in ranges.values()):
+        return None
+    if SUBNORMAL in ranges:
+        exponents[min(exponents) - 2] = SUBNORMAL
+    bound = promised_ulp(row.info)
+    band = {} if bound is None else {"bound": bound, "minus": -bound}
+    points = []
+    for exponent, where in sorted(exponents.items()):
+        low, high = ranges[where]
+        points.append({"exponent": exponent, "where": where, "low": low, "high": high, **band})
+    lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
+    words = f"Errors from {lowest:+,} to {highest:+,} ulp."
+    if bound is not None:
+        words += f" The band is the promised bound, {bound} ulp."
+        beyond: Counter[str] = Counter()
+        for r in row.results:
+            for kind, counts in by_finding(r, bound).items():
+                beyond[kind] += sum(n for label, n in counts.items() if distance(label) > bound)
+        words += "".join(f" {beyond[kind]:,} {what}." for kind, what in _BEYOND.items() if beyond[kind])
+    return Spread(bound, tuple(points), words)
+
+
+SUBNORMAL = "sub"
+"""The name of the range of subnormal inputs in `Result.ranges`."""
+_BEYOND = {
+    FAILS: "codes beyond it fail",
+    PASSES: "codes beyond it pass, because the policy permits them (a flush, an overflow)",
+    UNCHECKED: "codes beyond it lie where no bound is promised",
+}
+COLOURS = {PASSES: "var(--series-1)", UNCHECKED: "var(--line-strong)", FAILS: "var(--series-2)"}
+
+
+def _bars(kinds: Mapping[str, Mapping[str, int]], bound: int | None) -> list[dict[str, Any]]:
+    """The bars in order. begin, end: the distances that a bar covers; bottom, top: where it stands on those below."""
+    greatest = max(n for counts in kinds.values() for n in counts.values())
+    band = {} if bound is None else {"bound": bound + 0.5, "minus": -bound - 0.5}
+    bars = sorted(
+        (*_ends(label), order, kind, label, n)
+        for order, (kind, counts) in enumerate(kinds.items())
+        for label, n in counts.items()
+    )
+    found, tops = [], Counter[str]()
+    for begin, end, _, kind, label, n in bars:
+        bottom = tops[label]
+        tops[label] += n
+        found.append({
+            "label": label, "begin": begin, "end": end, "bottom": bottom, "top": bottom + n, "count": n,
+            "share": round(100 * n / greatest, 2), "finding": kind, "colour": COLOURS[kind], **band,
+        })  # fmt: skip
+    return found
+
+
+def _ends(label: str) -> tuple[float, float]:
+    """The signed distances that a label covers: 0.5 to 1.5 for `1`, -32.5 to -16.5 for `-17..32`."""
+    numbers = [int(n) for n in re.findall(r"\d+", label)] or [0]
+    low, high = numbers[0] - 0.5, numbers[-1] + 0.5
+    return (-high, -low) if label.startswith("-") else (low, high)
+
+
+def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int], int]]:
+    """Failing codes by variant and backend: their classes, and how many codes were compared."""
+    totals: Counter[tuple[str, str]] = Counter()
+    classes: dict[tuple[str, str], Counter[str]] = {}
+    for r in results:
+        if r.total:
+            where = (r.key.variant, r.key.backend)
+            totals[where] += r.total
+            classes.setdefault(where, Counter()).update(r.classes)
+    return [(v, b, dict(classes[v, b].most_common()), n) for (v, b), n in totals.items()]
+
+
+def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
+    """The worst inputs of each variant, each once: all failing variants first, with their failing inputs.
+
+    A failing variant has `WORST_EACH` at least; the others follow by distance, up to `WORST_SHOWN` in all.
+    """
+    seen: dict[tuple[str, str, str], tuple[str, Result, Offender]] = {}
+    for r in results:
+        for o in (*r.offenders[:1], *([r.worst] if r.worst else [])):
+            bits = ",".join(b.bits for b in o.inputs.values())
+            seen.setdefault((r.key.variant, bits, o.got.bits), (r.key.variant, r, o))
+    ranked = sorted(seen.values(), key=lambda w: (w[2] not in w[1].offenders, -abs(w[2].ulp or 0), simplicity(w[1])))
+    places: Counter[str] = Counter()
+    chosen: list[tuple[str, Result, Offender]] = []
+    rest: list[tuple[str, Result, Offender]] = []
+    for one in ranked:
+        places[one[0]] += 1
+        first = one[1].verdict == "fail" and places[one[0]] <= WORST_EACH
+        (chosen if first else rest).append(one)
+    chosen += rest[: max(0, WORST_SHOWN - len(chosen))]
+    variants = list(dict.fromkeys(w[0] for w in chosen))
+    return sorted(chosen, key=lambda w: variants.index(w[0]))
+
+
+def _asm(info: VariantInfo) -> list[SourceListing]:
+    if info.kind != "asm":
+        return [SourceListing("", "", _lines(text, "python")) for text in info.texts.values()]
+    return [
+        SourceListing(pack, info.constraints.get(pack, ""), _lines(text, "ptx")) for pack, text in info.texts.items()
+    ]
+
+
+def _lines(text: str, language: Language) -> list[tuple[Span, ...]]:
+    return [runs(line, language) for line in dedent(text).strip("\n").splitlines()]
+
+
+def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
+    found = []
+    for row in rows:
+        result = min((r for r in with_sass(row.results) if r.ptx), key=readability, default=None)
+        if result is None:
+            continue
+        texts = view.records.texts
+        shown = listing(*(texts[h].text if h in texts else "" for h in (result.ptx, result.sass)))
+        part = excerpt(shown)
+        if part is not None:
+            ptx, sass = _coloured(part.ptx, "ptx"), _coloured(part.sass, "sass")
+            k = result.key
+            found.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
+    return found
+
+
+def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tuple[Span, ...]], ...]:
+    return tuple((line.number, runs(line.text.strip(), language)) for line in lines)
+
+
+def _resources(rows: Sequence[Row]) -> dict[str, dict[str, Resources]]:
+    found: dict[str, dict[str, Resources]] = {}
+    for row in rows:
+        for target, cell in row.cells.items():
+            measured = [r for r in cell.results if r.resources]
+            if measured:
+                r = min(measured, key=simplicity)
+                spills = r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0)
+                entry = Resources(r.resources.get("registers", 0), spills, sum(r.instructions.values()), r.key.pack)
+                found.setdefault(row.variant, {})[target] = entry
+    return found
+
+
+def _opcodes(rows: Sequence[Row]) -> tuple[str, list[str], list[tuple[str, list[int]]]]:
+    """The instruction mix of the variants on one target that most of them share: target, variants, opcodes."""
+    counted = {(r.variant, t): c for r in rows for t, c in r.cells.items() if any(x.instructions for x in c.results)}
+    targets = Counter(t for _, t in counted)
+    if not targets:
+        return "", [], []
+    target = max(targets, key=lambda t: (targets[t], t == "sm_90a", -target_order(t)[0]))
+    mixes = {
+        variant: min((r for r in cell.results if r.instructions), key=simplicity).instructions
+        for (variant, t), cell in counted.items()
+        if t == target
+    }
+    total: Counter[str] = Counter()
+    for mix in mixes.values():
+        total.update(mix)
+    opcodes = [opcode for opcode, _ in total.most_common(OPCODES_SHOWN)]
+    return target, list(mixes), [(op, [mix.get(op, 0) for mix in mixes.values()]) for op in opcodes]

@@ -1,0 +1,110 @@
+"""The table of accesses to shared memory finds the races that the whole history of accesses has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
+from ptxdiff.emulator.kernel.memory.space import Shared
+
+READ, STRONG_READ, WRITE, UPDATE = "plain read", "strong read", "plain write", "strong write"
+SIZE, UNIT = 64, 4
+
+
+class History:
+    """Every access so far, each with the moment at which it happened: the definition of a race, without a table."""
+
+    def __init__(self, order: HappensBefore) -> None:
+        self.order = order
+        self.accesses: list[tuple[int, str, int, int]] = []
+
+    def races(self, kind: str, unit: int, lane: int) -> bool:
+        """Whether an access of a lane races with an earlier one."""
+        times = self.order.heard(np.array([lane]), np.arange(self.order.team)[None])[0]
+        return any(
+            there == unit
+            and {kind, other} & {WRITE, UPDATE}
+            and not {kind, other} <= {STRONG_READ, UPDATE}
+            and when >= times[by]
+            for by, other, there, when in self.accesses
+        )
+
+
+def note(shared: Shared, kind: str, offsets: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    if kind == WRITE:
+        return shared.note_write(offsets, UNIT, lanes, np.ones(len(lanes), np.bool_))
+    if kind == UPDATE:
+        return shared.note_update(offsets, UNIT, lanes)
+    return shared.note_read(offsets, UNIT, lanes, kind == STRONG_READ)
+
+
+@pytest.mark.parametrize("apart", [32, 1], ids=["a thread of each warp", "threads of three warps"])
+def test_the_table_agrees_with_the_history(apart: int) -> None:
+    """Random accesses and meetings of random threads."""
+    rng = np.random.default_rng(apart)
+    found, missed = 0, 0
+    for _ in range(120):
+        order = HappensBefore(96, 96)
+        shared, history = Shared(1, SIZE, UNIT, True, order), History(order)
+        chosen = np.arange(0, 96, apart)
+        for _ in range(40):
+            some = np.sort(rng.choice(chosen, rng.integers(1, min(len(chosen), 40) + 1), replace=False))
+            if rng.random() < 0.6:
+                order.meet(some)
+                continue
+            kind = str(rng.choice([READ, READ, STRONG_READ, WRITE, UPDATE]))
+            unit = int(rng.integers(2)) + (np.arange(len(some)) % 4 if kind == WRITE else 0)
+            units = np.broadcast_to(unit, len(some)) if kind != WRITE else np.arange(len(some)) % (SIZE // UNIT)
+            if kind == WRITE:
+                some, units = some[: SIZE // UNIT], units[: SIZE // UNIT]
+            expected = np.array([history.races(kind, int(u), int(lane)) for u, lane in zip(units, some, strict=True)])
+            races = note(shared, kind, units * UNIT, some)
+            assert not (races & ~expected).any(), "no false alarm"
+            history.accesses += [(int(lane), kind, int(u), order.clock) for u, lane in zip(units, some, strict=True)]
+            if expected.any():
+                found, missed = found + int(races.any()), missed + int(not races.any())
+                break
+    assert found > 50
+    assert missed == 0 if apart == 32 else missed <= found / 20
+
+
+def test_reads_of_several_warps_are_remembered_until_a_write() -> None:
+    order = HappensBefore(128, 128)
+    shared = Shared(1, SIZE, UNIT, True, order)
+    everyone, same = np.arange(0, 128, 32), np.zeros(4, np.int64)
+    note(shared, READ, same, everyone)
+    order.meet(np.array([0, 32, 64]))
+    assert note(shared, WRITE, same[:1], everyone[:1]).any(), "thread 96 read, and has not met thread 0"
+    order.meet(everyone)
+    assert not note(shared, WRITE, same[:1], everyone[1:2]).any()
+    order.meet(everyone[:2])
+    for _ in range(3):
+        note(shared, READ, same[:2], everyone[:2])
+        order.meet(everyone[:2])
+    assert not note(shared, WRITE, same[:1], everyone[:1]).any()
+
+
+def test_asynchronous_work_reads_until_it_is_waited_for() -> None:
+    order = HappensBefore(64, 64)
+    shared = Shared(1, SIZE, UNIT, True, order)
+    agent = order.agent("products")
+    shared.note_finished_read(np.zeros(1, np.int64), UNIT, np.array([0]), agent)
+    times = np.zeros(order.rows.shape[1], np.int32)
+    times[agent] = order.tick()
+    assert note(shared, WRITE, np.zeros(1, np.int64), np.array([40])).any()
+    order.acquire(np.array([40]), times)
+    assert not note(shared, WRITE, np.zeros(1, np.int64), np.array([40])).any()
+
+
+def test_a_race_is_detected() -> None:
+    """Thread 40 reads the word that thread 3 of another warp wrote, without a barrier and with one."""
+    order = HappensBefore(64, 64)
+    shared = Shared(1, SIZE, UNIT, True, order)
+    word = np.array([8])
+    note(shared, WRITE, word, np.array([3]))
+    assert note(shared, READ, word, np.array([40]))[0]
+    order.meet_warps(np.arange(64) < 32)
+    assert not note(shared, READ, word, np.array([4]))[0], "its warp has synced"
+    order.meet_blocks(np.ones(64, np.bool_))
+    assert not note(shared, READ, word, np.array([40]))[0]

@@ -1,0 +1,46 @@
+"""Membership masks of instructions between threads of a warp: masks for which the ISA defines no result are errors."""
+
+import numpy as np
+import pytest
+
+from ptxdiff.emulator.errors import ExecutionError
+from tests.emulator.kernel.test_kernel_forms import LANES, STORE, one_warp
+
+OPERATIONS = {
+    "redux": "redux.sync.add.u32 %r3, %r2, {mask};",
+    "ballot": "vote.sync.ballot.b32 %r3, 1, {mask};",
+    "vote": "vote.sync.any.pred %p2, 1, {mask}; selp.b32 %r3, 1, 0, %p2;",
+    "match": "match.any.sync.b32 %r3, %r2, {mask};",
+    "shfl": "shfl.sync.bfly.b32 %r3, %r2, 1, 0x1f, {mask};",
+    "elect": "elect.sync %r3|%p2, {mask};",
+    "bar.warp": "mov.u32 %r3, 0; bar.warp.sync {mask};",
+}
+GATHERS = ("redux", "ballot", "vote", "match")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_mask_must_contain_every_thread_that_executes_the_instruction(name: str) -> None:
+    one_warp(OPERATIONS[name].format(mask=-1) + STORE, LANES)
+    with pytest.raises(ExecutionError, match=r"thread 31 of .* 0x7fffffff, which leaves this thread out") as raised:
+        one_warp(OPERATIONS[name].format(mask="0x7fffffff") + STORE, LANES)
+    assert "line" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_all_threads_of_a_mask_must_give_the_same_mask(name: str) -> None:
+    halves = "setp.lt.u32 %p1, %r1, 16; selp.b32 %r9, 0xffff, {other}, %p1; " + OPERATIONS[name].format(mask="%r9")
+    one_warp(halves.format(other="0xffff0000") + STORE, LANES)  # two groups of threads with a mask each
+    with pytest.raises(ExecutionError, match=r"thread 16 of .* 0xffffffff, and a thread of that mask .* another mask"):
+        one_warp(halves.format(other="-1") + STORE, LANES)
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_all_members_must_execute_an_instruction_that_combines_their_values(name: str) -> None:
+    some = "mov.u32 %r3, 0; setp.lt.u32 %p1, %r1, 20; {skip} " + OPERATIONS[name].format(mask=-1) + " DONE: "
+    with pytest.raises(ExecutionError, match=r"thread 0 of .* neither executes it now nor has ended"):
+        one_warp(some.format(skip="@!%p1 bra DONE;") + STORE, LANES)
+
+
+def test_threads_that_ended_are_not_waited_for() -> None:
+    y = one_warp(f"setp.ge.u32 %p1, %r1, 20; @%p1 ret; vote.sync.ballot.b32 %r3, 1, -1; {STORE}", LANES)
+    np.testing.assert_array_equal(y[:20], 0xFFFFF)

@@ -1,0 +1,341 @@
+"""The instruction names and modifiers that ptxas knows outside arithmetic, asked of ptxas itself.
+
+    python tests/support/lint/ptxas_modifiers.py --write
+
+writes `harness/lint/ptxas_modifiers.txt`: the words that ptxas knows as a modifier of any instruction (`ld.globl` is an
+"unknown modifier"), the instruction names as ptxas has them in its errors, and for each name the words that it takes
+(`ld.bfly` has an "illegal modifier for instruction 'ld'"). Candidates for words are the modifiers in the emulator's
+table, the types, and `WORDS`; names are those of the table and of `SEEDS`, forms that are not in it. A word is not of a
+name if ptxas says so for each of `LINES` with that name, and no form of the table and no seed has it. ptxas is the one
+in Triton's wheel; words and names take a second, the words of each name a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+import ptxdiff.emulator.kernel.run  # noqa: F401  the forms of whole kernels
+from ptxdiff.emulator import isa
+from ptxdiff.emulator.isa.forms import FORMS
+from ptxdiff.emulator.isa.registry import REFUSED
+from ptxdiff.emulator.text import TYPES
+from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, OF
+from ptxdiff.triton.targets import tool
+from tests.support.emulator.legality_campaign import OF_KERNELS
+
+isa.load()
+ASKED = (("ptxas-blackwell", "sm_100a"), ("ptxas", "sm_90a"))
+"""Assemblers and targets: a word that any of them knows is a word."""
+UNASKED = frozenset(("call", "bra", "brx", "ret", "exit"))
+"""Opcodes whose operands ptxas reads before their modifiers."""
+
+_SEEDS = """
+alloca.u32 alloca.u64 stacksave.u64 stackrestore.u64 applypriority.L2::evict_normal discard.L2 istypep.texref
+bar.red.and.pred bar.red.popc.u32 barrier.red.and.pred barrier.red.popc.u32 barrier.cluster.arrive
+barrier.cluster.wait cp.async.mbarrier.arrive.b64
+cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes
+cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group
+cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes
+cp.async.bulk.prefetch.tensor.2d.L2.global cp.async.bulk.prefetch.tensor.3d.L2.global.im2col
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group
+cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32
+st.async.release.gpu.global.u32 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32
+red.async.release.gpu.global.add.u32 st.bulk.weak.shared::cta fence.proxy.tensormap::generic.release.cta
+fence.proxy.tensormap::generic.acquire.cta fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster
+fence.acquire.sync_restrict::shared::cluster.cluster fence.mbarrier_init.release.cluster
+ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64
+stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 mbarrier.complete_tx.b64 mbarrier.pending_count.b64
+mbarrier.arrive_drop.b64 mbarrier.arrive_drop.expect_tx.b64 mbarrier.arrive.noComplete.b64
+mbarrier.test_wait.parity.b64 mbarrier.try_wait.parity.b64 multimem.ld_reduce.global.add.f32
+multimem.ld_reduce.relaxed.gpu.global.add.u32 multimem.st.global.f32 multimem.st.relaxed.gpu.global.b32
+multimem.red.global.add.f32 multimem.red.relaxed.gpu.global.add.u32
+multimem.cp.async.bulk.global.shared::cta.bulk_group
+multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32
+tensormap.replace.tile.global_address.global.b1024.b64 tensormap.replace.tile.rank.global.b1024.b32
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned tex.1d.v4.f32.s32
+tex.2d.v4.f32.f32 tex.base.2d.v4.f32.f32 tex.level.2d.v4.f32.f32 tex.grad.2d.v4.f32.f32 tex.a2d.v4.f32.f32
+tex.cube.v4.f32.f32 tex.acube.v4.f32.f32 tex.3d.v4.f32.f32 tex.2dms.v4.f32.s32 tld4.r.2d.v4.f32.f32 txq.width.b32
+txq.level.width.b32 txq.filter_mode.b32 suq.width.b32 suld.b.1d.b32.clamp suld.b.2d.v4.b32.trap sust.b.2d.v4.b32.clamp
+sust.p.2d.v4.b32.clamp sured.b.add.2d.u32.clamp sured.p.add.2d.b32.clamp wmma.load.a.sync.aligned.row.m16n16k16.f16
+wmma.load.b.sync.aligned.row.m16n16k16.f16 wmma.load.c.sync.aligned.row.m16n16k16.f16
+wmma.store.d.sync.aligned.row.m16n16k16.f16 wmma.load.a.sync.aligned.row.m8n8k32.s4
+wmma.load.b.sync.aligned.col.m8n8k32.s4 wmma.load.a.sync.aligned.row.m8n8k128.b1
+wmma.load.b.sync.aligned.col.m8n8k128.b1 wmma.load.a.sync.aligned.row.m16n16k8.tf32
+wmma.load.a.sync.aligned.row.m8n8k4.f64 wmma.load.b.sync.aligned.row.m16n16k8.tf32
+wmma.load.b.sync.aligned.row.m8n8k4.f64 wmma.load.c.sync.aligned.row.m8n8k4.f64
+wmma.store.d.sync.aligned.row.m8n8k4.f64 wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16
+wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32 wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32
+wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32 wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64
+wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32
+mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 vote.all.pred vote.ballot.b32 shfl.bfly.b32
+nanosleep.u32 pmevent pmevent.mask trap brkpt tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned
+tcgen05.ld.sync.aligned.32x32b.x1.b32 tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32
+tcgen05.st.sync.aligned.32x32b.x1.b32 tcgen05.wait::ld.sync.aligned tcgen05.wait::st.sync.aligned
+tcgen05.cp.cta_group::1.128x256b tcgen05.cp.cta_group::1.4x256b.b8x16.b6x16_p32
+tcgen05.cp.cta_group::1.64x128b.warpx2::02_13 tcgen05.cp.cta_group::1.32x128b.warpx4 tcgen05.shift.cta_group::1.down
+tcgen05.mma.cta_group::1.kind::f16 tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X
+tcgen05.mma.sp.cta_group::1.kind::f16 tcgen05.mma.ws.cta_group::1.kind::f16 tcgen05.mma.ws.sp.cta_group::1.kind::f16
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 tcgen05.fence::before_thread_sync
+tcgen05.fence::after_thread_sync
+"""
+SEEDS = _SEEDS.split()
+"""Spellings of the ISA's syntax boxes (PTX ISA 9.7), of forms that the emulator does not run."""
+
+_WORDS = """
+L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::evict_normal L2::evict_first
+L2::evict_last L2::evict_unchanged L2::cache_hint L2::64B L2::128B L2::256B L1 L2 level::eviction_priority ca cg cs lu
+cv wb wt nc volatile weak relaxed acquire release acq_rel sc mmio tensormap uniform uni cta cluster gpu sys gl global
+shared shared::cta shared::cluster local const param param::entry param::func generic and or xor cas exch add inc dec
+min max popc noftz sub v2 v4 v8 b128 f16 f16x2 bf16 bf16x2 b8 u8 s8 b16 u16 s16 b32 u32 s32 b64 u64 s64 f32 f64 pred
+e4m3 e5m2 e3m2 e2m3 e2m1 e4m3x4 e5m2x4 tf32 s4 u4 s2 u2 b1 f32x2 u16x2 s16x2 sync aligned arrive wait red warp all any
+ballot bfly idx up down NaN abs full m8n8 m16n16 m8n16 m16n8 x1 x2 x4 x8 x16 x32 x64 x128 trans b8x16 b6x16_p32
+b4x16_p64 m16n16k16 m8n32k16 m32n8k16 m16n16k8 m8n8k4 m8n8k32 m8n8k128 row col satfinite rn rz rm rp acc::f32 acc::f16
+1d 2d 3d 4d 5d tile im2col im2col_no_offs im2col::w im2col::w::128 tile::gather4 tile::scatter4 bulk_group read
+mbarrier::complete_tx::bytes multicast::cluster cta_group::1 cta_group::2 ignore_oob cp_mask noinc noComplete
+expect_tx parity init inval test_wait try_wait pending_count mbarrier_init proxy alias async async::global
+async::shared::cta async::shared::cluster async::generic tensormap::generic sync_restrict::shared::cta
+sync_restrict::shared::cluster global_address rank box_dim global_dim global_stride element_stride elemtype
+interleave_layout swizzle_mode swizzle_atomicity fill_mode b1024 to a1d a2d cube acube 2dms a2dms base level grad r g
+b a p clamp zero trap width height depth channel_data_type channel_order normalized_coords array_size
+num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords memory_layout
+texref samplerref surfref is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z
+fractional range cvt launch_dependents dealloc kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::mxf8f6f4 kind::mxf4
+kind::mxf4nvf4 block_scale scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 collector::a::fill
+collector::a::use collector::a::lastuse collector::a::discard collector::b0::fill collector::b0::use
+collector::b0::lastuse collector::b0::discard collector::b1::fill collector::b1::use collector::b1::lastuse
+collector::b1::discard collector::b2::fill collector::b2::use collector::b2::lastuse collector::b2::discard
+collector::b3::fill collector::b3::use collector::b3::lastuse collector::b3::discard ashift 16x64b 16x128b 16x256b
+32x32b 16x32bx2 pack::16b unpack::16b 128x256b 4x256b 128x128b 64x128b 32x128b warpx2::02_13 warpx2::01_23 warpx4
+mbarrier::arrive::one
+"""
+WORDS = _WORDS.split()
+"""Modifiers of the ISA's syntax boxes; those of the emulator's forms and all types are asked too."""
+
+_LINES = """
+ld.param.b32 r0, [d7]
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d0], r1, [r2]
+cp.async.bulk.global.shared::cta.bulk_group [d0], [r0], r1
+cp.async.bulk.commit_group
+cp.async.bulk.wait_group 0
+cp.async.bulk.prefetch.L2.global [d0], r1
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [r0], [d0, {r1, r2}], [r3]
+cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [d0, {r1, r2}], [r3]
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile [d0, {r1, r2}]
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [d0], [r0], r1
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [d0, {r1, r2}], [r3]
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0,f1,f2,f3}, {r0,r1,r2,r3}, {r4,r5}, {f4,f5,f6,f7}
+mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {r0,r1,r2,r3}, {r4,r5,r6,r7}, {r8,r9}, {r0,r1,r2,r3}
+wgmma.fence.sync.aligned
+wgmma.commit_group.sync.aligned
+wgmma.wait_group.sync.aligned 0
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0,f1,f2,f3}, d0, d1, p0, 1, 1, 0, 0
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r0], 32
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 r0, 32
+tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {r0}, [r1]
+tcgen05.st.sync.aligned.32x32b.x1.b32 [r1], {r0}
+tcgen05.cp.cta_group::1.128x256b [r0], d0
+tcgen05.shift.cta_group::1.down [r0]
+tcgen05.mma.cta_group::1.kind::f16 [r0], d0, d1, r1, p0
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [d0]
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r0]
+st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r0], r1, [r2]
+red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [r0], r1, [r2]
+multimem.ld_reduce.relaxed.gpu.global.add.u32 r0, [d0]
+multimem.st.relaxed.gpu.global.b32 [d0], r0
+multimem.red.relaxed.gpu.global.add.u32 [d0], r0
+tensormap.replace.tile.global_address.global.b1024.b64 [d0], d1
+barrier.cluster.arrive
+barrier.cluster.arrive.release.aligned
+barrier.cluster.wait.acquire
+barrier.red.popc.u32 r0, 0, p1
+fence.mbarrier_init.release.cluster
+fence.proxy.tensormap::generic.release.cta
+mbarrier.arrive_drop.shared.b64 d0, [d7]
+mbarrier.complete_tx.relaxed.cta.shared.b64 [d7], 16
+mbarrier.try_wait.shared.b64 p0, [d7], d1
+setmaxnreg.inc.sync.aligned.u32 104
+discard.global.L2 [d0], 128
+applypriority.global.L2::evict_normal [d0], 128
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [r0], [r1]
+"""
+
+
+def _lines() -> tuple[str, ...]:
+    named = {"%b32_": "r", "%b64_": "d", "%b16_": "h", "%pred_": "p", "%f32_": "f", ";": ""}
+    of_kernels = [line for line in OF_KERNELS if line.split(".")[0] not in ("mov", "exit;", "trap;")]
+    for old, new in named.items():
+        of_kernels = [line.replace(old, new) for line in of_kernels]
+    return (*of_kernels, *_LINES.strip().splitlines())
+
+
+LINES = _lines()
+"""Legal instructions with operands, at least one of each name whose modifiers are asked."""
+
+_REGISTERS = "".join(
+    f".reg .{kind} {name}<10>; "
+    for name, kind in zip("chrdqfp", ("b8", "b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
+)
+_REFUSED = "membar.sc.gl"
+"""An illegal modifier after all lines, so that ptxas makes no code of them: it takes long, and may crash."""
+_NAMED = re.compile(r"instruction '([^']+)'")
+
+
+def asked(opcode: str) -> bool:
+    """Whether modifiers of an opcode are asked here; for arithmetic the emulator's table is complete."""
+    return opcode not in UNASKED and opcode in REFUSED
+
+
+def errors(lines: Sequence[str], program: str, target: str) -> list[list[str]]:
+    """ptxas's errors for each instruction."""
+    found: list[list[str]] = []
+    while len(found) < len(lines):  # ptxas stops at a syntax error
+        found += _errors(lines[len(found) :], program, target)
+    return found
+
+
+def _errors(lines: Sequence[str], program: str, target: str) -> list[list[str]]:
+    """The same up to the first syntax error."""
+    head = f".version {_version(program)}\n.target {target}\n.address_size 64\n.entry k() {{\n{_REGISTERS}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "lines.ptx")
+        source.write_text(head + "".join(f"{line};\n" for line in [*lines, _REFUSED]) + "}\n")
+        command = [tool(program), "-arch", target, source, "-o", "/dev/null"]
+        run = subprocess.run(command, capture_output=True, text=True)
+    found: list[list[str]] = [[] for _ in lines]
+    for place in re.finditer(r", line (\d+); (error|fatal)\s*: (.*)", run.stderr):
+        if 0 <= (at := int(place[1]) - 6) < len(found):
+            found[at].append(place[3])
+            if place[2] == "fatal":
+                return found[: at + 1]
+    if run.returncode < 0:
+        half = len(lines) // 2
+        return errors(lines[:half], program, target) + errors(lines[half:], program, target) if half else [["crash"]]
+    return found
+
+
+@cache
+def _version(program: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "version.ptx")
+        source.write_text(".version 99.0\n")
+        run = subprocess.run([tool(program), source, "-o", "/dev/null"], capture_output=True, text=True)
+    return re.search(r"current version is '([\d.]+)'", run.stderr)[1]  # type: ignore[index]
+
+
+@cache
+def known_words(program: str, target: str) -> frozenset[str]:
+    """The candidates that an assembler knows as a modifier of some instruction."""
+    known = (c for o in FORMS for f in FORMS[o] for g in f.groups for c in g.choices)
+    candidates = list(dict.fromkeys([*known, *TYPES, *WORDS]))
+    said = errors([f"ld.{word} r0, [d0]" for word in candidates], program, target)
+    strange = re.compile(r"Unknown modifier|Parsing error")
+    return frozenset(w for w, e in zip(candidates, said, strict=True) if not any(strange.search(x) for x in e))
+
+
+def seeds() -> list[str]:
+    """One spelling of each form that is asked, and `SEEDS`."""
+    forms = [next(iter(f.spellings())).spelling for o in FORMS if asked(o) for f in FORMS[o]]
+    return list(dict.fromkeys([*forms, *SEEDS]))
+
+
+def names_of(spellings: Iterable[str]) -> dict[str, str]:
+    """By spelling the name of its instruction, as ptxas has it in errors: `cp.async.bulk.tensor`."""
+    listed = list(spellings)
+    found: dict[str, str] = {}
+    for program, target in ASKED:
+        # With two modifiers that belong to no instruction together ptxas complains, and names it.
+        for spelling, said in zip(listed, errors([f"{s}.ftz.xorsign" for s in listed], program, target), strict=True):
+            named = next((m[1] for w in said if (m := _NAMED.search(w))), "")
+            if named and (spelling == named or spelling.startswith(f"{named}.")):
+                found.setdefault(spelling, named)
+    return found
+
+
+_ILLEGAL = re.compile(r"Illegal modifier '\.([^']+)' for instruction")
+
+
+@cache
+def _legal(program: str, target: str) -> tuple[str, ...]:
+    """The `LINES` that an assembler accepts for a target."""
+    said = errors(LINES, program, target)
+    return tuple(line for line, wrong in zip(LINES, said, strict=True) if not wrong)
+
+
+def taken(line: str, candidates: Iterable[str]) -> set[str]:
+    """The words that may stand in a line before its last modifier, by at least one of the assemblers.
+
+    ptxas takes modifiers in any order, but for a name in several parts. Only an error that names the word as illegal
+    counts: others, such as an operand of the wrong size, may be about something else.
+    """
+    spelling, _, operands = line.partition(" ")
+    parts = spelling.split(".")
+    at = max(names_of([spelling])[spelling].count(".") + 1, len(parts) - 1)
+    left, found = sorted(candidates), set[str]()
+    for each in (each for each in ASKED if line in _legal(*each)):
+        said = errors([f"{'.'.join([*parts[:at], word, *parts[at:]])} {operands}" for word in left], *each)
+        found |= {
+            w for w, e in zip(left, said, strict=True) if not any((m := _ILLEGAL.search(x)) and m[1] == w for x in e)
+        }
+        left = [word for word in left if word not in found]
+    return found
+
+
+def words_of_names(anywhere: frozenset[str]) -> dict[str, set[str]]:
+    """By name of an instruction the words that it takes; names without a line in `LINES` are left out."""
+    named = names_of(line.partition(" ")[0] for line in LINES)
+    found: dict[str, set[str]] = {}
+    for line in LINES:
+        if name := named.get(line.partition(" ")[0]):
+            known = found.setdefault(name, set())
+            known |= taken(line, anywhere - known)
+    spelled = {f"{o}.{c}" for o in FORMS if asked(o) for f in FORMS[o] for g in f.groups for c in g.choices if c}
+    for name, known in found.items():
+        opcode, *others = name.split(".")
+        known |= (
+            {s.partition(".")[2] for s in spelled if s.startswith(f"{opcode}.")} & anywhere if not others else set()
+        )
+        of_name = [*(s for s in seeds() if s.startswith(f"{name}.")), *(n for n in LINES if n.startswith(f"{name}."))]
+        known |= {word for s in of_name for word in s.partition(" ")[0].removeprefix(name).split(".")} & anywhere
+    return found
+
+
+def content() -> str:
+    """The content of the file."""
+    releases = " and ".join(dict.fromkeys(f"PTX {_version(program)}" for program, _ in ASKED))
+    head = [
+        f"# {ANY}: the words that ptxas knows as a modifier anywhere. names: instructions outside arithmetic.",
+        f"# {EVERYWHERE}: words that ptxas refuses at no name in particular. {OF}: other words that a name takes.",
+        f"# Asked of the ptxas in Triton's wheel ({releases}), for {', '.join(dict.fromkeys(t for _, t in ASKED))}.",
+        "# Written by tests/support/lint/ptxas_modifiers.py --write; do not edit.",
+    ]
+    anywhere = frozenset().union(*(known_words(*each) for each in ASKED))
+    rows = {ANY: anywhere, "names": set(names_of(seeds()).values())}
+    own = words_of_names(anywhere)
+    common = set(anywhere).intersection(*own.values())
+    rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
+    return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
+
+
+def main() -> None:
+    """Write the file, or say whether it is what ptxas says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    if parser.parse_args().write:
+        DATA.write_text(content())
+    else:
+        print("equal" if content() == DATA.read_text() else "different")
+
+
+if __name__ == "__main__":
+    main()

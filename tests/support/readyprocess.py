@@ -1,0 +1,86 @@
+"""`python ...` as a fork of the process of `tests/support/readyworkers.py`, for tests that start a process for its
+result.
+
+Take a new process if the test is about what a process imports or finds first, or if it sets a variable that Python or a
+library reads when it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.readyworkers import ForkedIO
+
+AT_START = ("PYTHONHASHSEED", "PYTHONWARNINGS", "TRITON_INTERPRET", "NUMBA_DISABLE_JIT")
+
+
+class Forked:
+    """The part of `subprocess.Popen` that is used here. words: the command, which begins with this interpreter."""
+
+    def __init__(
+        self, words: Sequence[str], files: Sequence[int], folder: str | None, environment: Mapping[str, str] | None
+    ) -> None:
+        if words[0] != sys.executable:
+            raise ValueError(f"{words[0]} is not the interpreter of this process")
+        given = os.environ if environment is None else environment
+        if unlike := [n for n in AT_START if given.get(n) != os.environ.get(n)]:
+            raise ValueError(f"{', '.join(unlike)} counts when Python starts: take a new process")
+        self.pid = ForkedIO.origin.fork(files, words[1:], folder=folder, environment=given)
+        self.returncode: int | None = None
+        self._ended = os.pidfd_open(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("python", timeout or 0.0)
+            os.close(self._ended)
+            self.returncode = ForkedIO.origin.status(self.pid)
+        return self.returncode
+
+
+def run(
+    words: Sequence[str], *, cwd: Any = None, env: Mapping[str, str] | None = None, timeout: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with captured text. words: the command, which begins with this interpreter."""
+    with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        files = [nothing.fileno(), out.fileno(), err.fileno()]
+        made = Forked(words, files, None if cwd is None else str(cwd), env)
+        try:
+            made.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(made.pid, signal.SIGKILL)
+            raise
+        said = []
+        for file in (out, err):
+            file.seek(0)
+            said.append(file.read().decode())
+    return subprocess.CompletedProcess(words, made.wait(), *said)
+
+
+def workers_are_forks(patch: pytest.MonkeyPatch) -> None:
+    """Have the processes of `ptxdiff.processes.pool.Worker` start as forks."""
+
+    def started(
+        command: Sequence[str], *, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int],
+        env: Mapping[str, str], start_new_session: bool,
+    ) -> Forked:  # fmt: skip
+        assert stdin == stdout == subprocess.DEVNULL
+        assert start_new_session
+        given = {str(file): str(number) for number, file in enumerate(pass_fds, 3)}
+        with open(os.devnull, "r+b") as nothing:
+            files = [nothing.fileno(), nothing.fileno(), stderr, *pass_fds]
+            return Forked([given.get(word, word) for word in command], files, None, env)
+
+    known = {name: getattr(subprocess, name) for name in ("DEVNULL", "TimeoutExpired")}
+    patch.setattr("ptxdiff.processes.pool.subprocess", SimpleNamespace(Popen=started, **known))
