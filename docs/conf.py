@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generate import write_decisions, write_pages
+from generate import write_pages
 
 import ptxdiff
 
@@ -33,4 +33,3 @@ copybutton_only_copy_prompt_lines = True
 suppress_warnings = ["misc.highlighting_failure"]
 
 write_pages(Path(__file__).parent / "reference")
-write_decisions(Path(__file__).parent / "explanation" / "decisions")

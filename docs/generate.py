@@ -368,34 +368,6 @@ def _constant(node: ast.AST | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-# Decisions ------------------------------------------------------------------------------------------------------------
-
-
-def decisions() -> dict[str, str]:
-    """A page for each decision of ARCHITECTURE.md, by its name in the site, and `index`, which lists them."""
-    section = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("\n## Decisions\n")[2]
-    section = section.partition("\n## ")[0]
-    pages: dict[str, str] = {}
-    titles: dict[str, str] = {}
-    name = ""
-    for paragraph in section.strip().split("\n\n"):
-        found = re.match(r"\*\*(.+?)\*\*", paragraph, re.DOTALL)
-        if found is None:  # it goes on with the one before
-            pages[name] += f"\n\n{paragraph}"
-            continue
-        title = " ".join(found[1].split()).rstrip(".")
-        name = "-".join(re.findall(r"[a-z0-9]+", title.lower())[:8])
-        if name in pages:
-            raise ValueError(f"two decisions would be the page {name}: give one of them another title")
-        whole = found[1].rstrip().endswith(".")
-        body = paragraph[found.end() :].strip() if whole else paragraph.replace("**", "", 2)
-        pages[name], titles[name] = f"# {title}\n\n{body}", title
-    head = "What was decided about ptxdiff, and why: one page a decision. Names in code type are files of `harness/`."
-    links = "\n".join(f"- [{title}]({name}.md)" for name, title in titles.items())
-    hidden = "\n".join(titles)
-    return {**pages, "index": f"# Decisions\n\n{head}\n\n{links}\n\n```{{toctree}}\n:hidden:\n\n{hidden}\n```"}
-
-
 PAGES: Mapping[str, Callable[[], str]] = {
     "command-line": command_line,
     "pytest-options": pytest_options,
@@ -415,16 +387,6 @@ def write_pages(folder: Path) -> None:
     for name, page in PAGES.items():
         _write(folder / f"{name}.md", page())
     write_plots(folder / "errors")
-
-
-def write_decisions(folder: Path) -> None:
-    """Write the pages of decisions into a folder, and remove those of decisions that are gone."""
-    pages = decisions()
-    for name, text in pages.items():
-        _write(folder / f"{name}.md", text)
-    for path in folder.glob("*.md"):
-        if path.stem not in pages:
-            path.unlink()
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+DECISIONS = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs" / "explanation" / "decisions").glob("*.md"))
 FOLDERS = ("harness", "references", "reports", "cases", "tests")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"\w+(?:/[\w.]+)*/?")
@@ -53,7 +54,7 @@ def test_blocks_of_code_begin_and_end_on_lines_of_their_own(document):
     assert len(fences) % 2 == 0
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *DECISIONS])
 def test_what_the_documents_name_exists(document):
     assert wrong_names((ROOT / document).read_text()) == []
 

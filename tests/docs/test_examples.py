@@ -26,6 +26,7 @@ from ptxdiff.plugin import pytest_addoption
 ROOT = Path(__file__).resolve().parents[2]
 PAGES_BY_HAND = [
     ROOT / "README.md",
+    ROOT / "harness" / "emulator" / "README.md",
     *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.stem not in PAGES and p.parent.name != "decisions"),
 ]
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

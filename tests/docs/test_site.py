@@ -70,22 +70,13 @@ def test_every_page_by_hand_is_in_the_table_of_contents():
     assert [page for page in pages if page != "index" and f"\n{page}\n" not in index] == []
 
 
-def test_each_decision_is_a_page(tmp_path):
-    (tmp_path / "gone.md").write_text("of an older text")
-    generate.write_decisions(tmp_path)
-    text = (ROOT / "ARCHITECTURE.md").read_text().partition("\n## Decisions\n")[2]
-    titles = re.findall(r"(?m)^\*\*", text)
-    pages = {p.stem: p.read_text() for p in tmp_path.iterdir()}
-    assert len(pages) == len(titles) + 1 > 40
-    assert pages["records-have-checksums"].startswith("# Records have checksums\n\nEvery line ends in a checksum")
-    assert (
-        pages["a-replay-token-contains-its-origin"].splitlines()[2].startswith("A replay token contains its origin: ")
-    )
-    assert [name for name in pages if f"]({name}.md)" not in pages["index"]] == ["index"]
-    said = " ".join(" ".join(pages[n] for n in pages if n != "index").replace("**", "").split())
-    for paragraph in text.strip().split("\n\n"):
-        rest = re.sub(r"^\*\*.*?\*\*:?", "", paragraph, flags=re.DOTALL)
-        assert " ".join(rest.replace("**", "").split()) in said
+def test_each_decision_is_a_page_that_the_index_lists():
+    folder = ROOT / "docs" / "explanation" / "decisions"
+    pages = sorted(p.stem for p in folder.glob("*.md") if p.stem != "index")
+    index = (folder / "index.md").read_text()
+    assert len(pages) > 40
+    assert [name for name in pages if f"]({name}.md)" not in index or f"\n{name}\n" not in index] == []
+    assert [name for name in pages if not (folder / f"{name}.md").read_text().startswith("# ")] == []
 
 
 def test_the_readme_is_short_and_its_links_lead_somewhere():
