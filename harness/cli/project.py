@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-LOADING = ("compare", "list", "mutate", "show", "speed", "sweep")
+LOADING = ("compare", "list", "mutate", "prove", "show", "speed", "sweep")
 """Verbs that load case files in their own process. `ptxdiff run` starts pytest, which does this itself."""
 
 _SETTINGS = ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")

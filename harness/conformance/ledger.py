@@ -395,9 +395,9 @@ _NAMES_OF_THAT_TIME = {
 
 
 def _digested(module: str) -> str:
-    """The name of a module in digests."""
-    name = _ROOM.sub("", module)
-    return _DIGESTED + _NAMES_OF_THAT_TIME.get(name, name)
+    """The name of a module in digests: modules of other rooms keep theirs."""
+    name, within = _ROOM.subn("", module)
+    return _DIGESTED + _NAMES_OF_THAT_TIME.get(name, name) if within else module
 
 
 @cache

@@ -53,6 +53,7 @@ def words(verb: str, folder: str) -> list[str]:
         "sweep": ["sweep", "cases/flip.py::right", "--journal", f"{folder}/j.jsonl", "--backend", "emulator",
                   "--pack", "3"],
         "speed": ["speed", "cases/flip.py"],
+        "prove": ["prove", "cases/flip.py", "right", "--seconds", "20"],
         "compare": ["compare", "a.ptx", "b.ptx", "--like", "cases/flip.py::right"],
     }[verb]  # fmt: skip
 
