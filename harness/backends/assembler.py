@@ -12,7 +12,7 @@ from ptxdiff.triton.build import Built
 from ptxdiff.triton.compile import submit
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.installation import NoTriton
-from ptxdiff.triton.launch import launch_of, launched_experiment
+from ptxdiff.triton.launch import Launch, launch_of, launched_experiment
 from ptxdiff.triton.targets import probe, tool
 
 
@@ -43,15 +43,10 @@ class AssemblerBackend:
 
     def run(self, job: Job) -> Outcome:
         """Compile and assemble one job."""
-        try:
-            launch = launch_of(job)
-            built = launch.build(job.target)
-        except NoTriton as error:
-            return Outcome("not run", str(error))
-        except (ValueError, TypeError) as error:
-            return Outcome("error", str(error))
-        if isinstance(built, Refusal):
-            return refused(built)
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
         return Outcome(
             "assembled",
             notes=notes(built),
@@ -92,6 +87,18 @@ class AssemblerBackend:
             return None
         sass = disassemble(built.assembly, str(tool("nvdisasm")))
         return sass if isinstance(sass, Disassembly) else None
+
+
+def assembled(job: Job) -> tuple[Launch, Built] | Outcome:
+    """A job's launch and its machine code, or the outcome that says why there is none."""
+    try:
+        launch = launch_of(job)
+        built = launch.build(job.target)
+    except NoTriton as error:
+        return Outcome("not run", str(error))
+    except (ValueError, TypeError) as error:
+        return Outcome("error", str(error))
+    return refused(built) if isinstance(built, Refusal) else (launch, built)
 
 
 def refused(refusal: Refusal) -> Outcome:

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.backends.assembler import AssemblerBackend, artifacts, machine, notes, refused
+from ptxdiff.backends.assembler import AssemblerBackend, artifacts, assembled, machine, notes
 from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, run_compiled
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.emulator import KERNEL_SECONDS, PtxError
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.triton.build import Built
-from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.installation import NoTriton
-from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
+from ptxdiff.triton.launch import Launch, entry_parameters, launched_experiment
 from ptxdiff.triton.targets import tool
 
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
@@ -51,15 +49,10 @@ class SassBackend:
 
     def run(self, job: Job) -> Outcome:
         """Run one job's machine code."""
-        try:
-            launch = launch_of(job)
-            built = launch.build(job.target)
-        except NoTriton as error:
-            return Outcome("not run", str(error))
-        except (ValueError, TypeError) as error:
-            return Outcome("error", str(error))
-        if isinstance(built, Refusal):
-            return refused(built)
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
         outcome = self._ran(job, launch, built)
         identity = launched_experiment(f"sass {machine(built)}", job, launch, built.compilation).digest
         return replace(outcome, artifacts=artifacts(built), identity=identity if outcome.outputs else "")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.cli.records import written_by
 
 if TYPE_CHECKING:
     from ptxdiff.model.case import Case
@@ -86,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"--target: {e}") from None
     journal = _journal(args.journal)
     found: list[Mutation] = []
-    with _records(args.records, chosen) as write:
+    with written_by("mutate", args.records, chosen) as write:
         for one in chosen:
             on = target or one.target or target_of(one.loaded, one.variants)
             for mutation in _mutations(one, on, budget, subjects, journal, _tell(one, budget)):
@@ -159,41 +156,6 @@ def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
         raise UsageError(f"--variant {missing[0]}: unknown; the cases have {', '.join(sorted(known))}")
     kept = [replace(one, variants=tuple(v for v in one.variants if v in variants)) for one in found]
     return [one for one in kept if one.variants]
-
-
-@contextlib.contextmanager
-def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Mutation], None]]:
-    """A function that writes a mutation to a new records file; without a path it does nothing.
-
-    The file gets its end record only if all mutations were made. Raises UsageError if it cannot be written.
-    """
-    if path is None:
-        yield lambda mutation: None
-        return
-    from ptxdiff.model.describe import case_info
-    from ptxdiff.records import End, RecordError, Run, Writer
-    from ptxdiff.running.environment import environment
-
-    started = datetime.now(UTC)
-    stamp = started.strftime("%Y%m%dT%H%M%S")
-    head = Run(
-        f"{stamp}-mutate-{uuid.uuid4().hex[:6]}", started.isoformat(timespec="seconds"), "quick", 0,
-        environment(Path.cwd(), gpu=False),
-    )  # fmt: skip
-    try:
-        writer = Writer(path)
-        try:
-            writer.write(head)
-            for one in chosen:
-                shown = os.path.relpath(one.loaded.path)
-                writer.write(case_info(one.loaded, shown))
-            yield writer.write
-            now = datetime.now(UTC)
-            writer.write(End(now.isoformat(timespec="seconds"), (now - started).total_seconds(), {}))
-        finally:
-            writer.close()
-    except RecordError as e:
-        raise UsageError(str(e)) from None
 
 
 def _lines(loaded: LoadedCase, m: Mutation) -> Iterator[str]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxdiff import options
 from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.cli.records import written_by
 
 if TYPE_CHECKING:
-    from ptxdiff.model.naming import Named
     from ptxdiff.records import Proof
 
 _EPILOG = """\
@@ -63,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
     chosen = named(args.case)
     several = sum(len(one.variants) for one in chosen) > 1
     found: list[Proof] = []
-    with _records(args.records, chosen) as write:
+    with written_by("prove", args.records, chosen) as write:
         for one in chosen:
             case = one.loaded.case
             for name in one.variants:
@@ -115,33 +111,3 @@ def table(found: Sequence[Proof]) -> Iterator[str]:
     reasons = Counter(p.words.partition(":")[0] for p in found if p.verdict == "not settled")
     for reason, count in reasons.most_common():
         yield f"{count:5} not settled: {reason}"
-
-
-@contextlib.contextmanager
-def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Proof], None]]:
-    """A function that writes a proof to a new records file; without a path it does nothing."""
-    if path is None:
-        yield lambda proof: None
-        return
-    from ptxdiff.model.describe import case_info
-    from ptxdiff.records import End, RecordError, Run, Writer
-    from ptxdiff.running.environment import environment
-
-    started = datetime.now(UTC)
-    head = Run(
-        f"{started:%Y%m%dT%H%M%S}-prove-{uuid.uuid4().hex[:6]}", started.isoformat(timespec="seconds"), "quick", 0,
-        environment(Path.cwd(), gpu=False),
-    )  # fmt: skip
-    try:
-        writer = Writer(path)
-        try:
-            writer.write(head)
-            for one in chosen:
-                writer.write(case_info(one.loaded, os.path.relpath(one.loaded.path)))
-            yield writer.write
-            now = datetime.now(UTC)
-            writer.write(End(now.isoformat(timespec="seconds"), (now - started).total_seconds(), {}))
-        finally:
-            writer.close()
-    except RecordError as e:
-        raise UsageError(str(e)) from None

@@ -1,10 +1,17 @@
-"""`ptxdiff records`: list the runs of a folder, write one of them as a file, or remove texts that no run needs."""
+"""`ptxdiff records`: list the runs of a folder, write one of them as a file, or remove texts that no run needs.
+
+Verbs that write records of their own do it with `written_by`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Iterator
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +19,7 @@ from ptxdiff import options
 from ptxdiff.cli import UsageError, render, say
 
 if TYPE_CHECKING:
+    from ptxdiff.model.naming import Named
     from ptxdiff.records import Record
 
 _EPILOG = """\
@@ -147,3 +155,36 @@ def _summary(file: Path) -> dict[str, Any]:
         "bytes": file.stat().st_size,
         "shared_texts": len(found.stored),
     }
+
+
+@contextlib.contextmanager
+def written_by(verb: str, path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Record], None]]:
+    """A function that writes what a verb found out about the chosen cases to a new file; without a path, to none.
+
+    The file gets its end record only if the verb came to its end. Raises UsageError if it cannot be written.
+    """
+    if path is None:
+        yield lambda record: None
+        return
+    from ptxdiff.model.describe import case_info
+    from ptxdiff.records import End, RecordError, Run, Writer
+    from ptxdiff.running.environment import environment
+
+    started = datetime.now(UTC)
+    head = Run(
+        f"{started:%Y%m%dT%H%M%S}-{verb}-{uuid.uuid4().hex[:6]}", started.isoformat(timespec="seconds"), "quick", 0,
+        environment(Path.cwd(), gpu=False),
+    )  # fmt: skip
+    try:
+        writer = Writer(path)
+        try:
+            writer.write(head)
+            for one in chosen:
+                writer.write(case_info(one.loaded, os.path.relpath(one.loaded.path)))
+            yield writer.write
+            now = datetime.now(UTC)
+            writer.write(End(now.isoformat(timespec="seconds"), (now - started).total_seconds(), {}))
+        finally:
+            writer.close()
+    except RecordError as e:
+        raise UsageError(str(e)) from None
