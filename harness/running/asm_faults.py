@@ -8,13 +8,14 @@ launch fills its packs, place by place (`unfilled_places`). Both depend on the b
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxdiff.jobs import Job
+from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.derive import AsmForm
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.records import UNPROVED
@@ -89,6 +90,37 @@ _DTYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
 }  # fmt: skip
 """The dtypes of the emulator, by MLIR's names of element types. Floats of 8 bits are bytes."""
+
+
+class CalledAsm:
+    """The asm within the Triton functions of one item. Each block is run alone once, whatever the launches are."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str, int], AsmCall] = {}  # each with its fullest pack
+        self._findings: set[str] = set()
+
+    def tried(self, outcome: Outcome) -> Outcome:
+        """The outcome with findings and notes on the blocks that no outcome before it had."""
+        faults = []
+        for call in outcome.artifacts.asm:
+            key = call.text, call.constraints, call.pack
+            if key not in self._calls:
+                faults.append(shared_registers(call))
+            before = self._calls.setdefault(key, replace(call, filled=0))
+            if outcome.status == "ran" and call.filled > before.filled:
+                self._calls[key] = call
+        findings = tuple(f.finding for f in faults if f.finding)
+        notes = tuple(f.note for f in faults if f.note)
+        self._findings.update(findings)
+        return replace(outcome, findings=outcome.findings + findings, notes=outcome.notes + notes)
+
+    def has_all(self, findings: Sequence[str]) -> bool:
+        """Whether all of these findings are on the asm alone, and so hold for every assembler."""
+        return self._findings.issuperset(findings)
+
+    def unfilled(self) -> list[AsmFault]:
+        """The faults of blocks of which some places of the pack hold padding in every launch."""
+        return [unfilled_places(call) for call in self._calls.values() if 0 < call.filled < call.pack]
 
 
 def shared_registers(call: AsmCall) -> AsmFault:

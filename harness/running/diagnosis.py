@@ -23,7 +23,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import CLOBBER, REVERSED, UNDEFINED, AsmVariant, CaseError, KernelVariant
-from ptxdiff.running.judged import judged
+from ptxdiff.running.judgements import judged
 
 _LEFT = re.compile(r"out of bounds|out of range|IndexError|lies in no buffer|illegal memory access")
 

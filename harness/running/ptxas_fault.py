@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +22,8 @@ from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
 from ptxdiff.fuzz.pieces import FlowProgram
 from ptxdiff.fuzz.reduce import reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled
-from ptxdiff.jobs import Job, MachineCodeBackend, Outcome
-from ptxdiff.judging.judge import Judgement, judge_same
+from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome
+from ptxdiff.judging.judge import judge_same
 from ptxdiff.model.assemblers import LEVELS, TRITONS_LEVEL, PtxasChoice
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.policies import policies
@@ -34,8 +33,6 @@ from ptxdiff.records import PTXAS, Key, Offender, Result
 from ptxdiff.running.assemblers import Chosen, tritons_own
 from ptxdiff.running.contexts import run_loop
 from ptxdiff.running.dump import file_name
-from ptxdiff.running.plan import WorkItem
-from ptxdiff.running.result import Recording
 from ptxdiff.triton.assemble import Assembly, assemble, options_of
 from ptxdiff.triton.build import Built, build
 from ptxdiff.triton.compile import compile_kernel
@@ -476,46 +473,48 @@ def _commented(blame: PtxasBlame) -> str:
     return "".join(f"// {line}\n" for line in (*words, *rows, *by_hand)) + blame.ptx
 
 
-class PtxasTrial(Recording):
-    """The results of one item, some of which may be faults of ptxas."""
+class PtxasTrial:
+    """Examines the failures of one item for faults of ptxas.
 
-    @abstractmethod
-    def _judgement(self, job: Job, outcome: Outcome) -> Judgement:
-        """The judgement on an outcome."""
+    assemblers: those of the run. passes: whether an outcome passes. dump: a folder for the PTX that shows a fault.
+    """
 
-    def _on_trial(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
+    def __init__(self, backend: Backend, assemblers: Sequence[Chosen], passes: Passes, dump: Path | None) -> None:
+        self.backend, self.assemblers, self.passes, self.dump = backend, tuple(assemblers), passes, dump
+        self._reduced = False  # whether the PTX of a fault has been reduced
+
+    def explained(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
         """A failure and the lines that explain it. If ptxas is at fault, the words of the result name the assembler."""
         if result.diagnosis:
             return result, []
         job = filled(job)
         if not outcome.outputs:  # a sweep leaves its outputs on the device
             outcome = self.backend.run(job)
-        blame = self._blamed(job, outcome)
+        blame = self.blame(job, outcome)
         if blame is None:
             return result, []
         result = replace(result, diagnosis=PTXAS, words=in_brief(blame))
         return result, message_lines(blame, attached(self.dump, result.key, blame))
 
-    def _blamed(self, job: Job, outcome: Outcome) -> PtxasBlame | None:
+    def blame(self, job: Job, outcome: Outcome) -> PtxasBlame | None:
         """The fault of ptxas behind a job's result on a GPU; None if it is not proved."""
         if job.setup.context == "shared" or self.backend.name != "gpu":
             return None
-
-        def passes(job: Job, outcome: Outcome) -> bool:
-            return self._judgement(job, outcome).passed
-
         # A reduction takes up to half a minute, so only one failure of an item gets it; the others keep the variant's
         # PTX.
-        blame = blamed(job, outcome, self.backend, self.assemblers, passes, smallest=not self.reduced)
-        self.reduced = self.reduced or blame is not None
+        blame = blamed(job, outcome, self.backend, self.assemblers, self.passes, smallest=not self._reduced)
+        self._reduced = self._reduced or blame is not None
         return blame
 
-    def _blame_ptxas(self, item: WorkItem, blame: PtxasBlame | None) -> None:
-        """Blame ptxas for the newest result. blame: the fault, if it could be examined."""
-        result = replace(self.found.results[-1], diagnosis=PTXAS)
-        if blame is not None:
-            story = message_lines(blame, attached(self.dump, result.key, blame))
-            repeat = f"  repeat    {self._command(result, item.setup.assembler)}"
-            message = "\n".join([result.message.removesuffix(f"\n{repeat}"), *story, repeat])
-            result = replace(result, words=f"{result.words}; {in_brief(blame)}", message=message)
-        self.found.results[-1] = result
+    def with_blame(self, result: Result, blame: PtxasBlame | None, repeat: str) -> Result:
+        """The result of a job that gave no bits, with ptxas blamed. blame: the fault, if it could be examined.
+
+        repeat: the command that repeats the result.
+        """
+        result = replace(result, diagnosis=PTXAS)
+        if blame is None:
+            return result
+        story = message_lines(blame, attached(self.dump, result.key, blame))
+        line = f"  repeat    {repeat}"
+        message = "\n".join([result.message.removesuffix(f"\n{line}"), *story, line])
+        return replace(result, words=f"{result.words}; {in_brief(blame)}", message=message)

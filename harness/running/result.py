@@ -1,141 +1,130 @@
-"""Makes the record of a work item from its outcome and judgement."""
+"""The records of one item: each result is made from the outcome and the judgement of one work item."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from ptxdiff.emulator import HOPPER
-from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.sets import tuple_bits
-from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.jobs import Job, Outcome
 from ptxdiff.judging.failing_map import axes_of, packed
 from ptxdiff.judging.judge import Judgement
 from ptxdiff.judging.judged_share import FEW_INPUTS, left_by_domain
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import twin
-from ptxdiff.model.derive import AsmForm, asm_form
 from ptxdiff.model.describe import reference_name
 from ptxdiff.model.identity import digest as digest_of_values
 from ptxdiff.model.identity.dependencies import dependencies, opened, portable
-from ptxdiff.model.policies import policies
-from ptxdiff.model.variants import AsmVariant, CaseError
-from ptxdiff.records import UNPROVED, Key, Result, Share, Verdict
+from ptxdiff.records import UNPROVED, Result, Verdict
 from ptxdiff.records.provenance import block_digests, digest
 from ptxdiff.running import plan as planning
 from ptxdiff.running.assemblers import Chosen, label_of, option_words
-from ptxdiff.running.item import Item, ItemResults, fingerprint_of
+from ptxdiff.running.item import ItemResults
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.plan import WorkItem
-from ptxdiff.running.replay import Origin, Replay, remarks, token
+from ptxdiff.running.replay import Origin, remarks, token
 from ptxdiff.sweep import Swept
-from ptxdiff.triton.builds import NoBuild, build_called, label
+from ptxdiff.triton.builds import NoBuild, build_called
 
 
-class Recording:
-    """The results of one item, each made from the outcome of one work item."""
+class ItemRecord:
+    """The results of one item so far. node: pytest's id of the item, for the repeat command."""
 
-    def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
-        self.item, self.backend, self.effort = item, backend, effort
-        self.approximate: str = getattr(backend, "approximate", HOPPER)  # of the emulator
-        self.case, self.variant = item.loaded.case, item.variant
-        self.policy = policies(self.case, self.variant)
-        self.node = node or f"{item.loaded.path}::{item.label}"
-        self.dump = dump
-        self.found = ItemResults()
-        self.fingerprint = fingerprint_of(item)
-        self.replay: Replay | None = None
-        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, for straight runs
-        self.needed: dict[str, dict[str, Mapping[str, tuple[int, int]]]] = {}  # by shape and input set
-        self.assemblers: tuple[Chosen, ...] = (None,)
-        self.reduced = False  # whether the PTX of a fault of ptxas has been reduced
+    def __init__(self, plan: ItemPlan, node: str = "") -> None:
+        self.plan = plan
+        self.node = node or f"{plan.item.loaded.path}::{plan.item.label}"
+        self.item_results = ItemResults()
         self._tritons: dict[tuple[str, str, str], str] = {}
 
-    def _key(self, item: WorkItem) -> Key:
-        place = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name
-        return planning.key_of(*place, item, label(self.item.compiler))
+    @property
+    def last(self) -> Result | None:
+        """The newest result."""
+        return self.item_results.results[-1] if self.item_results.results else None
+
+    @last.setter
+    def last(self, result: Result) -> None:
+        self.item_results.results[-1] = result
+
+    def add(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
+        """Add a result without a judgement on bits. words: its reason; else the outcome's."""
+        result = self.result(item, None, outcome, verdict, seconds, Judgement())
+        text = words or outcome.words
+        where = f"{result.key.case}::{self.plan.item.label}"
+        failed = verdict in ("fail", "error")
+        message = f"{where}: {verdict}: {text}"
+        if failed:
+            message += f"\n  repeat    {self.command(result, item.setup.assembler)}"
+        self.item_results.results.append(replace(result, words=text, message=message if failed else ""))
 
     def _ptxas(self, item: WorkItem) -> str:
         """The assembler, as records name it; "" on a backend that runs no machine code."""
-        place = self.backend.name, self.item.target, self.item.compiler
+        place = self.plan.backend, self.plan.item.target, self.plan.item.compiler
         if place not in self._tritons:
             self._tritons[place] = label_of(None, *place)
         return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
-    def _sets(self) -> list[InputSet]:
-        place = self.item.loaded.name, self.backend.name, self.effort
-        return planning.sets_of(self.case, *place, self.variant)
+    def remark(self, words: str) -> None:
+        """Add a remark to the first result."""
+        first = self.item_results.results[0]
+        self.item_results.results[0] = replace(first, notes=(*first.notes, words))
 
-    def _set(self, name: str) -> InputSet:
-        return next(s for s in self._sets() if s.name == name)
-
-    def _remark_on_domain(self) -> None:
-        """Add to the first result a remark on a domain that leaves few inputs."""
-        if not self.case.elementwise:  # a whole kernel has other input sets
+    def remark_on_coverage(self) -> None:
+        """Remark on a domain that leaves few inputs, and on words that were sampled."""
+        if not self.plan.case.elementwise:  # a whole kernel has other input sets
             return
-        parts = (part for s in self._sets() for part in s.chunks(FEW_INPUTS))
-        if few := left_by_domain(self.case, parts):
-            first = self.found.results[0]
-            self.found.results[0] = replace(first, notes=(*first.notes, few))
+        parts = (part for s in self.plan.sets() for part in s.chunks(FEW_INPUTS))
+        for words in (left_by_domain(self.plan.case, parts), self._sampled_words()):
+            if words:
+                self.remark(words)
 
-    def _remark_on_words(self) -> None:
-        """Add to the first result what of the packs was not run, at the effort that runs all inputs that it can."""
-        if (
-            self.effort != "exhaustive"
-            or not self.case.elementwise
-            or not any(r.key.input_set.startswith("exhaustive/") for r in self.found.results)
-        ):
-            return
-        ran = {r.key.input_set.partition("+")[0] for r in self.found.results}
-        left = [p for p in planning.packs_read(self.case, self.variant)
-                if p > 1 and f"all-words-{p}/1" not in ran]  # fmt: skip
-        if left and self.case.inputs:
-            first = self.found.results[0]
-            read = ", ".join(f"pack {p} reads {tuple_bits(self.case, p)} bits" for p in left)
-            words = f"{UNPROVED}all elements ran, and words were sampled: {read}; words of up to 32 bits run completely"
-            self.found.results[0] = replace(first, notes=(*first.notes, words))
+    def _sampled_words(self) -> str:
+        """What of the packs was not run, at the effort that runs all inputs that it can; "" if nothing is left."""
+        case, names = self.plan.case, [r.key.input_set for r in self.item_results.results]
+        if self.plan.effort != "exhaustive" or not any(name.startswith("exhaustive/") for name in names):
+            return ""
+        ran = {name.partition("+")[0] for name in names}
+        packs = planning.packs_read(case, self.plan.variant)
+        left = [p for p in packs if p > 1 and f"all-words-{p}/1" not in ran]
+        if not left or not case.inputs:
+            return ""
+        read = ", ".join(f"pack {p} reads {tuple_bits(case, p)} bits" for p in left)
+        return f"{UNPROVED}all elements ran, and words were sampled: {read}; words of up to 32 bits run completely"
 
-    def _against(self, item: WorkItem) -> str:
+    def against(self, item: WorkItem) -> str:
+        """What a work item's bits are compared with, in words."""
         if item.setup.context == "loop":
             steps = item.setup.steps
             return f"the same variant applied {steps} time{'s' * (steps > 1)} straight"
         if item.setup.context == "shared":
             return "the same variant with every operand in a register of its own"
-        return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
+        own = " (the variant's own)" if self.plan.variant.reference else ""
+        return reference_name(self.plan.policy.reference) + own
 
-    def _command(self, result: Result, chosen: Chosen) -> str:
+    def command(self, result: Result, chosen: Chosen) -> str:
+        """The command that repeats a result, with an assembler."""
         words = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
-        words += [f"--ptx-approximate={self.approximate}"] * (self.approximate != HOPPER)
+        words += [f"--ptx-approximate={self.plan.approximate}"] * (self.plan.approximate != HOPPER)
         words += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
         return " ".join(words)
 
     def _builds(self) -> list[str]:
         """The options that name the Triton build which compiled the variant, for another run."""
-        if not (name := self.item.compiler):
+        if not (name := self.plan.item.compiler):
             return []
         try:
             python = str(build_called(name).python)
         except NoBuild:
             return []  # an error about that build, which says how to name it
         words = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
-        return words + [f"--ptx-also={name}"] * self.item.variant_name.endswith(twin("", name))
+        return words + [f"--ptx-also={name}"] * self.plan.item.variant_name.endswith(twin("", name))
 
-    def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
-        result = self._result(item, None, outcome, verdict, seconds, Judgement())
-        text = words or outcome.words
-        where = f"{result.key.case}::{self.item.label}"
-        failed = verdict in ("fail", "error")
-        message = f"{where}: {verdict}: {text}"
-        if self.node and failed:
-            message += f"\n  repeat    {self._command(result, item.setup.assembler)}"
-        self.found.results.append(replace(result, words=text, message=message if failed else ""))
-
-    def _result(
+    def result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
         swept: Swept | None = None,
     ) -> Result:  # fmt: skip
-        key = self._key(item)
+        """A result, which is not added. job: None if nothing was judged. swept: of a set too large to hold."""
+        key = self.plan.key(item)
         first = judgement.offenders[0].index if judgement.offenders else 0
         place = swept.place if swept else self._unit(judgement, first) if judgement.offenders else outcome.element
         setup = job.setup if job and swept else item.setup
@@ -143,9 +132,9 @@ class Recording:
         replayed = ""
         if verdict == "fail" and job and (job.inputs or not swept):
             inputs = digest(job.inputs) if setup.sizes else ""
-            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs, self._around())
+            origin = Origin.of(self.plan.fingerprint, "" if swept else artifacts.body, inputs, self._around())
             replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
-        axes = axes_of(self.case)
+        axes = axes_of(self.plan.case)
         return Result(
             key=key,
             verdict=verdict,
@@ -166,14 +155,14 @@ class Recording:
             replay=replayed,
             inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
             outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
-            seed=self._seed(item),
+            seed=self.plan.seed(item),
             contraction_open=outcome.contraction_open,
-            asm=self.found.keep("asm", self._asm(item)),
-            ptx=self.found.keep("ptx", artifacts.ptx),
-            sass=self.found.keep("sass", artifacts.sass),
+            asm=self.item_results.keep("asm", self.plan.asm_text(item)),
+            ptx=self.item_results.keep("ptx", artifacts.ptx),
+            sass=self.item_results.keep("sass", artifacts.sass),
             resources=artifacts.resources,
             instructions=artifacts.instructions,
-            fingerprint=self.fingerprint,
+            fingerprint=self.plan.fingerprint,
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
             ptxas=self._ptxas(item) if verdict != "not run" else "",
@@ -185,14 +174,15 @@ class Recording:
 
     def _remarks(self, body: str) -> tuple[str, ...]:
         """What has changed since the token that is replayed was made."""
-        return remarks(self.replay, self.fingerprint, body, self._around()) if self.replay is not None else ()
+        replay = self.plan.replay
+        return remarks(replay, self.plan.fingerprint, body, self._around()) if replay is not None else ()
 
     def _around(self) -> str:
         """A digest of what the item's results depend on besides the definition, for tokens.
 
         Without plugins and settings: those of a replay, and of a cluster's node, are other ones.
         """
-        path = self.item.loaded.path
+        path = self.plan.item.loaded.path
         files = opened(path)
         parts = {name: part for name, part in dependencies(path).items() if name not in ("plugins", "settings")}
         return digest_of_values({**parts, **portable(path, files.files)}) if not files.unknown else ""
@@ -200,24 +190,4 @@ class Recording:
     def _unit(self, judgement: Judgement, code_index: int) -> int:
         """The input element that belongs to a code of the first offender's output."""
         name = judgement.offenders[0].output.partition(" ")[0]
-        return code_index // format_of(self.case.outputs[name]).codes_per_unit
-
-    def _seed(self, item: WorkItem) -> int:
-        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
-            return 0
-        return self._set(item.input_set).seed
-
-    def _asm(self, item: WorkItem) -> str | None:
-        if not isinstance(self.variant, AsmVariant):
-            return None
-        form = self._form(item)
-        return form.text if form else self.variant.texts[min(self.variant.texts)].text
-
-    def _form(self, item: WorkItem) -> AsmForm | None:
-        """The asm of an item; None for a variant without asm, or if none can be derived."""
-        if not isinstance(self.variant, AsmVariant):
-            return None
-        try:
-            return asm_form(self.case, self.variant, item.setup.pack)
-        except CaseError:
-            return None
+        return code_index // format_of(self.plan.case.outputs[name]).codes_per_unit

@@ -26,7 +26,7 @@ from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.child import Process
 from ptxdiff.running.item import Item, fingerprint_of
-from ptxdiff.running.judged import judging_results_of
+from ptxdiff.running.judgements import judging_results_of
 from ptxdiff.running.replay import Origin, token
 from ptxdiff.sweep import OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep

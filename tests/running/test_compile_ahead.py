@@ -16,6 +16,7 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.references.formats import U8
 from ptxdiff.running import run
 from ptxdiff.running.item import Item
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.run import run_item
 
 
@@ -100,16 +101,16 @@ def test_a_backend_that_refuses_to_prepare_still_runs():
 
 
 def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
+    backend = Listed()
     monkeypatch.setattr(run, "default_size", lambda: 1)
-    made = run._ItemRun._filled
+    made = ItemPlan.filled
 
     def filled(self, item):
-        if self.found.results:  # of the third one: once ahead, and once in its turn
+        if any(a[0] == "run" for a in backend.calls):  # of the third one: once ahead, and once in its turn
             raise CaseError("no inputs today")
         return made(self, item)
 
-    monkeypatch.setattr(run._ItemRun, "_filled", filled)
-    backend = Listed()
+    monkeypatch.setattr(ItemPlan, "filled", filled)
     found = run_item(item_of(), backend, "quick")
     assert [r.verdict for r in found.results] == ["pass", "pass", "error"]
     assert "no inputs today" in found.results[-1].words

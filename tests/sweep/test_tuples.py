@@ -5,12 +5,15 @@ import pytest
 
 from ptxdiff import Case, asm, either
 from ptxdiff.inputs.sets import all_words
-from ptxdiff.jobs import Outcome
+from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import UNPROVED
 from ptxdiff.references.formats import U8, U16
-from ptxdiff.running import run as running
+from ptxdiff.running import item_plan
 from ptxdiff.running.item import Item
+from ptxdiff.running.item_plan import ItemPlan
+from ptxdiff.running.judgements import ItemJudge
+from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.run import run_item
 from ptxdiff.sweep import chunks, tuples
 
@@ -53,7 +56,7 @@ class Copying:
 @pytest.fixture
 def swept(monkeypatch, tmp_path):
     """The results for all words of two bytes, in pieces of 2^16 inputs."""
-    monkeypatch.setattr(running, "LARGE", 1 << 15)
+    monkeypatch.setattr(item_plan, "LARGE", 1 << 15)
     monkeypatch.setattr(tuples.sweep_tuples, "__defaults__", (1 << 16,))
 
     def run(backend, case=None):
@@ -93,11 +96,12 @@ def test_other_bits_within_the_policy_pass(swept):
 def test_the_digests_are_those_of_the_plain_sweep(tmp_path):
     case = case_of()
     item = Item(LoadedCase(case, "case", "case", tmp_path / "case.py", ""), "v", "sm_90a", "emulator")
-    run = running._ItemRun(item, Copying(), "exhaustive", "")
+    plan = ItemPlan(item, Copying(), "exhaustive")
     inputs = all_words(case, 2)
-    job = run._job(running.WorkItem(running.Setup(pack=2), inputs.name), {})
-    plain = chunks.sweep_in_chunks(Copying(), job, inputs, run._judgement)
-    fast = tuples.sweep_tuples(Copying(), job, inputs, run._judgement)
+    job = plan.job(WorkItem(Setup(pack=2), inputs.name), {})
+    judge = ItemJudge(case, plan.variant, plan.policy, Copying())
+    plain = chunks.sweep_in_chunks(Copying(), job, inputs, judge.judgement)
+    fast = tuples.sweep_tuples(Copying(), job, inputs, judge.judgement)
     assert fast.blocks == plain.blocks
     assert fast.judgement.total == plain.judgement.total
 

@@ -7,7 +7,7 @@ import numpy as np
 from ptxdiff import Case, asm
 from ptxdiff.model.policies import policies
 from ptxdiff.references.formats import U8
-from ptxdiff.running.judged import Judged
+from ptxdiff.running.judgements import Judged
 
 
 def flipped(x):
