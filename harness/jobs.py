@@ -20,11 +20,6 @@ from ptxdiff.model.variants import Context, Variant
 Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
 Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
 
-BACKEND_NAMES = ("gpu", "emulator", "assembler", "sass")
-AUTOMATIC = BACKEND_NAMES[:3]
-"""The backends of `auto`: machine code runs on the CPU only where it is asked for."""
-
-
 FILLING_BLOCK = 1024
 """Elements of a program in a launch that is to reach the memory's rate: enough loads are in flight."""
 
@@ -157,7 +152,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """One of `BACKEND_NAMES`."""
+        """Its name in `ptxdiff.backends.BACKENDS`."""
 
     def unavailable(self, target: str) -> str | None:
         """Why nothing for this target can run here, in one line; None if it can."""

@@ -1,6 +1,6 @@
 """The words for options: one table that pytest and every verb of `ptxdiff` read, so that a thing has one name.
 
-`ptxdiff run --WORD` is `pytest --ptx-WORD`. Standard library only: every pytest run loads this module.
+`ptxdiff run --WORD` is `pytest --ptx-WORD`. Light: every pytest run loads this module.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptxdiff.backends import BACKENDS
+
 EFFORTS = ("quick", "full", "exhaustive")
-BACKENDS = ("auto", "gpu", "emulator", "assembler", "sass")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -45,7 +46,7 @@ RUNS = (
     Option(
         "backend",
         "where to run (repeatable); auto, the default, uses everything this machine has",
-        facts=_repeated(choices=BACKENDS),
+        facts=_repeated(choices=("auto", *BACKENDS)),
     ),
     Option(
         "target",

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.options import add_to_pytest
 
 GROUP = "ptxdiff: differential tests of inline PTX"
@@ -59,13 +60,8 @@ def _has_cases_alone(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers, and the recorder if records are asked for."""
-    for name, meaning in (
-        ("gpu", "needs an NVIDIA GPU"),
-        ("emulator", "runs PTX on the CPU"),
-        ("assembler", "compiles and assembles, runs nothing"),
-        ("sass", "runs the machine code of ptxas on the CPU"),
-    ):
-        config.addinivalue_line("markers", f"{name}: {meaning}")
+    for name, kind in BACKENDS.items():
+        config.addinivalue_line("markers", f"{name}: {kind.does}")
     _check_options(config)
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         from ptxdiff.processes.threads import share_cores

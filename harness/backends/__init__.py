@@ -1,42 +1,96 @@
-"""Backends by name."""
+"""The backends: a table with one row for each. A new backend is a module of this folder and its row.
+
+Standard library only: every pytest run reads the table. A row imports its module when the backend is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ptxdiff.emulator import KERNEL_SECONDS
-from ptxdiff.jobs import BACKEND_NAMES, Backend
+if TYPE_CHECKING:
+    from ptxdiff.jobs import Backend
 
 
-def create(
-    name: str,
-    *,
-    limit: float | None = None,
-    sanitize: str = "",
-    disassembled: Collection[str] | None = None,
-    approximate: str = "hopper",
-) -> Backend:
-    """The backend called `name`. Raises ValueError for an unknown name.
+@dataclass(frozen=True)
+class Settings:
+    """What backends are made with; each reads what concerns it.
 
-    limit: the time limit in seconds for work on a GPU, or for one run on the emulator; None for the defaults.
-    sanitize: the tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose
-    machine code the assembler backend also disassembles; None for all. approximate: the bits of approximate
-    instructions on the emulator, one of `ptxdiff.emulator.binding.approximate.APPROXIMATE`.
+    limit: the time limit in seconds for work on a GPU, or for one run on the CPU; None for the defaults. sanitize: the
+    tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose machine code
+    the assembler backend also disassembles; None for all. approximate: the bits of approximate instructions on the
+    emulator, one of `ptxdiff.emulator.binding.approximate.APPROXIMATE`.
     """
-    if name == "gpu":
-        from ptxdiff.backends.gpu_process import WatchedGpu
 
-        return WatchedGpu(limit=limit, sanitize=sanitize)
-    if name == "emulator":
-        from ptxdiff.backends.emulator import EmulatorBackend
+    limit: float | None = None
+    sanitize: str = ""
+    disassembled: Collection[str] | None = None
+    approximate: str = "hopper"
 
-        return EmulatorBackend(KERNEL_SECONDS if limit is None else limit, approximate)
-    if name == "assembler":
-        from ptxdiff.backends.assembler import AssemblerBackend
+    @property
+    def cpu_limit(self) -> float:
+        """Seconds for one run on the CPU."""
+        from ptxdiff.emulator import KERNEL_SECONDS
 
-        return AssemblerBackend(disassembled=disassembled)
-    if name == "sass":
-        from ptxdiff.backends.sass import SassBackend
+        return KERNEL_SECONDS if self.limit is None else self.limit
 
-        return SassBackend(KERNEL_SECONDS if limit is None else limit)
-    raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKEND_NAMES)}")
+
+@dataclass(frozen=True)
+class Kind:
+    """What the harness knows of a backend before it makes one.
+
+    does: for pytest's list of markers. automatic: whether `auto` includes it. executes: whether it gives bits.
+    asm_alone: whether it runs asm without a kernel of Triton around it. chosen_ptxas: whether its code is made by a
+    ptxas that the user can choose. reusable: whether its results depend on nothing that the key of reuse lacks.
+    """
+
+    does: str
+    make: Callable[[Settings], Backend]
+    automatic: bool = True
+    executes: bool = True
+    asm_alone: bool = False
+    chosen_ptxas: bool = False
+    reusable: bool = False
+
+
+def _gpu(settings: Settings) -> Backend:
+    from ptxdiff.backends.gpu_process import WatchedGpu
+
+    return WatchedGpu(limit=settings.limit, sanitize=settings.sanitize)
+
+
+def _emulator(settings: Settings) -> Backend:
+    from ptxdiff.backends.emulator import EmulatorBackend
+
+    return EmulatorBackend(settings.cpu_limit, settings.approximate)
+
+
+def _assembler(settings: Settings) -> Backend:
+    from ptxdiff.backends.assembler import AssemblerBackend
+
+    return AssemblerBackend(disassembled=settings.disassembled)
+
+
+def _sass(settings: Settings) -> Backend:
+    from ptxdiff.backends.sass import SassBackend
+
+    return SassBackend(settings.cpu_limit)
+
+
+BACKENDS: Mapping[str, Kind] = {
+    "gpu": Kind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
+    "emulator": Kind("runs PTX on the CPU", _emulator, asm_alone=True, reusable=True),
+    "assembler": Kind(
+        "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
+    ),
+    # Not automatic: a run with it takes longer.
+    "sass": Kind("runs the machine code of ptxas on the CPU", _sass, automatic=False, chosen_ptxas=True),
+}
+
+
+def create(name: str, **settings: Any) -> Backend:
+    """The backend called `name`, with these `Settings`. Raises ValueError for an unknown name."""
+    if name not in BACKENDS:
+        raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKENDS)}")
+    return BACKENDS[name].make(Settings(**settings))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxdiff import options
+from ptxdiff.backends import BACKENDS
 from ptxdiff.cli import UsageError, say
 
 if TYPE_CHECKING:
     from ptxdiff.records import RunRecords
 
-BACKENDS = ("gpu", "emulator", "assembler", "sass")
 
 _EPILOG = """\
 exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline, 3 speed or resources
@@ -31,7 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-model", action="store_true", help="let a pass on a model alone satisfy the gate")
     parser.add_argument(
-        "--require", action="append", default=[], choices=BACKENDS, help="a backend that must have run (repeatable)"
+        "--require",
+        action="append",
+        default=[],
+        choices=tuple(BACKENDS),
+        help="a backend that must have run (repeatable)",
     )
     options.add(parser, "target", "a target that must have results (repeatable)", default=[])
     options.add(

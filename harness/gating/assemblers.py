@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.gating.decision import ACCEPTED, CORRECTNESS, RUN, Objection
 from ptxdiff.records import RunRecords, names_assembler
 from ptxdiff.records.compare import Comparison
@@ -13,7 +14,8 @@ BASELINE = "baseline"
 """The name that stands for the assemblers of the baseline."""
 HELD = "accepted_assemblers"
 """The entry in the environment of a baseline of digests that lists the assemblers, because its results do not."""
-BACKENDS = ("gpu", "assembler", "sass")
+
+_WITH_PTXAS = tuple(name for name, kind in BACKENDS.items() if kind.chosen_ptxas)
 
 
 def assembled(
@@ -30,7 +32,7 @@ def assembled(
         yield Objection(CORRECTNESS, RUN, "the baseline does not name its assembler: make it again, or give versions")
     for name in accepted:
         names_assembler(name, "")  # raises ValueError for an illegal name, whatever the run has
-    made = Counter(r.ptxas for r in run.results if r.key.backend in BACKENDS and r.verdict != "not run")
+    made = Counter(r.ptxas for r in run.results if r.key.backend in _WITH_PTXAS and r.verdict != "not run")
     for label, count in sorted(made.items()):
         if not any(names_assembler(name, label) for name in accepted):
             by = f"by {label}" if label else "by an assembler that they do not name"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.triton.installation import NoTriton
@@ -16,8 +17,6 @@ from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 
 BUNDLED = "bundled"
 """On the command line: the ptxas that the installed Triton carries for a target."""
-BACKENDS = ("gpu", "assembler", "sass")
-"""The backends whose results depend on the assembler."""
 
 Chosen = PtxasChoice | None
 """An assembler; None means the one that Triton uses, with Triton's own options."""
@@ -47,7 +46,7 @@ class AssemblerChoice:
 
         Triton's own at Triton's level is None: then Triton itself assembles the kernel, and launches it on a GPU.
         """
-        if backend not in BACKENDS or self == AssemblerChoice():
+        if not BACKENDS[backend].chosen_ptxas or self == AssemblerChoice():
             return (None,)
         found: list[Chosen] = []
         for place in self.places:
@@ -108,7 +107,7 @@ def with_assembler(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:
 
 def label_of(chosen: Chosen, backend: str, target: str, compiler: str) -> str:
     """The assembler's label in records; "" if the backend runs no machine code, or no assembler is found."""
-    if backend not in BACKENDS:
+    if not BACKENDS[backend].chosen_ptxas:
         return ""
     if chosen is not None:
         return chosen.label

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ptxdiff.backends import create
-from ptxdiff.jobs import AUTOMATIC, BACKEND_NAMES, Backend, DisassemblingBackend, Job
+from ptxdiff.backends import BACKENDS, create
+from ptxdiff.jobs import Backend, DisassemblingBackend, Job
 from ptxdiff.lint import outputs
 from ptxdiff.lint.files import Report, lint_paths
 from ptxdiff.lint.settings import Configuration, Options
@@ -237,7 +237,8 @@ def _devices(config: pytest.Config) -> list[str | None]:
 def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: on the GPU backend the targets of this host's GPUs, on others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
-    wanted = list(dict.fromkeys(n for c in chosen for n in (AUTOMATIC if c == "auto" else (c,))))
+    automatic = [name for name, kind in BACKENDS.items() if kind.automatic]
+    wanted = list(dict.fromkeys(n for c in chosen for n in (automatic if c == "auto" else (c,))))
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     found = []
     for backend in wanted:
@@ -285,7 +286,7 @@ _ADDRESS = re.compile(
 def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     """Case, variant, target and backend of an item, from its pytest id; None for an item that is not ptxdiff's."""
     found = _ADDRESS.fullmatch(nodeid)
-    if found is None or found["backend"] not in BACKEND_NAMES:
+    if found is None or found["backend"] not in BACKENDS:
         return None
     stem = Path(found["file"]).name
     case = f"{stem}.{found['group']}" if found["group"] else stem
@@ -390,7 +391,7 @@ class VariantItem(OwnWords, pytest.Item):
             and self.config.option.ptx_replay is None
             and not self.config.option.ptx_dump
         )
-        if not wanted or self.item.backend not in reuse.BACKENDS:
+        if not wanted or not BACKENDS[self.item.backend].reusable:
             return False
         return reuse.assembled_by(self.item, self.assemblers) is not None
 

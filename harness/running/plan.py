@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.backends.sharing import may_share
 from ptxdiff.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
 from ptxdiff.inputs.few_numbers import few_sets
@@ -188,7 +189,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
         assert isinstance(variant, LaunchedVariant)
         return list(_kernel_items(case, variant, backend, effort))
     items = _elementwise_items(case, case_name, variant, backend, effort, target)
-    if backend != "emulator" or not isinstance(variant, AsmVariant) or not variant.reads_padding:
+    if not isinstance(variant, AsmVariant) or not BACKENDS[backend].asm_alone or not variant.reads_padding:
         return items
     counts = {s.name: s.count for s in sets_of(case, case_name, backend, effort, variant)}
     return _unique([_filled(case, variant, item, counts[item.input_set]) for item in items])
@@ -212,14 +213,14 @@ def _elementwise_items(
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     shared_out = effort == "quick" and not (isinstance(variant, LaunchedVariant) or _unread(case, variant, packs))
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
-    if backend == "assembler":
+    if not BACKENDS[backend].executes:
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
     sets = [s.name for s in _element_sets(case, case_name, backend, effort, variant)]
     alone = effort == "quick" and _emulated_alone(variant, backend)
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
     items += _word_items(case, variant, backend, effort, plain)
-    if backend == "emulator" and isinstance(variant, AsmVariant):
+    if BACKENDS[backend].asm_alone and isinstance(variant, AsmVariant):
         items += _shared_items(case, case_name, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
@@ -376,7 +377,7 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
 
 def _emulated_alone(variant: Variant, backend: str) -> bool:
     """Whether setups may run the asm without a kernel around it, so without pointers and warps."""
-    return backend == "emulator" and isinstance(variant, AsmVariant)
+    return BACKENDS[backend].asm_alone and isinstance(variant, AsmVariant)
 
 
 def _alignments(case: Case, variant: Variant) -> tuple[int, ...]:
@@ -521,12 +522,12 @@ def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: st
     alignments = (16,) if effort == "quick" else _alignments(case, variant)
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
-    sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
+    sets = ("none",) if not BACKENDS[backend].executes else (*made, "edges/1", "random/1", *runs)
     for size, fusion in itertools.product(case.sizes, _fusions(variant)):
         plain = Setup(sizes=dict(size), num_warps=variant.num_warps, fusion=fusion)
         setups = [replace(plain, alignment=a) for a in alignments]
         setups += () if effort == "quick" else _misaligned(case, variant, plain)
-        small = () if backend == "assembler" else (*few_sets(case, size), *near_sets(case, size))
+        small = () if not BACKENDS[backend].executes else (*few_sets(case, size), *near_sets(case, size))
         yield from (WorkItem(setup, name) for setup in setups for name in (*sets, *small))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.processes.gpus import gpu_visible
 from ptxdiff.records import (
     COMPRESSED,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from ptxdiff.running.assemblers import Chosen
     from ptxdiff.running.item import Item
 
-BACKENDS = ("gpu", "emulator", "assembler", "sass")
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
 
@@ -154,7 +154,7 @@ class Recorder:
             if words := carried_nowhere(r):
                 self.remarks[f"{r.key.case}::{r.key.variant}: carried over to no later run: {words}"] = None
             self.reused[r.reused] += bool(r.reused)
-            self.reusable |= r.key.backend in ("emulator", "assembler")
+            self.reusable |= BACKENDS[r.key.backend].reusable
             if r.ptxas:
                 named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
                 self.assembled.append(Result(**{name: getattr(r, name) for name in named}))

@@ -28,6 +28,7 @@ from typing import Any
 
 import ptxdiff as harness_package
 from ptxdiff import references
+from ptxdiff.backends import BACKENDS
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.identity import digest
 from ptxdiff.model.identity.definition import INCOMPARABLE, definition
@@ -42,7 +43,6 @@ from ptxdiff.triton.builds import NoBuild, installation_of
 from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
 
-BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
 _RESULT = b'{"record":"result",'
 _PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
@@ -85,7 +85,11 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
 def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     """Store an item's results, at once or with those of the next items. run: the id of the run that made them."""
     global _waits_until
-    if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
+    if (
+        not BACKENDS[item.backend].reusable
+        or not found.results
+        or any(r.verdict not in _VERDICTS for r in found.results)
+    ):
         return
     read = _read_by(item)
     if read is None:
@@ -120,7 +124,7 @@ def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | 
 
     None if a label does not determine the program, so that results must not be stored: a script may call any program.
     """
-    if item.backend != "assembler":
+    if not BACKENDS[item.backend].chosen_ptxas:
         return ()
     try:
         own = [tritons_own(item.target, item.compiler) if a is None else a for a in assemblers]
@@ -137,7 +141,7 @@ def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Dis
 
     stored_key: which results of the items, and what else decides their outputs.
     """
-    if any(i.backend not in BACKENDS or not _comparable(i) or _read_by(i) for i in items):
+    if any(not BACKENDS[i.backend].reusable or not _comparable(i) or _read_by(i) for i in items):
         return None
     try:
         stored = _pairs.get(*_pair(items, stored_key))
@@ -149,7 +153,7 @@ def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Dis
 
 def keep_disagreement(items: Sequence[Item], found: Disagreement, stored_key: tuple[Any, ...]) -> None:
     """Store a disagreement between results of these items. stored_key: see `find_disagreement`."""
-    if all(i.backend in BACKENDS and _read_by(i) == {} for i in items) and not _edited_meanwhile():
+    if all(BACKENDS[i.backend].reusable and _read_by(i) == {} for i in items) and not _edited_meanwhile():
         _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, stored_key))
 
 
