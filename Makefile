@@ -38,7 +38,7 @@ help:
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV_FLAGS) $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH) -e ".[dev]"
 	touch $@
 
 report: $(STAMP)
