@@ -29,7 +29,7 @@ from typing import Any, TypeGuard
 
 from ptxdiff.locations import PACKAGE
 from ptxdiff.model.identity.encoding import array, encode, only_here, tagged
-from ptxdiff.model.identity.source import byte_code, file_text, imports_in, names_in, source
+from ptxdiff.model.identity.source import byte_code, file_text, imports_in, names_in, real_path, source
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
@@ -272,16 +272,10 @@ class _Walk:
         name = module.__name__.encode()
         if file is None or top in _BY_VERSION:
             return tagged("package", name, *([_version(top)] if self.exact else []))
-        place = _resolved(file)
+        place = real_path(file)
         if any(place.startswith(f"{p}/") for p in _PACKAGES):
             return tagged("package", name, file_text(place).encode())
         return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
-
-
-@functools.cache
-def _resolved(file: str) -> str:
-    """Where a module's file is. Its folders were found when it was imported: asking again was a sixth of a walk."""
-    return str(Path(file).resolve())
 
 
 class _Bare:

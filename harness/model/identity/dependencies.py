@@ -31,7 +31,7 @@ from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.encoding import digest
 from ptxdiff.model.identity.imported import imported_texts
 from ptxdiff.model.identity.opened import Opened, digest_of, opened_by
-from ptxdiff.model.identity.source import file_text
+from ptxdiff.model.identity.source import file_text, real_path
 
 DIGITS = 16
 
@@ -135,16 +135,16 @@ def set_from_outside(path: Path) -> str:
     """
     path = Path(os.path.abspath(path))
     texts = _texts(path)
-    own = {os.path.realpath(file) for file in texts.files}
+    own = {real_path(file) for file in texts.files}
     for module in sys.modules.copy().values():
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py") or os.path.realpath(file) in own:
+        if not isinstance(file, str) or not file.endswith(".py") or real_path(file) in own:
             continue
         if not is_users(module):
             continue
         for name, attribute in _set_attributes(file_text(file)):
             other = vars(module).get(name)
-            if isinstance(other, ModuleType) and os.path.realpath(getattr(other, "__file__", None) or "") in own:
+            if isinstance(other, ModuleType) and real_path(getattr(other, "__file__", None) or "") in own:
                 return f"{os.path.basename(file)} sets {attribute} of {other.__name__.rpartition('.')[2]}"
     return ""
 

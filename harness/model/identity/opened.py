@@ -32,6 +32,7 @@ from urllib.parse import unquote
 
 from ptxdiff.diskcache import cache_folder
 from ptxdiff.locations import PACKAGE, REFERENCES
+from ptxdiff.model.identity.source import real_path
 
 ABSENT = "absent"
 """In the place of a digest: the file did not exist when it was opened."""
@@ -92,7 +93,7 @@ def note(source: str, paths: Iterable[str]) -> None:
     """Note files that are opened in place of the code of a source: the harness imports what its functions import."""
     for text in map(os.path.abspath, paths):
         if not _excluded(text):
-            _note([_real(source)], text, _stamp(text))
+            _note([real_path(source)], text, _stamp(text))
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -115,8 +116,8 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
     """
     files: dict[str, str] = {}
     unknown: dict[str, None] = dict(_faults)
-    all_noted = [noted for source in sources if (noted := _noted.get(_real(source))) is not None]
-    excluded = {_real(path) for path in without}.union(*(noted.written for noted in all_noted))
+    all_noted = [noted for source in sources if (noted := _noted.get(real_path(source))) is not None]
+    excluded = {real_path(path) for path in without}.union(*(noted.written for noted in all_noted))
     for noted in all_noted:
         unknown |= noted.effects
         for path, stamp in noted.files.items():
@@ -341,13 +342,11 @@ def _kind(file: str) -> tuple[str, str]:
     """Whose code a file has, and its real path."""
     if file.startswith("<"):
         return (_IMPORTING if file.startswith("<frozen importlib") else _LIBRARY + "?"), ""
-    path = _real(file)
+    path = real_path(file)
     if any(path.startswith(f"{folder}/") for folder in _OUR_FOLDERS):
         return _OURS, path
     return (_LIBRARY if any(path.startswith(f"{folder}/") for folder in _INSTALLED) else _USER), path
 
-
-_real = functools.lru_cache(maxsize=4096)(os.path.realpath)
 
 _OUR_FOLDERS = tuple(map(os.path.realpath, (PACKAGE, REFERENCES, PACKAGE / "reports")))
 _INSTALLED = tuple(

@@ -10,6 +10,7 @@ import dis
 import functools
 import hashlib
 import linecache
+import os
 import types
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ _sources: dict[str, str] = {}
 def executed(path: str, text: str) -> None:
     """Record the executed text of a file. A later edit of the file does not change the running code."""
     _sources[path] = text
+
+
+@functools.cache
+def real_path(file: str) -> str:
+    """Where a source file is. Its folders were found when it was imported: asking again was a sixth of a walk."""
+    return os.path.realpath(file)
 
 
 def file_text(path: str | None) -> str:
