@@ -378,9 +378,9 @@ def _excluded(path: str) -> bool:
     """Whether a file is Python's, of an installed package, of the cache folder, of the machine, or derived."""
     if path.startswith(_MACHINES) or _derived(os.path.basename(path)):
         return True
-    real = os.path.realpath(path)
+    real = real_path(path)
     cache = cache_folder()
-    folders = (*_INSTALLED, *_OUR_FOLDERS, *(() if cache is None else (os.path.realpath(cache),)))
+    folders = (*_INSTALLED, *_OUR_FOLDERS, *(() if cache is None else (real_path(str(cache)),)))
     return any(real == folder or real.startswith(f"{folder}/") for folder in folders)
 
 
