@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BackendSettings:
     """What backends are made with; each reads what concerns it.
 
     limit: the time limit in seconds for work on a GPU, or for one run on the CPU; None for the defaults. sanitize: the
@@ -37,7 +37,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Kind:
+class BackendKind:
     """What the harness knows of a backend before it makes one.
 
     does: for pytest's list of markers. automatic: whether `auto` includes it. executes: whether it gives bits.
@@ -46,7 +46,7 @@ class Kind:
     """
 
     does: str
-    make: Callable[[Settings], Backend]
+    make: Callable[[BackendSettings], Backend]
     automatic: bool = True
     executes: bool = True
     asm_alone: bool = False
@@ -54,43 +54,43 @@ class Kind:
     reusable: bool = False
 
 
-def _gpu(settings: Settings) -> Backend:
+def _gpu(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.gpu_process import WatchedGpu
 
     return WatchedGpu(limit=settings.limit, sanitize=settings.sanitize)
 
 
-def _emulator(settings: Settings) -> Backend:
+def _emulator(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.emulator import EmulatorBackend
 
     return EmulatorBackend(settings.cpu_limit, settings.approximate)
 
 
-def _assembler(settings: Settings) -> Backend:
+def _assembler(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.assembler import AssemblerBackend
 
     return AssemblerBackend(disassembled=settings.disassembled)
 
 
-def _sass(settings: Settings) -> Backend:
+def _sass(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.sass import SassBackend
 
     return SassBackend(settings.cpu_limit)
 
 
-BACKENDS: Mapping[str, Kind] = {
-    "gpu": Kind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
-    "emulator": Kind("runs PTX on the CPU", _emulator, asm_alone=True, reusable=True),
-    "assembler": Kind(
+BACKENDS: Mapping[str, BackendKind] = {
+    "gpu": BackendKind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
+    "emulator": BackendKind("runs PTX on the CPU", _emulator, asm_alone=True, reusable=True),
+    "assembler": BackendKind(
         "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
     ),
     # Not automatic: a run with it takes longer.
-    "sass": Kind("runs the machine code of ptxas on the CPU", _sass, automatic=False, chosen_ptxas=True),
+    "sass": BackendKind("runs the machine code of ptxas on the CPU", _sass, automatic=False, chosen_ptxas=True),
 }
 
 
 def create(name: str, **settings: Any) -> Backend:
-    """The backend called `name`, with these `Settings`. Raises ValueError for an unknown name."""
+    """The backend called `name`, with these `BackendSettings`. Raises ValueError for an unknown name."""
     if name not in BACKENDS:
         raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKENDS)}")
-    return BACKENDS[name].make(Settings(**settings))
+    return BACKENDS[name].make(BackendSettings(**settings))
