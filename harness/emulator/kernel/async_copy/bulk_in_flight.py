@@ -311,7 +311,7 @@ class Bulk:
             self.refuse(step, lane, offsets, units, "copies from")
         if not frame.grid.races:
             return
-        self._refuse_unfenced(step, lane, offsets, shared.unfenced[units].any(axis=1), "copies from")
+        self._refuse_unfenced(step, lane, offsets, np.asarray(shared.unfenced[units].any(axis=1)), "copies from")
         bad = shared.note_read(offsets, 16, lanes)
         if bad.any():
             at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size

@@ -408,8 +408,7 @@ class Shared(AccessTable):
             held = self.rows_of(units[found])
             read = (held[:, shared_access.READ] != 0) | (held[:, shared_access.READ_STRONGLY] != 0)
             found[found] = ~read
-        unseen: Array = found.any(axis=1)
-        return unseen
+        return np.asarray(found.any(axis=1))
 
     def _sets_before(self, held: Array, column: int, times: Array) -> Array:
         """Whether all accesses in a set of some rows happened before some times."""
