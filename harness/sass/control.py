@@ -1,6 +1,6 @@
 """Instructions that are no function of their operands: control flow, memory, special registers, constant banks.
 
-Each maker in `_SPECIAL` knows all the modifiers that its opcode may have. Those that choose caches decide no value and
+Each maker in `CONTROL` knows all the modifiers that its opcode may have. Those that choose caches decide no value and
 are known by name; any other word refuses the instruction.
 """
 
@@ -15,32 +15,33 @@ from ptxdiff.emulator import BUFFER_SPACING, Buffer
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
-from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.machine import _LOCAL_TOP, WARP, Fibre, Lanes, Machine, MachineStep, constant_word
 from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
 
-_CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
+CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
 """Words of loads and stores that say how caches keep the data. They decide no value."""
-_SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
+ORDERS = frozenset({"STRONG", "WEAK", "GPU", "SM", "CTA"})
+"""Words that say which other threads see an access, and in which order. Here each access is seen at once by all."""
+SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
 
-def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
-    """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
-    made = _SPECIAL.get(instruction.opcode)
-    return None if made is None else made(instruction, code)
+Maker = Callable[[MachineInstruction, MachineCode], MachineStep]
+"""Makes the step of an instruction. Raises Unsupported."""
 
 
-def _refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
+def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
+    """The refusal of an instruction."""
     return Unsupported(f"{instruction.text} {why}")
 
 
-def _only(instruction: MachineInstruction, *allowed: str) -> None:
+def only(instruction: MachineInstruction, *allowed: str) -> None:
     """Refuse modifiers other than these, and modifiers written twice."""
     words = instruction.modifiers
     if not set(words) <= set(allowed) or len(set(words)) != len(words):
-        raise _refuse(instruction, "has a modifier that is not known")
+        raise refuse(instruction, "has a modifier that is not known")
 
 
-def _plain(operand: Operand, *kinds: str) -> bool:
+def plain(operand: Operand, *kinds: str) -> bool:
     """Whether an operand is of one of these kinds, without signs and suffixes."""
     return operand.kind in kinds and not (operand.negated or operand.absolute or operand.inverted or operand.suffix)
 
@@ -55,9 +56,9 @@ class _Nop(MachineStep):
 
 
 def _nop(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction)
+    only(instruction)
     if instruction.operands:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     return _Nop(instruction)
 
 
@@ -71,9 +72,9 @@ class _Exit(MachineStep):
 
 
 def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction)
+    only(instruction)
     if instruction.operands:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     return _Exit(instruction)
 
 
@@ -91,22 +92,22 @@ class _Branch(MachineStep):
 
 def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand) -> int:
     if operand.kind != "label" or operand.name not in code.function.labels:
-        raise _refuse(instruction, "jumps to a place that is not known")
+        raise refuse(instruction, "jumps to a place that is not known")
     return code.function.labels[operand.name]
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "U")
+    only(instruction, "U")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
-        raise _refuse(instruction)
+        raise refuse(instruction)
     return _Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
 
 
 def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "REL", "NOINC")
+    only(instruction, "REL", "NOINC")
     if set(instruction.modifiers) != {"REL", "NOINC"} or len(instruction.operands) != 1:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     return _Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
 
 
@@ -123,9 +124,9 @@ class _Return(MachineStep):
 
 def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers != ("REL", "NODEC") or instruction.guard is not None:
-        raise _refuse(instruction)
-    if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "R"):
-        raise _refuse(instruction)
+        raise refuse(instruction)
+    if len(instruction.operands) != 2 or not plain(instruction.operands[0], "R"):
+        raise refuse(instruction)
     register, label = instruction.operands
     base = 0 if label.name == code.name else _target(instruction, code, label)
     return _Return(instruction, register.number, base)
@@ -166,7 +167,7 @@ class _Break(MachineStep):
             leaving[every] = True
             gone = machine._bits(leaving)
             for warp in np.flatnonzero(gone).tolist():
-                here = slice(_WARP * warp, _WARP * warp + _WARP)
+                here = slice(WARP * warp, WARP * warp + WARP)
                 mine = masks[here][leaving[here]]
                 old = masks[here].copy()
                 shared = np.isin(old, mine)
@@ -179,23 +180,23 @@ class _Break(MachineStep):
 
 
 def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "RELIABLE")
+    only(instruction, "RELIABLE")
     *conditions, barrier = instruction.operands
-    if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not _plain(barrier, "B"):
-        raise _refuse(instruction)
+    if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not plain(barrier, "B"):
+        raise refuse(instruction)
     return _Break(instruction, barrier.number, conditions[0] if conditions else None)
 
 
 def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "RECONVERGENT", "RELIABLE")
-    if len(instruction.operands) != 2 or not _plain(instruction.operands[0], "B"):
-        raise _refuse(instruction)
+    only(instruction, "RECONVERGENT", "RELIABLE")
+    if len(instruction.operands) != 2 or not plain(instruction.operands[0], "B"):
+        raise refuse(instruction)
     barrier, label = instruction.operands
     target = _target(instruction, code, label)
     at = {i.address: i for i in code.function.instructions}
     syncs = [at.get(target), at.get(target - BYTES)]
     if not any(i is not None and i.opcode == "BSYNC" and i.operands[:1] == (barrier,) for i in syncs):
-        raise _refuse(instruction, "names a place without a BSYNC of its barrier")
+        raise refuse(instruction, "names a place without a BSYNC of its barrier")
     return _Bssy(instruction, barrier.number)
 
 
@@ -214,9 +215,9 @@ class _Bsync(MachineStep):
 
 
 def _bsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "RECONVERGENT", "RELIABLE")
-    if len(instruction.operands) != 1 or not _plain(instruction.operands[0], "B"):
-        raise _refuse(instruction)
+    only(instruction, "RECONVERGENT", "RELIABLE")
+    if len(instruction.operands) != 1 or not plain(instruction.operands[0], "B"):
+        raise refuse(instruction)
     return _Bsync(instruction, instruction.operands[0].number)
 
 
@@ -241,15 +242,15 @@ class _Bmov(MachineStep):
 
 
 def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "32", "CLEAR")
+    only(instruction, "32", "CLEAR")
     kinds = [o.kind for o in instruction.operands]
     if "32" not in instruction.modifiers or kinds not in (["R", "B"], ["B", "R"]):
-        raise _refuse(instruction)
-    if not all(_plain(o, "R", "B") for o in instruction.operands):
-        raise _refuse(instruction)
+        raise refuse(instruction)
+    if not all(plain(o, "R", "B") for o in instruction.operands):
+        raise refuse(instruction)
     saves, clears = kinds[0] == "R", "CLEAR" in instruction.modifiers
     if clears and not saves:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     first, second = (o.number for o in instruction.operands)
     return _Bmov(instruction, *((second, first) if saves else (first, second)), saves, clears)
 
@@ -273,12 +274,12 @@ class _WarpSync(MachineStep):
 
 
 def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "ALL")
+    only(instruction, "ALL")
     operands = instruction.operands
     if instruction.modifiers == ("ALL",) and not operands:
         return _WarpSync(instruction, None)
-    if instruction.modifiers or len(operands) != 1 or not _plain(operands[0], "R", "UR", "int"):
-        raise _refuse(instruction)
+    if instruction.modifiers or len(operands) != 1 or not plain(operands[0], "R", "UR", "int"):
+        raise refuse(instruction)
     return _WarpSync(instruction, operands[0])
 
 
@@ -297,8 +298,8 @@ class _Special(MachineStep):
             value = special_register(machine, self.name)
             value = value if value is not None else machine.zeros
             if self.place.kind == "UR":
-                warps = None if lanes is None else np.unique(lanes // _WARP)
-                each = value.reshape(-1, _WARP)[:, 0]
+                warps = None if lanes is None else np.unique(lanes // WARP)
+                each = value.reshape(-1, WARP)[:, 0]
                 machine.write_uniform("UR", self.place.number, warps, each if warps is None else each[warps])
             else:
                 machine.write("R", self.place.number, lanes, value.copy() if lanes is None else value[lanes])
@@ -308,6 +309,7 @@ class _Special(MachineStep):
         return True
 
 
+_LANE_MASKS = ("SR_EQMASK", "SR_LTMASK", "SR_LEMASK", "SR_GTMASK", "SR_GEMASK")
 _COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
 
 
@@ -318,8 +320,15 @@ def special_register(machine: Machine, name: str) -> Array | None:
     x, y, _ = machine.launch.block
     lane = np.arange(machine.lanes)
     thread, block = lane % machine.threads, machine.first + lane // machine.threads
+    number = (thread % WARP).astype(np.uint32)
     if name == "SR_LANEID":
-        return (thread % _WARP).astype(np.uint32)
+        return number
+    if name in _LANE_MASKS:
+        own, below = np.uint32(1) << number, (np.uint32(1) << number) - np.uint32(1)
+        masks: tuple[Array, ...] = (own, below, below | own, ~(below | own), ~below)
+        return masks[_LANE_MASKS.index(name)]
+    if name == "SR_CgaCtaId":  # a kernel with clusters does not run
+        return machine.zeros.copy()
     which, axis = _COORDINATES[name]
     of, sizes = (thread, (x, y)) if which == "TID" else (block, machine.launch.grid[:2])
     parts = (of % sizes[0], of // sizes[0] % sizes[1], of // (sizes[0] * sizes[1]))
@@ -328,16 +337,16 @@ def special_register(machine: Machine, name: str) -> Array | None:
 
 def _special_register(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     wide = instruction.opcode == "CS2R" and "32" not in instruction.modifiers
-    _only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
+    only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
-        raise _refuse(instruction)
+        raise refuse(instruction)
     place, name = instruction.operands[0], instruction.operands[1].name
-    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID"):
-        raise _refuse(instruction, "reads a special register that is not known")
-    if not _plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
-        raise _refuse(instruction)
-    if place.kind == "UR" and not name.startswith("SR_CTAID"):
-        raise _refuse(instruction, "gives a warp the value of a single lane")
+    if name not in (*_COORDINATES, *_LANE_MASKS, "SRZ", "SR_LANEID", "SR_CgaCtaId"):
+        raise refuse(instruction, "reads a special register that is not known")
+    if not plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
+        raise refuse(instruction)
+    if place.kind == "UR" and not name.startswith(("SR_CTAID", "SR_CgaCtaId")):
+        raise refuse(instruction, "gives a warp the value of a single lane")
     return _Special(instruction, name, wide)
 
 
@@ -364,7 +373,7 @@ class _Constant(MachineStep):
                 if self.place.number < 0:
                     break
                 if self.place.kind == "UR":
-                    warps = None if lanes is None else np.unique(lanes // _WARP)
+                    warps = None if lanes is None else np.unique(lanes // WARP)
                     machine.write_uniform("UR", self.place.number + k, warps, word[0])
                 else:
                     machine.write("R", self.place.number + k, lanes, word)
@@ -383,7 +392,7 @@ class _Constant(MachineStep):
         index = at[:, None] + np.arange(self.size)
         if not known[index].all():
             raise Unsupported(f"{self.instruction.text}: what the driver keeps there is not known")
-        return _as_words(data[index], self.size, self.signed)
+        return as_words(data[index], self.size, self.signed)
 
 
 def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
@@ -393,7 +402,7 @@ def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
     return held, np.ones(len(held), np.bool_)
 
 
-def _as_words(rows: Array, size: int, signed: int) -> list[Array]:
+def as_words(rows: Array, size: int, signed: int) -> list[Array]:
     """Registers from rows of bytes."""
     if size >= 4:
         words = np.ascontiguousarray(rows).view(np.uint32)
@@ -403,36 +412,37 @@ def _as_words(rows: Array, size: int, signed: int) -> list[Array]:
     return [found.astype(np.int32).view(np.uint32) if signed else found.astype(np.uint32)]
 
 
-def _size_of(instruction: MachineInstruction) -> tuple[int, int]:
-    picked = [w for w in instruction.modifiers if w in _SIZES]
+def size_of(instruction: MachineInstruction) -> tuple[int, int]:
+    """The bytes of an access, and whether its value is signed (1)."""
+    picked = [w for w in instruction.modifiers if w in SIZES]
     if len(picked) > 1:
-        raise _refuse(instruction)
-    return _SIZES[picked[0]] if picked else (4, 0)
+        raise refuse(instruction)
+    return SIZES[picked[0]] if picked else (4, 0)
 
 
 def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, *_SIZES)
+    only(instruction, *SIZES)
     operands = instruction.operands
     uniform = instruction.opcode != "LDC"
-    if len(operands) != 2 or not _plain(operands[0], "UR" if uniform else "R") or operands[1].kind != "c":
-        raise _refuse(instruction)
+    if len(operands) != 2 or not plain(operands[0], "UR" if uniform else "R") or operands[1].kind != "c":
+        raise refuse(instruction)
     source = operands[1]
     if source.negated or source.absolute or source.inverted or source.suffix or source.uniform is not None:
-        raise _refuse(instruction)
-    if source.base is not None and (uniform or not _plain(source.base, "R")):
-        raise _refuse(instruction)
+        raise refuse(instruction)
+    if source.base is not None and (uniform or not plain(source.base, "R")):
+        raise refuse(instruction)
     guard = instruction.guard
     if uniform and guard is not None and guard.kind != "UP":
-        raise _refuse(instruction)
-    size, signed = _size_of(instruction)
-    _even(instruction, operands[0], size)
+        raise refuse(instruction)
+    size, signed = size_of(instruction)
+    aligned(instruction, operands[0], size)
     return _Constant(instruction, size, signed)
 
 
-def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
+def aligned(instruction: MachineInstruction, place: Operand, size: int) -> None:
     """Refuse registers of a wide access that do not begin at a multiple of their number."""
     if place.number > 0 and size > 4 and place.number % (size // 4):
-        raise _refuse(instruction, "has registers that are not aligned")
+        raise refuse(instruction, "has registers that are not aligned")
 
 
 class _PredicatesAsBits(MachineStep):
@@ -462,15 +472,15 @@ class _PredicatesAsBits(MachineStep):
 
 
 def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction)
+    only(instruction)
     operands = instruction.operands
     saves = instruction.opcode == "P2R"
     wanted = ("R", "word", "R", "int") if saves else ("word", "R", "int")
-    if len(operands) != len(wanted) or not all(_plain(o, k) for o, k in zip(operands, wanted, strict=True)):
-        raise _refuse(instruction)
+    if len(operands) != len(wanted) or not all(plain(o, k) for o, k in zip(operands, wanted, strict=True)):
+        raise refuse(instruction)
     mask = operands[-1].value or 0
     if operands[1 if saves else 0].name != "PR" or not 0 <= mask < 0x80:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     return _PredicatesAsBits(instruction, mask)
 
 
@@ -481,7 +491,7 @@ class _ToUniform(MachineStep):
             place, source = self.instruction.operands
             value = machine.read("R", source.number, lanes)
             every = machine._all if lanes is None else lanes
-            warps, first = np.unique(every // _WARP, return_index=True)
+            warps, first = np.unique(every // WARP, return_index=True)
             counts = np.diff(np.append(first, count))
             if not np.array_equal(np.repeat(value[first], counts), value):
                 raise Unsupported(f"{self.instruction.text}: the lanes of a warp have different values")
@@ -491,10 +501,10 @@ class _ToUniform(MachineStep):
 
 
 def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction)
+    only(instruction)
     operands = instruction.operands
-    if len(operands) != 2 or not _plain(operands[0], "UR") or not _plain(operands[1], "R"):
-        raise _refuse(instruction)
+    if len(operands) != 2 or not plain(operands[0], "UR") or not plain(operands[1], "R"):
+        raise refuse(instruction)
     return _ToUniform(instruction)
 
 
@@ -513,11 +523,15 @@ class _Memory(MachineStep):
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
-            addresses = self._addresses(machine, lanes, count)
+            addresses = addresses_of(machine, self.where, lanes, count, wide=not self.local)
             every = machine._all if lanes is None else lanes
             if self.loads:
-                rows = self._local(machine, every, addresses) if self.local else self._global(machine, addresses)
-                for k, word in enumerate(_as_words(rows, self.size, self.signed)):
+                rows = (
+                    self._local(machine, every, addresses)
+                    if self.local
+                    else global_bytes(machine, self.instruction, addresses, self.size)
+                )
+                for k, word in enumerate(as_words(rows, self.size, self.signed)):
                     if self.data.number >= 0:
                         machine.write("R", self.data.number + k, lanes, word)
             else:
@@ -525,26 +539,9 @@ class _Memory(MachineStep):
                 if self.local:
                     self._local(machine, every, addresses, rows)
                 else:
-                    self._global(machine, addresses, rows)
+                    global_bytes(machine, self.instruction, addresses, self.size, rows)
         fibre.pc += BYTES
         return True
-
-    def _addresses(self, machine: Machine, lanes: Lanes, count: int) -> Array:
-        found: Array = np.full(count, self.where.offset, np.int64)
-        base, uniform = self.where.base, self.where.uniform
-        if base is not None:
-            low = machine.read("R", base.number, lanes).astype(np.int64)
-            if not self.local:
-                high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
-                low = high << 32 | low
-            else:
-                low = low.astype(np.int32).astype(np.int64)
-            found += low
-        if uniform is not None:
-            low = machine.read("UR", uniform.number, lanes).astype(np.int64)
-            high = machine.read("UR", uniform.number + 1, lanes).astype(np.int64)
-            found += high << 32 | low
-        return found
 
     def _stored(self, machine: Machine, lanes: Lanes, count: int) -> Array:
         words = np.zeros((count, max(self.size // 4, 1)), np.uint32)
@@ -552,39 +549,6 @@ class _Memory(MachineStep):
             if self.data.number >= 0:
                 words[:, k] = machine.read("R", self.data.number + k, lanes)
         return words.view(np.uint8)[:, : self.size]
-
-    def _global(self, machine: Machine, addresses: Array, rows: Array | None = None) -> Array:
-        memory, size = machine.launch.memory, self.size
-        if (addresses % size).any():
-            at = int(addresses[addresses % size != 0][0])
-            raise MachineFault(f"{self.instruction.text}: address 0x{at:x} is not a multiple of {size}")
-        found = np.zeros((len(addresses), size), np.uint8) if rows is None else rows
-        spaces = addresses // BUFFER_SPACING
-        first = int(spaces[0])
-        each = [first] if (spaces == first).all() else np.unique(spaces).tolist()
-        for space in each:
-            part = slice(None) if len(each) == 1 else np.flatnonzero(spaces == space)
-            mine = addresses[part]
-            buffer = memory.find(int(mine.min()))
-            offsets = mine - (buffer.base if buffer is not None else 0)
-            if buffer is None:
-                bad = np.ones(len(mine), np.bool_)
-            else:
-                bad = (offsets < buffer.residue) | (offsets + size > buffer.residue + buffer.size)
-            if bad.any():
-                place = memory.describe(int(mine[bad][0]), size)
-                raise MachineFault(f"{self.instruction.text}: {place}")
-            assert buffer is not None
-            index = offsets // size
-            table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
-            if rows is None:
-                found[part] = table[index]
-                continue
-            if not buffer.writable:
-                raise MachineFault(f"{self.instruction.text}: a store to {buffer.name}, which is read only")
-            table[index] = rows[part]
-            _written(buffer, index, size)
-        return found
 
     def _local(self, machine: Machine, lanes: Array, addresses: Array, rows: Array | None = None) -> Array:
         size, top = self.size, _LOCAL_TOP
@@ -604,6 +568,63 @@ class _Memory(MachineStep):
         return rows
 
 
+def addresses_of(machine: Machine, where: Operand, lanes: Lanes, count: int, wide: bool) -> Array:
+    """The addresses that an operand gives lanes. wide: whether registers hold 64 bits; else a signed index of 32."""
+    found: Array = np.full(count, where.offset, np.int64)
+    base, uniform = where.base, where.uniform
+    if base is not None:
+        low = machine.read("R", base.number, lanes).astype(np.int64)
+        if wide:
+            high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
+            low = high << 32 | low
+        else:
+            low = low.astype(np.int32).astype(np.int64) * int(base.suffix[1:] or 1)
+        found += low
+    if uniform is not None:
+        low = machine.read("UR", uniform.number, lanes).astype(np.int64)
+        if wide:
+            low += machine.read("UR", uniform.number + 1, lanes).astype(np.int64) << 32
+        found += low
+    return found
+
+
+def global_bytes(
+    machine: Machine, instruction: MachineInstruction, addresses: Array, size: int, rows: Array | None = None
+) -> Array:
+    """The bytes at addresses of global memory, a row for each; `rows` are stored there first. Raises MachineFault."""
+    memory = machine.launch.memory
+    if (addresses % size).any():
+        at = int(addresses[addresses % size != 0][0])
+        raise MachineFault(f"{instruction.text}: address 0x{at:x} is not a multiple of {size}")
+    found = np.zeros((len(addresses), size), np.uint8) if rows is None else rows
+    spaces = addresses // BUFFER_SPACING
+    first = int(spaces[0])
+    each = [first] if (spaces == first).all() else np.unique(spaces).tolist()
+    for space in each:
+        part = slice(None) if len(each) == 1 else np.flatnonzero(spaces == space)
+        mine = addresses[part]
+        buffer = memory.find(int(mine.min()))
+        offsets = mine - (buffer.base if buffer is not None else 0)
+        if buffer is None:
+            bad = np.ones(len(mine), np.bool_)
+        else:
+            bad = (offsets < buffer.residue) | (offsets + size > buffer.residue + buffer.size)
+        if bad.any():
+            place = memory.describe(int(mine[bad][0]), size)
+            raise MachineFault(f"{instruction.text}: {place}")
+        assert buffer is not None
+        index = offsets // size
+        table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
+        if rows is None:
+            found[part] = table[index]
+            continue
+        if not buffer.writable:
+            raise MachineFault(f"{instruction.text}: a store to {buffer.name}, which is read only")
+        table[index] = rows[part]
+        _written(buffer, index, size)
+    return found
+
+
 def _written(buffer: Buffer, index: Array, size: int) -> None:
     if buffer.undefined is not None:
         buffer.undefined[: len(buffer.undefined) // size * size].reshape(-1, size)[index] = 0
@@ -611,28 +632,30 @@ def _written(buffer: Buffer, index: Array, size: int) -> None:
 
 def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     local = instruction.opcode.endswith("L")
-    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E",)))
+    only(instruction, *SIZES, *CACHES, *(() if local else ("E", *ORDERS)))
     if not local and "E" not in instruction.modifiers:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     loads = instruction.opcode.startswith("LD")
     if len(instruction.operands) != 2:
-        raise _refuse(instruction)
+        raise refuse(instruction)
     data, where = instruction.operands if loads else instruction.operands[::-1]
-    if where.kind != "mem" or not _plain(data, "R"):
-        raise _refuse(instruction)
+    if where.kind != "mem" or not plain(data, "R"):
+        raise refuse(instruction)
     if local and (where.wide or where.uniform is not None or where.name):
-        raise _refuse(instruction)
+        raise refuse(instruction)
+    if where.base is not None and where.base.suffix not in ("", "64"):
+        raise refuse(instruction)
     uniform = where.uniform
     if uniform is not None and (uniform.suffix or (where.base is not None and not where.wide)):
-        raise _refuse(instruction)
+        raise refuse(instruction)
     if where.base is not None and where.base.number > 0 and where.base.number % 2 and not local:
-        raise _refuse(instruction, "has registers that are not aligned")
-    size, signed = _size_of(instruction)
-    _even(instruction, data, size)
+        raise refuse(instruction, "has registers that are not aligned")
+    size, signed = size_of(instruction)
+    aligned(instruction, data, size)
     return _Memory(instruction, size, signed, where, data)
 
 
-_SPECIAL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
+CONTROL: dict[str, Maker] = {
     "NOP": _nop,
     "EXIT": _exit,
     "BRA": _branch,

@@ -54,8 +54,8 @@ def run_machine_code(
     sizes, threads = (bx, by, bz), bx * by * bz
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
-    if shared_bytes or code.shared:
-        raise Unsupported("shared memory of machine code does not run yet")
+    shared = -(-code.shared // 128) * 128 + -(-shared_bytes // 16) * 16
+    meets = bool(shared) or any(i.opcode == "BAR" for i in code.function.instructions)
     buffers = list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
     due = None if limit is None else time.monotonic() + limit
     steps = prepared(code)
@@ -67,7 +67,8 @@ def run_machine_code(
         for buffer in buffers:
             buffer.reset()
             _fill(buffer, seed)
-        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due)
+        by_warp = meets and number == 1
+        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due, shared, by_warp)
         blocks, together = x * y * z, max(1, LANES // threads)
         counted = 0
         for first in range(0, blocks, together):
@@ -79,7 +80,7 @@ def run_machine_code(
         if number == 1 and not launch.diverged:
             break
     assert launch is not None
-    _compare(images, buffers, launch.diverged)
+    _compare(images, buffers, launch.diverged or meets)
     for buffer in buffers:
         buffer.save()
     return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images))
@@ -112,7 +113,7 @@ def _compare(images: Sequence[Sequence[tuple[Array, Array | None]]], buffers: Se
                 words = f"byte {at} of {buffer.name or 'a buffer'} depends on undefined bits"
                 if not diverged:
                     raise UndefinedBits(words)
-                raise MachineFault(f"{words}, or on the order in which the sides of a branch run")
+                raise MachineFault(f"{words}, or on the order in which warps or the sides of a branch run")
 
 
 def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:

@@ -214,7 +214,7 @@ def operand(text: str) -> Operand:
     if found := _MEMORY.match(text):
         base, offset = _inner(found[2])
         wide = base[0] is not None and base[0].suffix == "64"
-        if base[0] is not None and base[0].suffix not in ("", "64"):
+        if base[0] is not None and base[0].suffix not in ("", "64", "X4", "X8", "X16"):
             raise Unsupported(f"an address of unknown form: {text}")
         return Operand("mem", offset=offset, base=base[0], uniform=base[1], wide=wide, name=found[1] or "")
     if _WORD.match(text) and not (negated or absolute):

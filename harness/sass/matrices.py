@@ -1,0 +1,150 @@
+"""Matrices in the registers of a warp: LDSM, STSM, and products by tensor cores (HMMA, IMMA).
+
+The layouts of fragments are those of PTX (`ptxdiff.emulator.kernel.warp.fragments`), and so is the arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ptxdiff.emulator.kernel.tensor_cores import arithmetic
+from ptxdiff.emulator.kernel.warp import fragments, mma
+from ptxdiff.emulator.numeric.tensorcore import BITS
+from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.emulator.targets import Target
+from ptxdiff.sass.blocks import Act, is_shared, shared_index, shared_units
+from ptxdiff.sass.control import Maker, addresses_of, plain, refuse
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.machine import WARP, Lanes, Machine, MachineStep
+from ptxdiff.sass.text import MachineInstruction, Operand
+
+
+def _whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
+    """The warps of lanes. Raises Unsupported if a part of one is missing."""
+    if lanes is None:
+        return np.arange(machine.warps)
+    warps = np.unique(lanes // WARP)
+    if len(lanes) != len(warps) * WARP:
+        raise Unsupported(f"{instruction.text}: only a part of a warp runs it")
+    return warps
+
+
+def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """LDSM and STSM: matrices of 8 x 8 elements of 16 bits; each lane gives the address of a row of one matrix."""
+    loads = instruction.opcode == "LDSM"
+    found = re.fullmatch(r"16\.(M|MT)88(?:\.([24]))?", ".".join(instruction.modifiers))
+    if found is None or len(instruction.operands) != 2:
+        raise refuse(instruction)
+    data, where = instruction.operands if loads else instruction.operands[::-1]
+    count_of = int(found[2] or 1)
+    transposed = found[1] == "MT"
+    if not is_shared(where) or not plain(data, "R") or data.number < 0:
+        raise refuse(instruction)
+
+    def turned(matrices: Array) -> Array:
+        return matrices.transpose(0, 2, 1) if transposed else matrices
+
+    def move(machine: Machine, lanes: Lanes, count: int) -> None:
+        warps = _whole_warps(machine, lanes, instruction)
+        addresses = addresses_of(machine, where, lanes, count, wide=False).reshape(-1, WARP)
+        for number in range(count_of):
+            rows = slice(8 * number, 8 * number + 8)
+            threads = (warps[:, None] * WARP + np.arange(8)).reshape(-1)
+            index = shared_index(machine, instruction, threads, addresses[:, rows].reshape(-1), 16)
+            if loads:
+                matrices = turned(shared_units(machine, 16)[index].view(np.uint16).reshape(-1, 8, 8))
+                value = np.ascontiguousarray(matrices).reshape(-1, 64).view(np.uint32).reshape(-1)
+                machine.write("R", data.number + number, lanes, value)
+            else:
+                held = np.ascontiguousarray(machine.read("R", data.number + number, lanes)).view(np.uint16)
+                matrices = turned(held.reshape(-1, 8, 8))
+                shared_units(machine, 16)[index] = np.ascontiguousarray(matrices).reshape(-1, 8).view(np.uint8)
+
+    return Act(instruction, move)
+
+
+_SHAPES: Mapping[str, tuple[int, int, int]] = {
+    "16816": (16, 8, 16), "1688": (16, 8, 8), "1684": (16, 8, 4), "16832": (16, 8, 32), "16864": (16, 8, 64),
+    "8816": (8, 8, 16), "8832": (8, 8, 32),
+}  # fmt: skip
+
+
+def _types(instruction: MachineInstruction) -> tuple[tuple[str, str, str, str], str]:
+    """The types of d, a, b and c, as PTX names them, and whether integers saturate."""
+    _, *words = instruction.modifiers
+    if instruction.opcode == "IMMA":
+        saturates = words[-1:] == ["SAT"]
+        kinds = tuple(w.lower() for w in (words[:-1] if saturates else words))
+        if len(kinds) != 2 or not set(kinds) <= {"s8", "u8", "s4", "u4"}:
+            raise refuse(instruction)
+        return ("s32", kinds[0], kinds[1], "s32"), "satfinite" if saturates else ""
+    known = {("F32",): ("f32", "f16"), ("F16",): ("f16", "f16"), ("F32", "BF16"): ("f32", "bf16"),
+             ("F32", "TF32"): ("f32", "tf32")}  # fmt: skip
+    if tuple(words) not in known:
+        raise refuse(instruction)
+    total, factor = known[tuple(words)]
+    return (total, factor, factor, total), ""
+
+
+def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    operands = instruction.operands
+    if not instruction.modifiers or instruction.modifiers[0] not in _SHAPES or len(operands) != 4:
+        raise refuse(instruction)
+    m, n, k = _SHAPES[instruction.modifiers[0]]
+    types, word = _types(instruction)
+    suffixes = ("", "ROW", "COL", "") if instruction.opcode == "IMMA" else ("", "", "", "")
+    for operand, suffix in zip(operands, suffixes, strict=True):
+        signs = operand.negated or operand.absolute or operand.inverted
+        if operand.kind != "R" or operand.suffix != suffix or signs:
+            raise refuse(instruction)
+    how = arithmetic(types, mma.generation(Target.parse(code.target)), False, word)
+    if how is None:
+        raise refuse(instruction, "has an arithmetic that is not known for this target")
+    widths = [BITS[t] for t in types]
+    tables = (
+        fragments.of_c(m, n, widths[0]), fragments.of_a(m, k, widths[1]), fragments.of_b(k, n, widths[2]),
+        fragments.of_c(m, n, widths[3]),
+    )  # fmt: skip
+    counts = [t.size // (WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
+
+    def multiply(machine: Machine, lanes: Lanes, count: int) -> None:
+        warps = _whole_warps(machine, lanes, instruction)
+        factors = [
+            _gathered(machine, o, c, lanes, len(warps), t, w)
+            for o, c, t, w in zip(operands[1:], counts[1:], tables[1:], widths[1:], strict=True)
+        ]
+        order = np.empty(tables[0].size, np.int64)
+        order[tables[0].reshape(-1)] = np.arange(tables[0].size)
+        rows = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1).take(order, axis=1)
+        columns = rows.view(np.uint32).reshape(len(warps), -1, WARP)
+        for number in range(counts[0]):
+            value = np.ascontiguousarray(columns[:, number]).reshape(-1)
+            machine.write("R", operands[0].number + number, lanes, value)
+
+    return Act(instruction, multiply)
+
+
+def _gathered(
+    machine: Machine, operand: Operand, count: int, lanes: Lanes, warps: int, table: Array, width: int
+) -> Array:
+    """The elements of an operand as tiles x rows x columns."""
+    read = [machine.read("R", operand.number + k if operand.number >= 0 else -1, lanes) for k in range(count)]
+    rows = np.ascontiguousarray(np.stack([r.reshape(warps, WARP) for r in read], 1)).reshape(warps, -1)
+    if width >= 8:
+        values: Array = rows.view(UNSIGNED[width])
+    else:  # two elements of 4 bits in a byte
+        octets = rows.view(np.uint8)
+        values = np.stack([octets & 15, octets >> 4], -1).reshape(warps, -1)
+    return values.take(table.reshape(-1), axis=1).reshape(-1, *table.shape[1:])
+
+
+MATRICES: dict[str, Maker] = {
+    "LDSM": _matrix,
+    "STSM": _matrix,
+    "HMMA": _product,
+    "IMMA": _product,
+}
