@@ -33,6 +33,7 @@ examples: ptxdiff conformance cvt              the forms of one opcode
           ptxdiff conformance ex2 --plot ex2.svg
           ptxdiff conformance --device --seconds 300 --write
           ptxdiff conformance mma wgmma --device --inputs 2**20 --seconds 500 --write --resume
+          ptxdiff conformance --teach sequences --target sm_90a --write
           ptxdiff conformance --fit rsqrt      coefficients of the special function unit of the GPU here
 """
 
@@ -54,6 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--errors", action="store_true", help="compute approximate forms' largest errors over all inputs (minutes each)"
     )
     options.add(parser, "write", "with --device or --errors: write the result to the ledger file")
+    parser.add_argument(
+        "--teach", choices=("forms", "sequences"),
+        help="run what ptxas makes of PTX forms, or of short sequences, and compare: which machine instructions are "
+        "believed (with --target; default: the targets in the ledger of machine instructions)",
+    )  # fmt: skip
+    options.add(parser, "target", "with --teach: a target (repeatable)", default=[])
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
     )
@@ -96,8 +103,10 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.conformance import ledger
 
     path = args.ledger or ledger.PATH
-    if args.write and not (args.device or args.errors):
-        raise UsageError("--write writes what --device measured or --errors computed: add one of these")
+    if args.write and not (args.device or args.errors or args.teach):
+        raise UsageError("--write writes what --device, --errors or --teach found: add one of these")
+    if args.teach:
+        return _teach(args)
     if args.fit:
         return _fit(args.fit)
     try:
@@ -141,6 +150,23 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
                 words = f"{form}: not written, because this definition was not measured; measure it with --device"
                 console.print(words, markup=False)
     return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
+
+
+def _teach(args: argparse.Namespace) -> int:
+    """Teach the machine instructions of targets; print what did not agree. Returns 1 if a form now differs."""
+    from ptxdiff.conformance import taught, teaching
+    from ptxdiff.model.targets import normal
+
+    text = taught.PATH.read_text(encoding="utf-8")
+    known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
+    for target in [normal(t) for t in args.target] or known:
+        text = teaching.taught_again(args.teach, target, text, print)
+    entries = [json.loads(line) for line in text.splitlines()]
+    differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"]})
+    print(f"{len({(e['target'], e['form']) for e in entries})} forms, {len(differing)} of them differ", *differing)
+    if args.write:
+        taught.PATH.write_text(text, encoding="utf-8")
+    return bool(differing)
 
 
 def _fit(name: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -32,12 +33,15 @@ def unsettled(forms: Iterable[str], target: str) -> list[str]:
 def _taught(path: Path) -> frozenset[tuple[str, str]]:
     if not path.exists():
         return frozenset()
-    lines = (json.loads(line) for line in path.read_text().splitlines() if line)
-    return frozenset(
-        (line["target"], line["form"])
-        for line in lines
-        if line["agreed"] >= CONTEXTS and not line["differed"] and line["digest"] == digest(line["form"])
-    )
+    agreed: Counter[tuple[str, str]] = Counter()
+    differed: set[tuple[str, str]] = set()
+    for line in map(json.loads, filter(None, path.read_text().splitlines())):
+        form = line["target"], line["form"]
+        if line["digest"] == digest(line["form"]):
+            agreed[form] += line["agreed"]
+        if line["differed"]:
+            differed.add(form)
+    return frozenset(form for form, count in agreed.items() if count >= CONTEXTS and form not in differed)
 
 
 def digest(form: str) -> str:

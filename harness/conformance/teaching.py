@@ -2,7 +2,8 @@
 
 A module holds one small kernel for each form: it loads the operands, runs the instruction, and stores the results.
 ptxas assembles it; the machine code runs, and its bits are compared with the definition of the PTX form, on edge values
-and on drawn ones. Each form of the table that ran gets a context: in agreement, or not.
+and on drawn ones. Each form of the table that ran gets a context: in agreement, or not. Short sequences of PTX, which
+ptxas makes one machine instruction of, are taught in the same way (`SEQUENCES`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.conformance import forms
-from ptxdiff.conformance.forms import FormSnippet
+from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated
 from ptxdiff.conformance.taught import digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
+from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.cubin import MachineCode, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.triton.assemble import run_tool
+from ptxdiff.triton.targets import assembler, probe, tool
 
 BLOCK = 128
 EDGES, DRAWN = 384, 128
@@ -43,6 +46,65 @@ OPEN = {
     "cvt.f64.f64": "as cvt.f32.f32",
 }
 """Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
+
+
+def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """Name, text, and the types of outputs and inputs."""
+    text = ""
+    for number in (1, 2, 3, 4):
+        for kind, register in (("u64.u32", "b64"), ("s64.s32", "b64")):
+            text = f"cvt.{kind} w, $2; shl.b64 w, w, {number}; add.u64 $0, $1, w;"
+            yield f"address {kind} {number}", f"{{ .reg .b64 w; {text} }}", ("b64",), (register, "b32")
+    for kind in ("u32", "s32"):
+        for first, second in (("max", "max"), ("min", "min"), ("max", "min"), ("min", "max")):
+            text = f"{first}.{kind} w, $1, $2; {second}.{kind} $0, w, $3;"
+            yield f"{first} {second} {kind}", f"{{ .reg .b32 w; {text} }}", (kind,), (kind,) * 3
+        for last in ("max", "min"):
+            for operation in ("add", "sub"):
+                text = f"{operation}.{kind} w, $1, $2; {last}.{kind} $0, w, $3;"
+                yield f"{operation} {last} {kind}", f"{{ .reg .b32 w; {text} }}", (kind,), (kind,) * 3
+    for shift, kind in (("shl.b32", "u32"), ("shr.u32", "u32"), ("shr.s32", "s32")):
+        text = f"{{ .reg .b32 w; and.b32 w, $2, 31; {shift} $0, $1, w; }}"
+        yield f"wrapped {shift}", text, (kind,), (kind, "u32")
+    for operation in ("add", "mul"):
+        text = f"mov.b64 v, {{$1, $1}}; mov.b64 w, {{$2, $3}}; {operation}.rn.f32x2 $0, v, w;"
+        yield f"{operation} f32x2 of one", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("f32",) * 3
+        text = f"mov.b64 w, {{$2, $2}}; {operation}.rn.f32x2 $0, $1, w;"
+        yield f"{operation} f32x2 by one", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b64", "f32")
+        text = f"mov.b64 {{p, q}}, $1; abs.f32 p, p; abs.f32 q, q; mov.b64 v, {{p, q}}; {operation}.rn.f32x2 $0, v, $2;"
+        yield f"{operation} f32x2 of magnitudes", f"{{ .reg .b64 v; .reg .b32 p, q; {text} }}", ("b64",), ("b64",) * 2
+    text = "mov.b64 w, {$3, $3}; fma.rn.f32x2 $0, $1, $2, w;"
+    yield "fma f32x2 and one", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b64", "b64", "f32")
+    for half in ("low", "high"):
+        chosen = "mov.b32 {v, w}, $1;" if half == "low" else "mov.b32 {w, v}, $1;"
+        for conversion in ("f32.u16", "f32.s16", "f16.u16", "f16.s16"):
+            to = conversion[:3]
+            text = f"cvt.rn.{conversion} x, v; mov.b{to[1:]} y, x;"
+            last = "mov.b32 $0, y;" if to == "f32" else "cvt.u32.u16 $0, y;"
+            registers = f".reg .b16 v, w; .reg .b{to[1:]} x, y;"
+            yield f"{half} half {conversion}", f"{{ {registers} {chosen} {text} {last} }}", ("b32",), ("b32",)
+        text = f"{{ .reg .b16 v, w, x; {chosen} cvt.rn.bf16.f16 x, v; cvt.u32.u16 $0, x; }}"
+        yield f"{half} half bf16.f16", text, ("b32",), ("b32",)
+    for name in ("e5m2x2", "e4m3x2"):
+        pairs = f"cvt.rn.satfinite.{name}.f32 v, $1, $2; cvt.rn.satfinite.{name}.f32 w, $3, $4;"
+        text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
+        yield f"two {name}", text, ("b32",), ("f32",) * 4
+
+
+SEQUENCES = {name: (text, outputs, inputs) for name, text, outputs, inputs in _sequences()}
+"""Short texts, with the types of their outputs and inputs."""
+
+
+def _snippet(name: str) -> FormSnippet | None:
+    """The asm of a form or of a sequence; None if the form has none."""
+    if name not in SEQUENCES:
+        return next(iter(forms.snippets(name)), None)
+    text, outputs, inputs = SEQUENCES[name]
+    made, read = (
+        tuple(Port(f"{letter}{k}", TYPES[t], TYPES[t].width) for k, t in enumerate(types))
+        for letter, types in (("d", outputs), ("a", inputs))
+    )
+    return FormSnippet(name, "", text, made, read, forms.bounds_of()["add.u32"])
 
 
 @dataclass
@@ -67,8 +129,10 @@ class FormTask:
 def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
     """A task for each form that the target has."""
     for number, name in enumerate(names):
-        snippet = next(iter(forms.snippets(name)), None)
-        if snippet is None or forms.lacking(name, target) or not snippet.inputs or name in OPEN:
+        snippet = _snippet(name)
+        if snippet is None or not snippet.inputs or name in OPEN:
+            continue
+        if name not in SEQUENCES and forms.lacking(name, target):
             continue
         if given == "immediate" and (len(snippet.inputs) < 2 or snippet.inputs[-1].type.width == 1):
             continue
@@ -186,13 +250,34 @@ def _try(task: FormTask, code: MachineCode, context: str, lessons: dict[str, Les
     return f"{int(wrong.sum())} of {len(wrong)} differ: ({shown[0]}) gives {shown[2]}, not {shown[1]}"
 
 
-def lines(lessons: dict[str, Lesson], target: str) -> list[str]:
-    """The lines of the ledger for a target's lessons."""
+def lines(lessons: dict[str, Lesson], target: str, of: str) -> list[str]:
+    """The lines of the ledger for a target's lessons. of: "forms" or "sequences", whichever taught them."""
     made: list[dict[str, Any]] = []
     for form, lesson in sorted(lessons.items()):
         entry: dict[str, Any] = {"target": target, "form": form, "agreed": len(lesson.agreed),
                                  "differed": len(lesson.differed), "digest": digest(form)}  # fmt: skip
+        if of != "forms":
+            entry["of"] = of
         if lesson.differed:
             entry["example"] = min(lesson.differed)
         made.append(entry)
     return [json.dumps(entry) for entry in made]
+
+
+def taught_again(of: str, target: str, before: str, say: Callable[[str], None]) -> str:
+    """The ledger's text with new lines for what forms or sequences teach on a target. Raises NoAssembler and NoTriton.
+
+    of: "forms" or "sequences". before: the ledger's text. say: gets each context that did not agree, in words.
+    """
+    names = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
+    lessons: dict[str, Lesson] = {}
+    version = probe()[target].ptx_version
+    complaints = teach(names, target, assembler(target).path, str(tool("nvdisasm")), version, lessons)
+    for context, words in complaints.items():
+        say(f"{target} {context}: {words}")
+    kept = []
+    for line in before.splitlines():
+        entry = json.loads(line)
+        if (entry["target"], entry.get("of", "forms")) != (target, of):
+            kept.append(line)
+    return "".join(f"{line}\n" for line in [*kept, *lines(lessons, target, of)])

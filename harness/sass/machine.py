@@ -328,11 +328,14 @@ class Machine:
 
     def wait(self, fibre: Fibre, lanes: Lanes, masks: Array, kind: int) -> bool:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
-        if lanes is not None or fibre.lanes is not None:
-            total = self.lanes if fibre.lanes is None else len(fibre.lanes)
-            if (self.lanes if lanes is None else len(lanes)) != total:
-                raise Unsupported("a barrier that only some of the lanes of a converged warp reach")
         mine = self._all if lanes is None else lanes
+        together = self._all if fibre.lanes is None else fibre.lanes
+        if len(mine) != len(together):
+            others = together[~np.isin(together, mine, assume_unique=True)]
+            if np.isin(others // WARP, mine // WARP).any():
+                raise Unsupported("a barrier that only some of the lanes of a converged warp reach")
+            self._add_fibres(fibre.pc + BYTES, others)
+            fibre.lanes = mine
         alive = self._bits(self.alive)[mine // WARP]
         if np.array_equal(masks & alive, self.active_masks(lanes)):
             fibre.pc += BYTES
@@ -551,6 +554,8 @@ class _Fetch:
         operand, source, encoded = self.operand, self.source, instruction.immediate
         if source.immediate == "high":
             return encoded << 32
+        if source.immediate == "both":
+            return encoded << 32 | encoded
         if source.immediate == "encoding":
             return encoded
         value = operand.value
@@ -573,6 +578,8 @@ class _Fetch:
         low = machine.read(operand.kind, operand.number, lanes)
         if not self.wide:
             return self._signed(low)
+        if operand.suffix == "F32":
+            return self._signed(_joined(low, low))
         high = machine.read(operand.kind, operand.number + 1 if operand.number >= 0 else -1, lanes)
         return self._signed(_joined(low, high))
 
@@ -588,6 +595,8 @@ class _Fetch:
         low = low.copy() if warps is None else low[warps]
         if not self.wide:
             return self._signed(low)
+        if operand.suffix == "F32":
+            return self._signed(_joined(low, low))
         high = machine.uniform_register(operand.number + 1 if operand.number >= 0 else -1)
         return self._signed(_joined(low, high if warps is None else high[warps]))
 

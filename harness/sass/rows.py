@@ -55,7 +55,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "e": SourceKind(32, "-|", "f16x2", ("H0_H0", "H1_H1"), immediate="none"),  # one half of a register
     "a": SourceKind(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
     "g": SourceKind(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
-    "x": SourceKind(64, "-", "f32x2", ("F32x2.HI_LO",), immediate="none"),
+    "x": SourceKind(64, "-|", "f32x2", ("F32x2.HI_LO", "F32"), immediate="both"),  # F32: one number, in both halves
     "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "d": SourceKind(64, "-|", "f64", immediate="high"),
@@ -258,7 +258,7 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if kind == "p":
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)
     if operand.kind in ("int", "float"):
-        floating = source.immediate in ("encoding", "high")
+        floating = source.immediate in ("encoding", "high", "both")
         if source.immediate == "none" or (operand.kind == "float" and not floating):
             return False
         return not (operand.absolute or operand.inverted)
@@ -266,7 +266,7 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if operand.kind == "c":
         return operand.bank in (0, 2, 3, 4) and operand.base is None and operand.uniform is None
-    if source.width == 64 and kind != "j" and operand.number > 0 and operand.number % 2:
+    if source.width == 64 and kind != "j" and operand.suffix != "F32" and operand.number > 0 and operand.number % 2:
         return False
     return operand.kind == "UR" or (operand.kind == "R" and not uniform)
 

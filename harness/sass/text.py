@@ -138,6 +138,8 @@ def functions(text: str) -> dict[str, MachineFunction]:
             long = int(made[1], 16), made["text"]
         elif label := _LABEL.match(line):
             labels[label[1]] = address
+        elif name and (first := _SECOND.match(line)):  # an instruction for which nvdisasm has no text: none runs it
+            pending = address, "", int(first[1], 16)
         elif "/*" in line and _HEX.search(line):
             raise Unsupported(f"nvdisasm's text has a line of unknown form: {line.strip()}")
     end()

@@ -90,6 +90,11 @@ def _sections(file: bytes) -> list[Section]:
     return [Section(_word(file, texts + h[0]), h, data) for h, data in zip(headers, held, strict=True)]
 
 
+def section_sizes(cubin: bytes) -> Mapping[str, int]:
+    """The bytes of each section in memory, by name, also of those that the file has no bytes for."""
+    return {section.name: section.header[5] for section in _sections(cubin)}
+
+
 def _word(file: bytes, at: int) -> str:
     return file[at : file.index(b"\0", at)].decode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptxdiff.emulator.isa.convert_float import (
+    cvt_bf16_f16,
     cvt_bf16_f32,
     cvt_bf16x2_f32,
     cvt_f16_f32,
@@ -47,10 +48,10 @@ def f2fp_tf32(a: int, rnd: int, relu: int) -> int:
     return cvt_tf32_f32(a, rnd, 0, relu, 0)
 
 
-@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,RZ", form=_PAIRS)
-def f2fp_narrow(a: int, b: int, relu: int, form: int) -> int:
-    """Two float32 as narrow numbers: the first in the upper part. The third operand would fill the upper half."""
-    return cvt_narrow_f32(a, b, RN, relu, 0, form)
+@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,u", form=_PAIRS)
+def f2fp_narrow(a: int, b: int, c: int, relu: int, form: int) -> int:
+    """Two float32 as narrow numbers: the first in the upper part. The third operand fills the upper half."""
+    return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
 
 
 @row("F2FP{.SATFINITE}.E8.F32.PACK_AB_MERGE_C.rnd", "R = f,f,RZ", rnd={"RZ": RZ, "RP": RP})
@@ -122,6 +123,24 @@ def i2f_f16_u32(a: int, rnd: int) -> int:
     return cvt_f16_integer(a, rnd, 0, 32, 0)
 
 
+@row("I2F.F16.S16{.rnd}", "R = k", rnd=_ALL)
+def i2f_f16_s16(a: int, rnd: int) -> int:
+    """Half of a register, a signed integer, as a float16 in the lower half."""
+    return cvt_f16_integer(sign_extend(a, 16), rnd, 0, 16, 1)
+
+
+@row("I2F.F16.U16{.rnd}", "R = k", rnd=_ALL)
+def i2f_f16_u16(a: int, rnd: int) -> int:
+    """Half of a register, an unsigned integer, as a float16 in the lower half."""
+    return cvt_f16_integer(a, rnd, 0, 16, 0)
+
+
+@row("F2F.BF16.F16{.rnd}", "R = k", rnd=_ALL)
+def f2f_bf16_f16(a: int, rnd: int) -> int:
+    """A float16 as a bfloat16 in the lower half."""
+    return cvt_bf16_f16(a, rnd)
+
+
 @row("F2F{.FTZ}.F16.F32{.rnd}", "R = f", rnd=_ALL)
 def f2f_f16(a: int, ftz: int, rnd: int) -> int:
     """A float32 as a float16 in the lower half."""
@@ -158,15 +177,15 @@ def i2f_u64(a: int, rnd: int) -> int:
     return cvt_f32_integer(a, rnd, 0, 64, 0)
 
 
-@row("I2F.U16{.rnd}", "R = u", rnd=_ALL)
+@row("I2F.U16{.rnd}", "R = k", rnd=_ALL)
 def i2f_u16(a: int, rnd: int) -> int:
-    """The lower half of a word as a float32."""
-    return cvt_f32_integer(a & 0xFFFF, rnd, 0, 16, 0)
+    """Half of a word as a float32."""
+    return cvt_f32_integer(a, rnd, 0, 16, 0)
 
 
-@row("I2F.S16{.rnd}", "R = u", rnd=_ALL)
+@row("I2F.S16{.rnd}", "R = k", rnd=_ALL)
 def i2f_s16(a: int, rnd: int) -> int:
-    """The lower half of a word, with its sign, as a float32."""
+    """Half of a word, with its sign, as a float32."""
     return cvt_f32_integer(sign_extend(a, 16), rnd, 0, 16, 1)
 
 

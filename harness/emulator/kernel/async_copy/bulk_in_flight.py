@@ -27,9 +27,8 @@ class Coming:
     """Bytes under way to shared memory: the issuing lane, the offset of each piece of `size` bytes, and the mbarrier.
 
     data, undefined: bytes, one row for each piece. `padded`: half of them are padding, which an mbarrier does not
-    count. `source`: the 16-byte pieces of shared memory from which they are read. `async_proxy`: whether they are
-    written by the async proxy; st.async and red.async are generic. `update`: for a reduction, the function of an old
-    and a new code of `width` bits.
+    count. `source`: the 16-byte pieces of shared memory from which they are read. `update`: for a reduction, the
+    function of an old and a new code of `width` bits.
     """
 
     step: Step
@@ -42,7 +41,6 @@ class Coming:
     size: int = 16
     padded: bool = False
     source: Array | None = None
-    async_proxy: bool = True
     update: Callable[..., int] | None = None
     width: int = 32
 
@@ -149,14 +147,11 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.unseen(units)
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
-            if coming.async_proxy:
-                self._refuse_unfenced(step, lane, offsets, unfenced, "copies to")
             shared.unfenced[units] = False
         tally(shared.under_way, units, 1)
         if coming.source is not None:
@@ -311,22 +306,15 @@ class Bulk:
             self.refuse(step, lane, offsets, units, "copies from")
         if not frame.grid.races:
             return
-        self._refuse_unfenced(step, lane, offsets, np.asarray(shared.unfenced[units].any(axis=1)), "copies from")
+        if shared.unfenced[units].any():
+            at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
+            text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
+            raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
         bad = shared.note_read(offsets, 16, lanes)
         if bad.any():
             at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
             text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
             raise frame.fault(MemoryFault, step, text + ", and no barrier lies between")
-
-    def _refuse_unfenced(self, step: Step, lane: int, offsets: Array, unfenced: Array, verb: str) -> None:
-        """Raise MemoryFault if threads wrote some pieces, and no proxy fence makes that visible to the copy.
-
-        PTX ISA 8.9: accesses through different proxies are ordered only by a proxy fence, whatever barriers there are.
-        """
-        if unfenced.any():
-            at = int(offsets[np.flatnonzero(unfenced)[0]]) % self.frame.shared.size
-            text = f"{self.frame.who(lane)} {verb} shared memory at offset {at}, which a thread wrote, and no "
-            raise self.frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
     def commit(self, lanes: Array) -> None:
         """Close the group of each thread's copies from shared memory since its last one."""

@@ -204,16 +204,7 @@ def _run_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
             frame.refuse_undefined(step, np.ones(1, np.uint8), lanes[row], "an atomic operation")
         frame.bulk.issue(
             Coming(
-                step,
-                lane,
-                where,
-                data[row],
-                undefined,
-                barrier,
-                size=access.size,
-                update=update,
-                width=access.width,
-                async_proxy=False,
+                step, lane, where, data[row], undefined, barrier, size=access.size, update=update, width=access.width
             )
         )
 

@@ -397,19 +397,6 @@ class Shared(AccessTable):
             ordered &= self._sets_before(held, shared_access.UPDATED, times)
             self.unfenced[some] &= ~ordered
 
-    def unseen(self, units: Array) -> Array:
-        """Which accesses (rows of units) have a unit that a thread wrote, that no proxy fence followed and nobody read.
-
-        A store whose value a load has seen is over: a bulk copy cannot come before it. By the ISA a fence is due there,
-        too, but Triton 3.9 writes none after tcgen05.alloc, whose result it reads back.
-        """
-        found = self.unfenced[units]
-        if found.any():
-            held = self.rows_of(units[found])
-            read = (held[:, shared_access.READ] != 0) | (held[:, shared_access.READ_STRONGLY] != 0)
-            found[found] = ~read
-        return np.asarray(found.any(axis=1))
-
     def _sets_before(self, held: Array, column: int, times: Array) -> Array:
         """Whether all accesses in a set of some rows happened before some times."""
         ordered = held[:, column] == 0
