@@ -62,9 +62,24 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
         yield Found(0, message, part="constraints")
 
 
-COMPLETE = frozenset(("activemask", "elect", "griddepcontrol", "match", "membar", "redux", "shfl", "vote"))
+COMPLETE = frozenset(
+    ("activemask", "elect", "fence", "griddepcontrol", "match", "mbarrier", "membar", "redux", "shfl", "vote")
+)
 """Opcodes outside arithmetic of which the emulator's table has every form (`tests/lint/test_unknown_instructions.py`
-asks ptxas)."""
+asks ptxas), but for those with a modifier of `_INCOMPLETE`."""
+_INCOMPLETE = {
+    "fence": frozenset(
+        (
+            "alias",
+            "async::generic",
+            "sync_restrict::shared::cluster",
+            "sync_restrict::shared::cta",
+            "tensormap::generic",
+        )
+    ),
+    "mbarrier": frozenset(("noComplete",)),
+}
+"""Modifiers beside which ptxas takes forms that the table lacks, such as `mbarrier.arrive.b64.noComplete`."""
 
 
 @rule(
@@ -89,13 +104,16 @@ def _unknown(node: Instruction, source: Source) -> str:
         return ""
     if any(form.matches(node) for form in REMOVED):
         return ""  # the rule `removed-form` reports it
-    if node.opcode in FORMS and (node.opcode not in REFUSED or node.opcode in COMPLETE):
-        try:
-            lookup(node, source, None, elementwise=False)
-        except PtxError as error:
-            return error.message
-        return ""
-    return ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED))
+    incomplete = _INCOMPLETE.get(node.opcode, frozenset())
+    if node.opcode not in FORMS or (node.opcode in REFUSED and node.opcode not in COMPLETE) or incomplete:
+        message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED))
+        if message or not incomplete or not incomplete.isdisjoint(node.modifiers):
+            return message
+    try:
+        lookup(node, source, None, elementwise=False)
+    except PtxError as error:
+        return error.message
+    return ""
 
 
 @rule(

@@ -21,6 +21,9 @@ from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
+_GENERIC = frozenset({"bulk_st", "bulk_red"})
+"""Kinds of step whose bytes the generic proxy writes: st.async and red.async are no operations of the async proxy."""
+
 
 @dataclass
 class Coming:
@@ -134,7 +137,11 @@ class Bulk:
     def issue(self, coming: Coming) -> None:
         """Start a copy of bytes to shared memory.
 
-        Raises MemoryFault if another access to the destination is not ordered before it.
+        Raises MemoryFault if another access to the destination is not ordered before it, or if a thread wrote there and
+        no proxy fence lies between. (PTX ISA 8.9, proxy-preserved base causality order: accesses by two proxies are
+        ordered only through a proxy fence. That holds for reads of the generic proxy before the copy as well, but
+        pipelines release a buffer after reads by an mbarrier alone, and no value is known to change by it, so these are
+        not reported.)
         """
         frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
         offsets, size = coming.offsets, coming.size
@@ -147,11 +154,16 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
+            unfenced = shared.unfenced_stores(units).any(axis=1) if step.kind not in _GENERIC else ~changes
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
+            if unfenced.any():
+                offset = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
+                text = f"{frame.who(lane)} copies to shared memory at offset {offset}, which a thread wrote, and no "
+                raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
             shared.unfenced[units] = False
         tally(shared.under_way, units, 1)
         if coming.source is not None:

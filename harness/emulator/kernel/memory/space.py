@@ -341,6 +341,7 @@ class Shared(AccessTable):
         # How many products and bulk copies under way read a unit; units that threads wrote without a proxy fence since.
         self.source_reads = np.zeros(blocks * self.size // unit, np.int32)
         self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
+        self._addresses: dict[int, int] = {}
         self.swizzles: Array | None = None
         self.races = races
 
@@ -377,6 +378,24 @@ class Shared(AccessTable):
     def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
         return self._note(shared_access.FOREIGN, offsets, size, lanes)
+
+    def note_addresses(self, offsets: Array, size: int) -> None:
+        """Record that tcgen05.alloc just wrote addresses of tensor memory (see `unfenced_stores`)."""
+        self._addresses |= dict.fromkeys(self.units(offsets, size).ravel().tolist(), self.order.clock)
+        self.order.tick()  # so that a later store has another time
+
+    def unfenced_stores(self, units: Array) -> Array:
+        """Of which units the last write is by a thread, without a proxy fence since, and not of tcgen05.alloc.
+
+        The ISA does not say by which proxy tcgen05.alloc writes, and Triton puts no fence between it and a bulk copy
+        to the same bytes.
+        """
+        found: Array = self.unfenced[units]
+        if self._addresses and found.any():
+            written = self.rows_of(units)[..., shared_access.WRITTEN]
+            for unit, when in self._addresses.items():
+                found &= (units != unit) | (written != when)
+        return found
 
     def fence(self, lanes: Array) -> None:
         """Make visible to the async proxy what lanes wrote, and what happened before them."""

@@ -102,6 +102,9 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
         text = f"{frame.who(int(first_lanes[0]))}: the address of columns goes to shared memory"
         raise frame.fault(MemoryFault, step, text)
     frame.store(step, step.detail.access, first_lanes, places, [np.array(found, np.uint32)], [None])
+    if frame.grid.races:
+        for place in places:
+            frame.shared.note_addresses(place.offsets, step.detail.access.size)
 
 
 def _allocated(frame: KernelFrame, step: Step, lane: int, block: int, count: int) -> int:

@@ -136,7 +136,8 @@ TRY_WAIT = rf"waitLoop:\s*(?:\.loc[^\n]*\n\s*)?{ASKED}%r\d+;\s*@!complete bra\.u
          r"deadlock: thread \d+ .* waits for the phase of parity 0 of the mbarrier .* lacks 8192 bytes of copies"),
         (replaced(r"@%p\d+ mbarrier\.arrive\.expect_tx[^;]*;", ""), ExecutionError, "lacks 1 of 1 arrivals"),
         (replaced(r"@%p\d+ mbarrier\.init[^;]*;", ""), ExecutionError, r"no mbarrier\.init has made an mbarrier"),
-        (replaced(r"fence\.proxy\.async\S*;", ""), MemoryFault, r"copies from shared memory .* no fence\.proxy\.async"),
+        (replaced(r"fence\.proxy\.async\S*;", ""), MemoryFault,
+         r"copies (from|to) shared memory .* no fence\.proxy\.async"),
         pytest.param(
             replaced(r"cp\.async\.bulk\.wait_group \s*0;", ""), ExecutionError, r"ends, .*\.bulk\.wait_group must",
             marks=since(3, 9, "it waits only until a store has read"),

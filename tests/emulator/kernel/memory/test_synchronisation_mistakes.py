@@ -299,6 +299,17 @@ PAIRS = [
     Pair("a bulk copy to bytes that others still read",
          f"{made(1)} {STORE} bar.sync 0; {LOAD} fence.proxy.async; {COPIED} {wait()}",
          f"{made(1)} {STORE} bar.sync 0; {LOAD} bar.sync 0; fence.proxy.async; {COPIED} {wait()}", PARTNER),
+    *[
+        Pair(f"a bulk copy to bytes that generic {name} wrote, without a proxy fence",
+             f"{made(1)} {before} bar.sync 0; {COPIED} {wait()} {LOAD}",
+             f"{made(1)} {before} fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", 1000 + PARTNER,
+             "fence.proxy.async")
+        for name, before in (("stores", STORE), ("atomic operations", f"{STORE} atom.shared.add.u32 old, [at], 1;"))
+    ],
+    Pair("a bulk copy to bytes that generic stores wrote and loads read, the fence before the stores",
+         f"{made(1)} fence.proxy.async; {STORE} bar.sync 0; {LOAD} bar.sync 0; {COPIED} {wait()} {LOAD}",
+         f"{made(1)} {STORE} fence.proxy.async; bar.sync 0; {LOAD} bar.sync 0; {COPIED} {wait()} {LOAD}",
+         1000 + PARTNER, "fence.proxy.async"),
     Pair("a bulk copy of what generic stores just wrote",
          f"{made(1)} {GSTORE} bar.sync 0; {COPIED} {wait()} {LOAD}",
          f"{made(1)} {GSTORE} fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", PARTNER, "fence.proxy.async"),
