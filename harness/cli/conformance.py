@@ -19,6 +19,7 @@ from ptxdiff import options
 from ptxdiff.cli import UsageError, error_plot
 
 if TYPE_CHECKING:
+    from ptxdiff.conformance.cuda import CudaContext
     from ptxdiff.conformance.ledger import Entry, Ledger
     from ptxdiff.conformance.measure import Tally
 
@@ -50,7 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     options.formerly(parser, "--json", form, "json")
     options.add(parser, "ledger", type=Path)
-    parser.add_argument("--device", action="store_true", help="measure on the GPU here and report what changed")
+    parser.add_argument(
+        "--device",
+        action="store_true",
+        help="measure on the GPU here and report what changed; with --teach: run the same machine code there, too",
+    )
     parser.add_argument(
         "--errors", action="store_true", help="compute approximate forms' largest errors over all inputs (minutes each)"
     )
@@ -158,15 +163,35 @@ def _teach(args: argparse.Namespace) -> int:
     from ptxdiff.model.targets import normal
 
     text = taught.PATH.read_text(encoding="utf-8")
+    device = _device() if args.device else None
     known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
-    for target in [normal(t) for t in args.target] or known:
-        text = teaching.taught_again(args.teach, target, text, print)
+    targets = [normal(t) for t in args.target] or list(known)
+    if device is not None:
+        targets = [t for t in targets if t == device.target]
+        if not targets:
+            raise UsageError(f"--device: the GPU here is {device.name}, which runs {device.target}; name that target")
+    for target in targets:
+        text = teaching.taught_again(args.teach, target, text, print, device)
     entries = [json.loads(line) for line in text.splitlines()]
-    differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"]})
-    print(f"{len({(e['target'], e['form']) for e in entries})} forms, {len(differing)} of them differ", *differing)
+    differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"] or e.get("refuted")})
+    confirmed = {e["form"] for e in entries if e.get("confirmed") and e["target"] in targets}
+    words = f"; {device.name} gave the interpreter's words for {len(confirmed)}" if device is not None else ""
+    print(
+        f"{len({(e['target'], e['form']) for e in entries})} forms, {len(differing)} of them differ{words}", *differing
+    )
     if args.write:
         taught.PATH.write_text(text, encoding="utf-8")
     return bool(differing)
+
+
+def _device() -> CudaContext:
+    """The GPU here. Raises UsageError without one."""
+    from ptxdiff.conformance.cuda import CudaContext, NoDevice
+
+    try:
+        return CudaContext()
+    except NoDevice as e:
+        raise UsageError(str(e)) from None
 
 
 def _fit(name: str) -> int:

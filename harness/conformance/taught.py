@@ -2,7 +2,8 @@
 
 A line says of a form in how many different contexts it ran in machine code whose bits were those of the PTX definition,
 in how many others the bits differed, and the digest of its definition then. A form is taught if it agreed in at least
-`CONTEXTS` and differed in none. A changed definition loses its line.
+`CONTEXTS` and differed in none. A changed definition loses its line. `confirmed` and `refuted` count the contexts in
+which a GPU ran the same machine code and gave the same words, or others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _taught(path: Path) -> frozenset[tuple[str, str]]:
         form = line["target"], line["form"]
         if line["digest"] == digest(line["form"]):
             agreed[form] += line["agreed"]
-        if line["differed"]:
+        if line["differed"] or line.get("refuted"):
             differed.add(form)
     return frozenset(form for form, count in agreed.items() if count >= CONTEXTS and form not in differed)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.conformance import forms
+from ptxdiff.conformance.cuda import CudaContext
 from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated
@@ -109,10 +110,16 @@ def _snippet(name: str) -> FormSnippet | None:
 
 @dataclass
 class Lesson:
-    """What is known of one form of the table: contexts in which it agreed and differed, and one that differed."""
+    """What is known of one form of the table: contexts in which it agreed and differed.
+
+    confirmed: contexts in which a device, with the same machine code, gave the words of the interpreter. refuted: those
+    in which it gave others.
+    """
 
     agreed: set[str] = field(default_factory=set)
     differed: set[str] = field(default_factory=set)
+    confirmed: set[str] = field(default_factory=set)
+    refuted: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -207,9 +214,18 @@ def assembled(
 
 
 def teach(
-    names: Sequence[str], target: str, ptxas: str, nvdisasm: str, version: str, lessons: dict[str, Lesson]
+    names: Sequence[str],
+    target: str,
+    ptxas: str,
+    nvdisasm: str,
+    version: str,
+    lessons: dict[str, Lesson],
+    device: CudaContext | None = None,
 ) -> dict[str, str]:
-    """Run forms on a target at all levels; adds to the lessons. Returns the contexts that did not agree, with words."""
+    """Run forms on a target at all levels; adds to the lessons. Returns the contexts that did not agree, with words.
+
+    device: a GPU of the target, which runs the same machine code.
+    """
     complaints: dict[str, str] = {}
     for given in GIVEN:
         every = list(tasks(names, given, target))
@@ -219,15 +235,19 @@ def teach(
                 if not some:
                     continue
                 codes = machine_codes(cubin, disassembled(cubin, nvdisasm))
+                loaded = None if device is None else (device, device.load(cubin))
                 for task in some:
                     context = f"{task.snippet.form} {given} -O{level}"
-                    words = _try(task, codes[task.name], context, lessons)
+                    words = _try(task, codes[task.name], context, lessons, loaded)
                     if words:
                         complaints[context] = words
     return complaints
 
 
-def _try(task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson]) -> str:
+def _try(
+    task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson],
+    loaded: tuple[CudaContext, Any] | None = None,
+) -> str:  # fmt: skip
     outputs = [np.zeros_like(e) for e in task.expected]
     buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
     buffers += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]
@@ -240,14 +260,35 @@ def _try(task: FormTask, code: MachineCode, context: str, lessons: dict[str, Les
     wrong = np.zeros(len(outputs[0]), np.bool_)
     for got, expected in zip(outputs, task.expected, strict=True):
         wrong |= got != expected
+    on_device = None if loaded is None else _on_device(task, *loaded)
+    same = on_device is not None and all((a == b).all() for a, b in zip(outputs, on_device, strict=True))
     for form in ran.forms:
         lesson = lessons.setdefault(form, Lesson())
         (lesson.differed if wrong.any() else lesson.agreed).add(context)
+        if on_device is not None:
+            (lesson.confirmed if same else lesson.refuted).add(context)
+    if on_device is not None and not same:
+        return "the device gives other words than the interpreter"
     if not wrong.any():
         return ""
     at = int(wrong.argmax())
     shown = [", ".join(f"0x{int(c[at]):x}" for c in side) for side in (task.columns, task.expected, outputs)]
     return f"{int(wrong.sum())} of {len(wrong)} differ: ({shown[0]}) gives {shown[2]}, not {shown[1]}"
+
+
+def _on_device(task: FormTask, device: CudaContext, module: Any) -> Columns:
+    """The outputs of a task's kernel on a device. module: the loaded cubin."""
+    outputs = [np.zeros_like(e) for e in task.expected]
+    arrays = [*outputs, *map(np.ascontiguousarray, task.columns)]
+    pointers = [device.allocate(a.nbytes) for a in arrays]
+    for pointer, array in zip(pointers, arrays, strict=True):
+        device.upload(pointer, array)
+    device.start(device.kernel(module, task.name), pointers, len(task.columns[0]) // BLOCK, BLOCK)
+    for pointer, array in zip(pointers, outputs, strict=False):
+        device.download(array, pointer)
+    for pointer in pointers:
+        device.free(pointer)
+    return outputs
 
 
 def lines(lessons: dict[str, Lesson], target: str, of: str) -> list[str]:
@@ -258,21 +299,30 @@ def lines(lessons: dict[str, Lesson], target: str, of: str) -> list[str]:
                                  "differed": len(lesson.differed), "digest": digest(form)}  # fmt: skip
         if of != "forms":
             entry["of"] = of
+        if lesson.confirmed:
+            entry["confirmed"] = len(lesson.confirmed)
+        if lesson.refuted:
+            entry["refuted"] = len(lesson.refuted)
+            entry["example"] = min(lesson.refuted)
         if lesson.differed:
             entry["example"] = min(lesson.differed)
         made.append(entry)
     return [json.dumps(entry) for entry in made]
 
 
-def taught_again(of: str, target: str, before: str, say: Callable[[str], None]) -> str:
+def taught_again(
+    of: str, target: str, before: str, say: Callable[[str], None], device: CudaContext | None = None
+) -> str:
     """The ledger's text with new lines for what forms or sequences teach on a target. Raises NoAssembler and NoTriton.
 
-    of: "forms" or "sequences". before: the ledger's text. say: gets each context that did not agree, in words.
+    of: "forms" or "sequences". before: the ledger's text. say: gets each context that did not agree, in words. device:
+    as for `teach`.
     """
     names = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
     lessons: dict[str, Lesson] = {}
     version = probe()[target].ptx_version
-    complaints = teach(names, target, assembler(target).path, str(tool("nvdisasm")), version, lessons)
+    tools = assembler(target).path, str(tool("nvdisasm"))
+    complaints = teach(names, target, *tools, version, lessons, device)
     for context, words in complaints.items():
         say(f"{target} {context}: {words}")
     kept = []
