@@ -12,21 +12,28 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator import BUFFER_SPACING, Buffer
+from ptxdiff.emulator.machine.special_registers import lane_mask
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+from ptxdiff.sass.shared import shared_step, stored
+from ptxdiff.sass.text import BYTES, SCALES, MachineInstruction, Operand
+from ptxdiff.sass.warp import exchange_step
 
 _CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
 """Words of loads and stores that say how caches keep the data. They decide no value."""
+_STRENGTHS = frozenset({"STRONG", "GPU", "SM", "CTA"})
+"""Words that say who sees an access when. All accesses happen in order here."""
 _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
     made = _SPECIAL.get(instruction.opcode)
-    return None if made is None else made(instruction, code)
+    if made is not None:
+        return made(instruction, code)
+    return exchange_step(instruction) or shared_step(instruction, code)
 
 
 def _refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
@@ -310,6 +317,9 @@ class _Special(MachineStep):
 
 _COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
 
+_MASKS = {f"SR_{name.upper()}MASK": name for name in ("eq", "lt", "le", "gt", "ge")}
+_OF_A_BLOCK = ("SR_CTAID", "SR_CgaCtaId")
+
 
 def special_register(machine: Machine, name: str) -> Array | None:
     """The values of a special register in all lanes; None for SRZ, which is 0."""
@@ -320,6 +330,10 @@ def special_register(machine: Machine, name: str) -> Array | None:
     thread, block = lane % machine.threads, machine.first + lane // machine.threads
     if name == "SR_LANEID":
         return (thread % _WARP).astype(np.uint32)
+    if name == "SR_CgaCtaId":
+        return np.zeros(machine.lanes, np.uint32)  # the block's number in a cluster: no clusters run here
+    if name in _MASKS:
+        return lane_mask(_MASKS[name], (thread % _WARP).astype(np.uint64)).astype(np.uint32)
     which, axis = _COORDINATES[name]
     of, sizes = (thread, (x, y)) if which == "TID" else (block, machine.launch.grid[:2])
     parts = (of % sizes[0], of // sizes[0] % sizes[1], of // (sizes[0] * sizes[1]))
@@ -332,11 +346,11 @@ def _special_register(instruction: MachineInstruction, code: MachineCode) -> Mac
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
         raise _refuse(instruction)
     place, name = instruction.operands[0], instruction.operands[1].name
-    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID"):
+    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID", "SR_CgaCtaId", *_MASKS):
         raise _refuse(instruction, "reads a special register that is not known")
     if not _plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
         raise _refuse(instruction)
-    if place.kind == "UR" and not name.startswith("SR_CTAID"):
+    if place.kind == "UR" and not name.startswith(_OF_A_BLOCK):
         raise _refuse(instruction, "gives a warp the value of a single lane")
     return _Special(instruction, name, wide)
 
@@ -383,7 +397,7 @@ class _Constant(MachineStep):
         index = at[:, None] + np.arange(self.size)
         if not known[index].all():
             raise Unsupported(f"{self.instruction.text}: what the driver keeps there is not known")
-        return _as_words(data[index], self.size, self.signed)
+        return as_words(data[index], self.size, self.signed)
 
 
 def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
@@ -393,7 +407,7 @@ def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
     return held, np.ones(len(held), np.bool_)
 
 
-def _as_words(rows: Array, size: int, signed: int) -> list[Array]:
+def as_words(rows: Array, size: int, signed: int) -> list[Array]:
     """Registers from rows of bytes."""
     if size >= 4:
         words = np.ascontiguousarray(rows).view(np.uint32)
@@ -501,6 +515,62 @@ def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineSt
 # Memory -----------------------------------------------------------------------------------------------------------
 
 
+def global_addresses(machine: Machine, lanes: Lanes, count: int, where: Operand, narrow: bool = False) -> Array:
+    """The addresses of an operand. narrow: its register is one of 32 bits, for local memory."""
+    found: Array = np.full(count, where.offset, np.int64)
+    base, uniform = where.base, where.uniform
+    if base is not None:
+        low = machine.read("R", base.number, lanes).astype(np.int64)
+        if not narrow:
+            high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
+            low = high << 32 | low
+        else:
+            low = low.astype(np.int32).astype(np.int64)
+        found += low
+    if uniform is not None:
+        low = machine.read("UR", uniform.number, lanes).astype(np.int64)
+        high = machine.read("UR", uniform.number + 1, lanes).astype(np.int64)
+        found += high << 32 | low
+    return found
+
+
+def global_rows(
+    machine: Machine, instruction: MachineInstruction, addresses: Array, size: int, rows: Array | None = None
+) -> Array:
+    """Load rows of bytes from global memory, or store them. Raises MachineFault for an address outside."""
+    memory = machine.launch.memory
+    if (addresses % size).any():
+        at = int(addresses[addresses % size != 0][0])
+        raise MachineFault(f"{instruction.text}: address 0x{at:x} is not a multiple of {size}")
+    found = np.zeros((len(addresses), size), np.uint8) if rows is None else rows
+    spaces = addresses // BUFFER_SPACING
+    first = int(spaces[0])
+    each = [first] if (spaces == first).all() else np.unique(spaces).tolist()
+    for space in each:
+        part = slice(None) if len(each) == 1 else np.flatnonzero(spaces == space)
+        mine = addresses[part]
+        buffer = memory.find(int(mine.min()))
+        offsets = mine - (buffer.base if buffer is not None else 0)
+        if buffer is None:
+            bad = np.ones(len(mine), np.bool_)
+        else:
+            bad = (offsets < buffer.residue) | (offsets + size > buffer.residue + buffer.size)
+        if bad.any():
+            place = memory.describe(int(mine[bad][0]), size)
+            raise MachineFault(f"{instruction.text}: {place}")
+        assert buffer is not None
+        index = offsets // size
+        table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
+        if rows is None:
+            found[part] = table[index]
+            continue
+        if not buffer.writable:
+            raise MachineFault(f"{instruction.text}: a store to {buffer.name}, which is read only")
+        table[index] = rows[part]
+        _written(buffer, index, size)
+    return found
+
+
 class _Memory(MachineStep):
     """A load or store of global or local memory."""
 
@@ -513,78 +583,24 @@ class _Memory(MachineStep):
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
-            addresses = self._addresses(machine, lanes, count)
+            addresses = global_addresses(machine, lanes, count, self.where, self.local)
             every = machine._all if lanes is None else lanes
             if self.loads:
-                rows = self._local(machine, every, addresses) if self.local else self._global(machine, addresses)
-                for k, word in enumerate(_as_words(rows, self.size, self.signed)):
+                if self.local:
+                    rows = self._local(machine, every, addresses)
+                else:
+                    rows = global_rows(machine, self.instruction, addresses, self.size)
+                for k, word in enumerate(as_words(rows, self.size, self.signed)):
                     if self.data.number >= 0:
                         machine.write("R", self.data.number + k, lanes, word)
             else:
-                rows = self._stored(machine, lanes, count)
+                rows = stored(machine, self.data, self.size, lanes, count)
                 if self.local:
                     self._local(machine, every, addresses, rows)
                 else:
-                    self._global(machine, addresses, rows)
+                    global_rows(machine, self.instruction, addresses, self.size, rows)
         fibre.pc += BYTES
         return True
-
-    def _addresses(self, machine: Machine, lanes: Lanes, count: int) -> Array:
-        found: Array = np.full(count, self.where.offset, np.int64)
-        base, uniform = self.where.base, self.where.uniform
-        if base is not None:
-            low = machine.read("R", base.number, lanes).astype(np.int64)
-            if not self.local:
-                high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
-                low = high << 32 | low
-            else:
-                low = low.astype(np.int32).astype(np.int64)
-            found += low
-        if uniform is not None:
-            low = machine.read("UR", uniform.number, lanes).astype(np.int64)
-            high = machine.read("UR", uniform.number + 1, lanes).astype(np.int64)
-            found += high << 32 | low
-        return found
-
-    def _stored(self, machine: Machine, lanes: Lanes, count: int) -> Array:
-        words = np.zeros((count, max(self.size // 4, 1)), np.uint32)
-        for k in range(words.shape[1]):
-            if self.data.number >= 0:
-                words[:, k] = machine.read("R", self.data.number + k, lanes)
-        return words.view(np.uint8)[:, : self.size]
-
-    def _global(self, machine: Machine, addresses: Array, rows: Array | None = None) -> Array:
-        memory, size = machine.launch.memory, self.size
-        if (addresses % size).any():
-            at = int(addresses[addresses % size != 0][0])
-            raise MachineFault(f"{self.instruction.text}: address 0x{at:x} is not a multiple of {size}")
-        found = np.zeros((len(addresses), size), np.uint8) if rows is None else rows
-        spaces = addresses // BUFFER_SPACING
-        first = int(spaces[0])
-        each = [first] if (spaces == first).all() else np.unique(spaces).tolist()
-        for space in each:
-            part = slice(None) if len(each) == 1 else np.flatnonzero(spaces == space)
-            mine = addresses[part]
-            buffer = memory.find(int(mine.min()))
-            offsets = mine - (buffer.base if buffer is not None else 0)
-            if buffer is None:
-                bad = np.ones(len(mine), np.bool_)
-            else:
-                bad = (offsets < buffer.residue) | (offsets + size > buffer.residue + buffer.size)
-            if bad.any():
-                place = memory.describe(int(mine[bad][0]), size)
-                raise MachineFault(f"{self.instruction.text}: {place}")
-            assert buffer is not None
-            index = offsets // size
-            table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
-            if rows is None:
-                found[part] = table[index]
-                continue
-            if not buffer.writable:
-                raise MachineFault(f"{self.instruction.text}: a store to {buffer.name}, which is read only")
-            table[index] = rows[part]
-            _written(buffer, index, size)
-        return found
 
     def _local(self, machine: Machine, lanes: Array, addresses: Array, rows: Array | None = None) -> Array:
         size, top = self.size, _LOCAL_TOP
@@ -611,14 +627,14 @@ def _written(buffer: Buffer, index: Array, size: int) -> None:
 
 def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     local = instruction.opcode.endswith("L")
-    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E",)))
+    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E", *_STRENGTHS)))
     if not local and "E" not in instruction.modifiers:
         raise _refuse(instruction)
     loads = instruction.opcode.startswith("LD")
     if len(instruction.operands) != 2:
         raise _refuse(instruction)
     data, where = instruction.operands if loads else instruction.operands[::-1]
-    if where.kind != "mem" or not _plain(data, "R"):
+    if where.kind != "mem" or not _plain(data, "R") or (where.base is not None and where.base.suffix in SCALES):
         raise _refuse(instruction)
     if local and (where.wide or where.uniform is not None or where.name):
         raise _refuse(instruction)
@@ -647,5 +663,5 @@ _SPECIAL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = 
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _constant),
     **dict.fromkeys(("P2R", "R2P"), _predicates_as_bits),
     "R2UR": _to_uniform,
-    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), _memory),
+    **dict.fromkeys(("LDG", "STG", "LD", "ST", "LDL", "STL"), _memory),
 }

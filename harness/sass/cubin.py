@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.text import MachineFunction, functions
-from ptxdiff.triton.cubin import loaded_sections
+from ptxdiff.triton.cubin import loaded_sections, section_sizes
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
 _PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
@@ -59,12 +59,15 @@ def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
     try:
         sections = loaded_sections(cubin)
         found = functions(text)
-        return {n: _kernel(f, sections, text) for n, f in found.items() if f".nv.info.{n}" in sections}
+        sizes = section_sizes(cubin)
+        return {n: _kernel(f, sections, sizes, text) for n, f in found.items() if f".nv.info.{n}" in sections}
     except (struct.error, ValueError, IndexError) as error:
         raise Unsupported(f"a cubin of unknown form: {error}") from None
 
 
-def _kernel(function: MachineFunction, sections: Mapping[str, bytes], text: str) -> MachineCode:
+def _kernel(
+    function: MachineFunction, sections: Mapping[str, bytes], sizes: Mapping[str, int], text: str
+) -> MachineCode:
     name = function.name
     own = list(_attributes(sections[f".nv.info.{name}"]))
     parameters = sorted(
@@ -91,7 +94,7 @@ def _kernel(function: MachineFunction, sections: Mapping[str, bytes], text: str)
         struct.unpack_from("<H", area[0], 4)[0] if area else 0,
         banks,
         max(frames, default=0),
-        len(sections.get(f".nv.shared.{name}", b"")),
+        sizes.get(f".nv.shared.{name}", 0),
     )
 
 

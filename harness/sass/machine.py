@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,8 +32,17 @@ SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
 
 _STEPS_BETWEEN_LOOKS = 128  # at the clock
+_STEPS_OF_A_TURN = 1 << 13
 _WARP = 32
 _LOCAL_TOP = 0x8000  # where the stack of a thread begins, which grows downwards
+
+
+class Blocks(Protocol):
+    """What blocks share: see `ptxdiff.sass.shared`."""
+
+    def release(self, blocks: Array) -> None:
+        """Let lanes go on whose barriers of a block are complete."""
+
 
 Lanes = Array | None  # indices of lanes in order; None: all
 
@@ -48,7 +57,8 @@ class Fibre:
 
 @dataclass
 class MachineLaunch:
-    """What is the same for all blocks of a launch. parameters: the parameter area. constants: known words of bank 0."""
+    """What is the same for all blocks of a launch. parameters: the parameter area. shared: bytes of shared memory a
+    block, reserved ones included."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -61,6 +71,7 @@ class MachineLaunch:
     ran: dict[str, int] = field(default_factory=dict)
     approximate: set[str] = field(default_factory=set)
     diverged: bool = False
+    shared: int = 0
     _bank: tuple[Array, Array] | None = None
 
     @property
@@ -118,6 +129,7 @@ class Machine:
         self.fibres: list[Fibre] = [Fibre(0, None)]
         self.local: Array | None = None
         self.steps = 0
+        self.blocks: Blocks | None = None  # from the first access to shared memory or barrier of a block on
         self._all = np.arange(self.lanes)
         self._sources: dict[tuple[int, int], Array] = {}
 
@@ -214,7 +226,7 @@ class Machine:
                 going = step.run(self, fibre)
                 if not going:
                     break
-                if in_turns and self.fibres:
+                if self.fibres and (in_turns or self.steps % _STEPS_OF_A_TURN == 0):  # others may wait for a flag
                     self.fibres.insert(0, fibre)
                     break
         if self.alive.any():
@@ -292,6 +304,8 @@ class Machine:
         self.alive[lanes] = False
         if self.waiting.any():
             self.release(np.unique(lanes // _WARP))
+        if self.blocks is not None:
+            self.blocks.release(np.unique(lanes // self.threads))
         mine = self._all if fibre.lanes is None else fibre.lanes
         fibre.lanes = mine[self.alive[mine]]
         fibre.pc += BYTES
@@ -309,10 +323,6 @@ class Machine:
 
     def wait(self, fibre: Fibre, lanes: Lanes, masks: Array, kind: int) -> bool:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
-        if lanes is not None or fibre.lanes is not None:
-            total = self.lanes if fibre.lanes is None else len(fibre.lanes)
-            if (self.lanes if lanes is None else len(lanes)) != total:
-                raise Unsupported("a barrier that only some of the lanes of a converged warp reach")
         mine = self._all if lanes is None else lanes
         alive = self._bits(self.alive)[mine // _WARP]
         if np.array_equal(masks & alive, self.active_masks(lanes)):
@@ -323,8 +333,12 @@ class Machine:
         self.waiting[mine] = masks
         self.wait_kind[mine] = kind
         self.resume[mine] = fibre.pc + BYTES
+        # Lanes whose guard does not hold, of other warps, go on.
+        rest = self._all if fibre.lanes is None else fibre.lanes
+        fibre.lanes = rest[~np.isin(rest, mine, assume_unique=True)]
+        fibre.pc += BYTES
         self.release(np.unique(mine // _WARP))
-        return False
+        return len(fibre.lanes) > 0
 
     def _bits(self, of: Array) -> Array:
         """A mask for each warp of a truth value for each lane."""

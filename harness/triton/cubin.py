@@ -12,6 +12,11 @@ _ALLOCATED = 2
 """SHF_ALLOC of the ELF format: the section is in memory while the program runs."""
 
 
+def section_sizes(cubin: bytes) -> Mapping[str, int]:
+    """The bytes that each section takes in memory, also where the file has none of them, as for shared memory."""
+    return {section.name: section.header[5] for section in _sections(cubin)}
+
+
 def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     """The sections that a GPU loads, code and constants, and those that the driver reads for them, by name.
 
