@@ -399,7 +399,7 @@ def run_cubin(
 
     Raises LaunchError for what cannot be launched, and PtxError: Unsupported (of `ptxdiff.sass.errors`) for an
     instruction that is not in the table, UndefinedBits, MachineFault and TimeLimit. Arrays are then unchanged. Races
-    and faults of timing are not seen.
+    in global memory and faults of timing are not seen.
     """
     data = cubin if isinstance(cubin, bytes) else Path(cubin).read_bytes()
     return _launch_machine_code(

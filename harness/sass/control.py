@@ -12,21 +12,30 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator import BUFFER_SPACING, Buffer
+from ptxdiff.emulator.machine.special_registers import lane_mask
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import MachineFault, Unsupported
-from ptxdiff.sass.machine import _LOCAL_TOP, WARP, Fibre, Lanes, Machine, MachineStep, constant_word
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.shared import shared_step, stored
+from ptxdiff.sass.text import BYTES, SCALES, MachineInstruction, Operand, plain
+from ptxdiff.sass.warp import exchange_step
 
-CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
+_CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
 """Words of loads and stores that say how caches keep the data. They decide no value."""
-ORDERS = frozenset({"STRONG", "WEAK", "GPU", "SM", "CTA"})
-"""Words that say which other threads see an access, and in which order. Here each access is seen at once by all."""
-SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
+_STRENGTHS = frozenset({"STRONG", "GPU", "SM", "CTA"})
+"""Words that say who sees an access when. All accesses happen in order here."""
+_SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
 
-Maker = Callable[[MachineInstruction, MachineCode], MachineStep]
-"""Makes the step of an instruction. Raises Unsupported."""
+def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
+    """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    from ptxdiff.sass.matrices import MATRICES
+
+    made = CONTROL.get(instruction.opcode) or MATRICES.get(instruction.opcode)
+    if made is not None:
+        return made(instruction, code)
+    return exchange_step(instruction) or shared_step(instruction, code)
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
@@ -34,16 +43,11 @@ def refuse(instruction: MachineInstruction, why: str = "is not known in this for
     return Unsupported(f"{instruction.text} {why}")
 
 
-def only(instruction: MachineInstruction, *allowed: str) -> None:
+def _only(instruction: MachineInstruction, *allowed: str) -> None:
     """Refuse modifiers other than these, and modifiers written twice."""
     words = instruction.modifiers
     if not set(words) <= set(allowed) or len(set(words)) != len(words):
         raise refuse(instruction, "has a modifier that is not known")
-
-
-def plain(operand: Operand, *kinds: str) -> bool:
-    """Whether an operand is of one of these kinds, without signs and suffixes."""
-    return operand.kind in kinds and not (operand.negated or operand.absolute or operand.inverted or operand.suffix)
 
 
 # Control flow -----------------------------------------------------------------------------------------------------
@@ -56,7 +60,7 @@ class _Nop(MachineStep):
 
 
 def _nop(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction)
+    _only(instruction)
     if instruction.operands:
         raise refuse(instruction)
     return _Nop(instruction)
@@ -72,7 +76,7 @@ class _Exit(MachineStep):
 
 
 def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction)
+    _only(instruction)
     if instruction.operands:
         raise refuse(instruction)
     return _Exit(instruction)
@@ -97,7 +101,7 @@ def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "U")
+    _only(instruction, "U")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
         raise refuse(instruction)
@@ -105,7 +109,7 @@ def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "REL", "NOINC")
+    _only(instruction, "REL", "NOINC")
     if set(instruction.modifiers) != {"REL", "NOINC"} or len(instruction.operands) != 1:
         raise refuse(instruction)
     return _Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
@@ -167,7 +171,7 @@ class _Break(MachineStep):
             leaving[every] = True
             gone = machine._bits(leaving)
             for warp in np.flatnonzero(gone).tolist():
-                here = slice(WARP * warp, WARP * warp + WARP)
+                here = slice(_WARP * warp, _WARP * warp + _WARP)
                 mine = masks[here][leaving[here]]
                 old = masks[here].copy()
                 shared = np.isin(old, mine)
@@ -180,7 +184,7 @@ class _Break(MachineStep):
 
 
 def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "RELIABLE")
+    _only(instruction, "RELIABLE")
     *conditions, barrier = instruction.operands
     if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not plain(barrier, "B"):
         raise refuse(instruction)
@@ -188,7 +192,7 @@ def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "RECONVERGENT", "RELIABLE")
+    _only(instruction, "RECONVERGENT", "RELIABLE")
     if len(instruction.operands) != 2 or not plain(instruction.operands[0], "B"):
         raise refuse(instruction)
     barrier, label = instruction.operands
@@ -215,7 +219,7 @@ class _Bsync(MachineStep):
 
 
 def _bsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "RECONVERGENT", "RELIABLE")
+    _only(instruction, "RECONVERGENT", "RELIABLE")
     if len(instruction.operands) != 1 or not plain(instruction.operands[0], "B"):
         raise refuse(instruction)
     return _Bsync(instruction, instruction.operands[0].number)
@@ -242,7 +246,7 @@ class _Bmov(MachineStep):
 
 
 def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "32", "CLEAR")
+    _only(instruction, "32", "CLEAR")
     kinds = [o.kind for o in instruction.operands]
     if "32" not in instruction.modifiers or kinds not in (["R", "B"], ["B", "R"]):
         raise refuse(instruction)
@@ -274,7 +278,7 @@ class _WarpSync(MachineStep):
 
 
 def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, "ALL")
+    _only(instruction, "ALL")
     operands = instruction.operands
     if instruction.modifiers == ("ALL",) and not operands:
         return _WarpSync(instruction, None)
@@ -298,8 +302,8 @@ class _Special(MachineStep):
             value = special_register(machine, self.name)
             value = value if value is not None else machine.zeros
             if self.place.kind == "UR":
-                warps = None if lanes is None else np.unique(lanes // WARP)
-                each = value.reshape(-1, WARP)[:, 0]
+                warps = None if lanes is None else np.unique(lanes // _WARP)
+                each = value.reshape(-1, _WARP)[:, 0]
                 machine.write_uniform("UR", self.place.number, warps, each if warps is None else each[warps])
             else:
                 machine.write("R", self.place.number, lanes, value.copy() if lanes is None else value[lanes])
@@ -309,8 +313,10 @@ class _Special(MachineStep):
         return True
 
 
-_LANE_MASKS = ("SR_EQMASK", "SR_LTMASK", "SR_LEMASK", "SR_GTMASK", "SR_GEMASK")
 _COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
+
+_MASKS = {f"SR_{name.upper()}MASK": name for name in ("eq", "lt", "le", "gt", "ge")}
+_OF_A_BLOCK = ("SR_CTAID", "SR_CgaCtaId")
 
 
 def special_register(machine: Machine, name: str) -> Array | None:
@@ -320,15 +326,12 @@ def special_register(machine: Machine, name: str) -> Array | None:
     x, y, _ = machine.launch.block
     lane = np.arange(machine.lanes)
     thread, block = lane % machine.threads, machine.first + lane // machine.threads
-    number = (thread % WARP).astype(np.uint32)
     if name == "SR_LANEID":
-        return number
-    if name in _LANE_MASKS:
-        own, below = np.uint32(1) << number, (np.uint32(1) << number) - np.uint32(1)
-        masks: tuple[Array, ...] = (own, below, below | own, ~(below | own), ~below)
-        return masks[_LANE_MASKS.index(name)]
-    if name == "SR_CgaCtaId":  # a kernel with clusters does not run
-        return machine.zeros.copy()
+        return (thread % _WARP).astype(np.uint32)
+    if name == "SR_CgaCtaId":
+        return np.zeros(machine.lanes, np.uint32)  # the block's number in a cluster: no clusters run here
+    if name in _MASKS:
+        return lane_mask(_MASKS[name], (thread % _WARP).astype(np.uint64)).astype(np.uint32)
     which, axis = _COORDINATES[name]
     of, sizes = (thread, (x, y)) if which == "TID" else (block, machine.launch.grid[:2])
     parts = (of % sizes[0], of // sizes[0] % sizes[1], of // (sizes[0] * sizes[1]))
@@ -337,15 +340,15 @@ def special_register(machine: Machine, name: str) -> Array | None:
 
 def _special_register(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     wide = instruction.opcode == "CS2R" and "32" not in instruction.modifiers
-    only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
+    _only(instruction, *(["32"] if instruction.opcode == "CS2R" else []))
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
         raise refuse(instruction)
     place, name = instruction.operands[0], instruction.operands[1].name
-    if name not in (*_COORDINATES, *_LANE_MASKS, "SRZ", "SR_LANEID", "SR_CgaCtaId"):
+    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID", "SR_CgaCtaId", *_MASKS):
         raise refuse(instruction, "reads a special register that is not known")
     if not plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
         raise refuse(instruction)
-    if place.kind == "UR" and not name.startswith(("SR_CTAID", "SR_CgaCtaId")):
+    if place.kind == "UR" and not name.startswith(_OF_A_BLOCK):
         raise refuse(instruction, "gives a warp the value of a single lane")
     return _Special(instruction, name, wide)
 
@@ -373,7 +376,7 @@ class _Constant(MachineStep):
                 if self.place.number < 0:
                     break
                 if self.place.kind == "UR":
-                    warps = None if lanes is None else np.unique(lanes // WARP)
+                    warps = None if lanes is None else np.unique(lanes // _WARP)
                     machine.write_uniform("UR", self.place.number + k, warps, word[0])
                 else:
                     machine.write("R", self.place.number + k, lanes, word)
@@ -412,16 +415,15 @@ def as_words(rows: Array, size: int, signed: int) -> list[Array]:
     return [found.astype(np.int32).view(np.uint32) if signed else found.astype(np.uint32)]
 
 
-def size_of(instruction: MachineInstruction) -> tuple[int, int]:
-    """The bytes of an access, and whether its value is signed (1)."""
-    picked = [w for w in instruction.modifiers if w in SIZES]
+def _size_of(instruction: MachineInstruction) -> tuple[int, int]:
+    picked = [w for w in instruction.modifiers if w in _SIZES]
     if len(picked) > 1:
         raise refuse(instruction)
-    return SIZES[picked[0]] if picked else (4, 0)
+    return _SIZES[picked[0]] if picked else (4, 0)
 
 
 def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction, *SIZES)
+    _only(instruction, *_SIZES)
     operands = instruction.operands
     uniform = instruction.opcode != "LDC"
     if len(operands) != 2 or not plain(operands[0], "UR" if uniform else "R") or operands[1].kind != "c":
@@ -434,12 +436,12 @@ def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep
     guard = instruction.guard
     if uniform and guard is not None and guard.kind != "UP":
         raise refuse(instruction)
-    size, signed = size_of(instruction)
-    aligned(instruction, operands[0], size)
+    size, signed = _size_of(instruction)
+    _even(instruction, operands[0], size)
     return _Constant(instruction, size, signed)
 
 
-def aligned(instruction: MachineInstruction, place: Operand, size: int) -> None:
+def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
     """Refuse registers of a wide access that do not begin at a multiple of their number."""
     if place.number > 0 and size > 4 and place.number % (size // 4):
         raise refuse(instruction, "has registers that are not aligned")
@@ -472,7 +474,7 @@ class _PredicatesAsBits(MachineStep):
 
 
 def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction)
+    _only(instruction)
     operands = instruction.operands
     saves = instruction.opcode == "P2R"
     wanted = ("R", "word", "R", "int") if saves else ("word", "R", "int")
@@ -491,7 +493,7 @@ class _ToUniform(MachineStep):
             place, source = self.instruction.operands
             value = machine.read("R", source.number, lanes)
             every = machine._all if lanes is None else lanes
-            warps, first = np.unique(every // WARP, return_index=True)
+            warps, first = np.unique(every // _WARP, return_index=True)
             counts = np.diff(np.append(first, count))
             if not np.array_equal(np.repeat(value[first], counts), value):
                 raise Unsupported(f"{self.instruction.text}: the lanes of a warp have different values")
@@ -501,7 +503,7 @@ class _ToUniform(MachineStep):
 
 
 def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    only(instruction)
+    _only(instruction)
     operands = instruction.operands
     if len(operands) != 2 or not plain(operands[0], "UR") or not plain(operands[1], "R"):
         raise refuse(instruction)
@@ -511,87 +513,29 @@ def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineSt
 # Memory -----------------------------------------------------------------------------------------------------------
 
 
-class _Memory(MachineStep):
-    """A load or store of global or local memory."""
-
-    def __init__(self, instruction: MachineInstruction, size: int, signed: int, where: Operand, data: Operand) -> None:
-        super().__init__(instruction)
-        self.size, self.signed, self.where, self.data = size, signed, where, data
-        self.loads = instruction.opcode.startswith("LD")
-        self.local = instruction.opcode.endswith("L")
-
-    def run(self, machine: Machine, fibre: Fibre) -> bool:
-        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
-        if count:
-            addresses = addresses_of(machine, self.where, lanes, count, wide=not self.local)
-            every = machine._all if lanes is None else lanes
-            if self.loads:
-                rows = (
-                    self._local(machine, every, addresses)
-                    if self.local
-                    else global_bytes(machine, self.instruction, addresses, self.size)
-                )
-                for k, word in enumerate(as_words(rows, self.size, self.signed)):
-                    if self.data.number >= 0:
-                        machine.write("R", self.data.number + k, lanes, word)
-            else:
-                rows = self._stored(machine, lanes, count)
-                if self.local:
-                    self._local(machine, every, addresses, rows)
-                else:
-                    global_bytes(machine, self.instruction, addresses, self.size, rows)
-        fibre.pc += BYTES
-        return True
-
-    def _stored(self, machine: Machine, lanes: Lanes, count: int) -> Array:
-        words = np.zeros((count, max(self.size // 4, 1)), np.uint32)
-        for k in range(words.shape[1]):
-            if self.data.number >= 0:
-                words[:, k] = machine.read("R", self.data.number + k, lanes)
-        return words.view(np.uint8)[:, : self.size]
-
-    def _local(self, machine: Machine, lanes: Array, addresses: Array, rows: Array | None = None) -> Array:
-        size, top = self.size, _LOCAL_TOP
-        room = -(-max(machine.launch.code.local, 16) // 16) * 16
-        if machine.local is None:
-            machine.local = machine.random.integers(0, 256, (machine.lanes, room), np.uint8)
-        offsets = addresses - (top - room)
-        if ((offsets < 0) | (offsets + size > room)).any():
-            raise MachineFault(f"{self.instruction.text}: an address outside of the thread's local memory")
-        if (addresses % size).any():
-            raise MachineFault(f"{self.instruction.text}: an address that is not a multiple of {size}")
-        index = offsets[:, None] + np.arange(size)
-        if rows is None:
-            found: Array = machine.local[lanes[:, None], index]
-            return found
-        machine.local[lanes[:, None], index] = rows
-        return rows
-
-
-def addresses_of(machine: Machine, where: Operand, lanes: Lanes, count: int, wide: bool) -> Array:
-    """The addresses that an operand gives lanes. wide: whether registers hold 64 bits; else a signed index of 32."""
+def global_addresses(machine: Machine, lanes: Lanes, count: int, where: Operand, narrow: bool = False) -> Array:
+    """The addresses of an operand. narrow: its register is one of 32 bits, for local memory."""
     found: Array = np.full(count, where.offset, np.int64)
     base, uniform = where.base, where.uniform
     if base is not None:
         low = machine.read("R", base.number, lanes).astype(np.int64)
-        if wide:
+        if not narrow:
             high = machine.read("R", base.number + 1 if base.number >= 0 else -1, lanes).astype(np.int64)
             low = high << 32 | low
         else:
-            low = low.astype(np.int32).astype(np.int64) * int(base.suffix[1:] or 1)
+            low = low.astype(np.int32).astype(np.int64)
         found += low
     if uniform is not None:
         low = machine.read("UR", uniform.number, lanes).astype(np.int64)
-        if wide:
-            low += machine.read("UR", uniform.number + 1, lanes).astype(np.int64) << 32
-        found += low
+        high = machine.read("UR", uniform.number + 1, lanes).astype(np.int64)
+        found += high << 32 | low
     return found
 
 
-def global_bytes(
+def global_rows(
     machine: Machine, instruction: MachineInstruction, addresses: Array, size: int, rows: Array | None = None
 ) -> Array:
-    """The bytes at addresses of global memory, a row for each; `rows` are stored there first. Raises MachineFault."""
+    """Load rows of bytes from global memory, or store them. Raises MachineFault for an address outside."""
     memory = machine.launch.memory
     if (addresses % size).any():
         at = int(addresses[addresses % size != 0][0])
@@ -625,6 +569,55 @@ def global_bytes(
     return found
 
 
+class _Memory(MachineStep):
+    """A load or store of global or local memory."""
+
+    def __init__(self, instruction: MachineInstruction, size: int, signed: int, where: Operand, data: Operand) -> None:
+        super().__init__(instruction)
+        self.size, self.signed, self.where, self.data = size, signed, where, data
+        self.loads = instruction.opcode.startswith("LD")
+        self.local = instruction.opcode.endswith("L")
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            addresses = global_addresses(machine, lanes, count, self.where, self.local)
+            every = machine._all if lanes is None else lanes
+            if self.loads:
+                if self.local:
+                    rows = self._local(machine, every, addresses)
+                else:
+                    rows = global_rows(machine, self.instruction, addresses, self.size)
+                for k, word in enumerate(as_words(rows, self.size, self.signed)):
+                    if self.data.number >= 0:
+                        machine.write("R", self.data.number + k, lanes, word)
+            else:
+                rows = stored(machine, self.data, self.size, lanes, count)
+                if self.local:
+                    self._local(machine, every, addresses, rows)
+                else:
+                    global_rows(machine, self.instruction, addresses, self.size, rows)
+        fibre.pc += BYTES
+        return True
+
+    def _local(self, machine: Machine, lanes: Array, addresses: Array, rows: Array | None = None) -> Array:
+        size, top = self.size, _LOCAL_TOP
+        room = -(-max(machine.launch.code.local, 16) // 16) * 16
+        if machine.local is None:
+            machine.local = machine.random.integers(0, 256, (machine.lanes, room), np.uint8)
+        offsets = addresses - (top - room)
+        if ((offsets < 0) | (offsets + size > room)).any():
+            raise MachineFault(f"{self.instruction.text}: an address outside of the thread's local memory")
+        if (addresses % size).any():
+            raise MachineFault(f"{self.instruction.text}: an address that is not a multiple of {size}")
+        index = offsets[:, None] + np.arange(size)
+        if rows is None:
+            found: Array = machine.local[lanes[:, None], index]
+            return found
+        machine.local[lanes[:, None], index] = rows
+        return rows
+
+
 def _written(buffer: Buffer, index: Array, size: int) -> None:
     if buffer.undefined is not None:
         buffer.undefined[: len(buffer.undefined) // size * size].reshape(-1, size)[index] = 0
@@ -632,30 +625,28 @@ def _written(buffer: Buffer, index: Array, size: int) -> None:
 
 def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     local = instruction.opcode.endswith("L")
-    only(instruction, *SIZES, *CACHES, *(() if local else ("E", *ORDERS)))
+    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E", *_STRENGTHS)))
     if not local and "E" not in instruction.modifiers:
         raise refuse(instruction)
     loads = instruction.opcode.startswith("LD")
     if len(instruction.operands) != 2:
         raise refuse(instruction)
     data, where = instruction.operands if loads else instruction.operands[::-1]
-    if where.kind != "mem" or not plain(data, "R"):
+    if where.kind != "mem" or not plain(data, "R") or (where.base is not None and where.base.suffix in SCALES):
         raise refuse(instruction)
     if local and (where.wide or where.uniform is not None or where.name):
-        raise refuse(instruction)
-    if where.base is not None and where.base.suffix not in ("", "64"):
         raise refuse(instruction)
     uniform = where.uniform
     if uniform is not None and (uniform.suffix or (where.base is not None and not where.wide)):
         raise refuse(instruction)
     if where.base is not None and where.base.number > 0 and where.base.number % 2 and not local:
         raise refuse(instruction, "has registers that are not aligned")
-    size, signed = size_of(instruction)
-    aligned(instruction, data, size)
+    size, signed = _size_of(instruction)
+    _even(instruction, data, size)
     return _Memory(instruction, size, signed, where, data)
 
 
-CONTROL: dict[str, Maker] = {
+CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "NOP": _nop,
     "EXIT": _exit,
     "BRA": _branch,
@@ -670,5 +661,5 @@ CONTROL: dict[str, Maker] = {
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _constant),
     **dict.fromkeys(("P2R", "R2P"), _predicates_as_bits),
     "R2UR": _to_uniform,
-    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), _memory),
+    **dict.fromkeys(("LDG", "STG", "LD", "ST", "LDL", "STL"), _memory),
 }

@@ -58,7 +58,8 @@ def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
     """All kernels of a cubin by name, with nvdisasm's text for it. Raises Unsupported."""
     try:
         sections = loaded_sections(cubin)
-        sizes, found = section_sizes(cubin), functions(text)
+        found = functions(text)
+        sizes = section_sizes(cubin)
         return {n: _kernel(f, sections, sizes, text) for n, f in found.items() if f".nv.info.{n}" in sections}
     except (struct.error, ValueError, IndexError) as error:
         raise Unsupported(f"a cubin of unknown form: {error}") from None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,8 +32,17 @@ SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
 
 _STEPS_BETWEEN_LOOKS = 128  # at the clock
-WARP = 32
+_STEPS_OF_A_TURN = 1 << 13
+_WARP = 32
 _LOCAL_TOP = 0x8000  # where the stack of a thread begins, which grows downwards
+
+
+class Blocks(Protocol):
+    """What blocks share: see `ptxdiff.sass.shared`."""
+
+    def release(self, blocks: Array) -> None:
+        """Let lanes go on whose barriers of a block are complete."""
+
 
 Lanes = Array | None  # indices of lanes in order; None: all
 
@@ -48,11 +57,8 @@ class Fibre:
 
 @dataclass
 class MachineLaunch:
-    """What is the same for all blocks of a launch. parameters: the parameter area. constants: known words of bank 0.
-
-    shared: bytes of shared memory for each block. by_warp: whether each warp of a block runs as far as it gets before
-    the next one begins; else the warps run together.
-    """
+    """What is the same for all blocks of a launch. parameters: the parameter area. shared: bytes of shared memory a
+    block, reserved ones included."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -62,11 +68,10 @@ class MachineLaunch:
     schedule: str = SCHEDULES[0]
     seed: int = 0
     due: float | None = None
-    shared: int = 0
-    by_warp: bool = False
     ran: dict[str, int] = field(default_factory=dict)
     approximate: set[str] = field(default_factory=set)
     diverged: bool = False
+    shared: int = 0
     _bank: tuple[Array, Array] | None = None
 
     @property
@@ -107,7 +112,7 @@ class Machine:
         x, y, z = launch.block
         self.threads = x * y * z
         self.lanes = count * self.threads
-        self.warps = self.lanes // WARP
+        self.warps = self.lanes // _WARP
         self.first = first
         self.random = np.random.default_rng((launch.seed, first))
         self.registers: dict[int, Array] = {}
@@ -121,18 +126,11 @@ class Machine:
         self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
         self.wait_kind = np.zeros(self.lanes, np.uint8)
         self.resume = np.zeros(self.lanes, np.int64)
+        self.fibres: list[Fibre] = [Fibre(0, None)]
         self.local: Array | None = None
-        self.shared = self.random.integers(0, 256, (count, launch.shared), np.uint8)
-        self.barrier_of = np.full(self.lanes, -1, np.int32)  # the barrier of its block at which a lane waits
-        self.barrier_vote = np.zeros(self.lanes, np.uint8)
-        self.barrier_result = np.zeros(self.lanes, np.uint32)
-        self._arrived: dict[tuple[int, int], int] = {}  # threads that a barrier of a block counts and that do not wait
-        self._expected: dict[tuple[int, int], int] = {}
-        self._operations: dict[tuple[int, int], str] = {}
         self.steps = 0
+        self.blocks: Blocks | None = None  # from the first access to shared memory or barrier of a block on
         self._all = np.arange(self.lanes)
-        self.fibres: list[Fibre] = []
-        self._add_fibres(0, self._all)
         self._sources: dict[tuple[int, int], Array] = {}
 
     # Registers ----------------------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ class Machine:
             found = self.predicate(number)
             return found if lanes is None else found[lanes]
         found = self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
-        return np.repeat(found, WARP) if lanes is None else found[lanes // WARP]
+        return np.repeat(found, _WARP) if lanes is None else found[lanes // _WARP]
 
     def write(self, kind: str, number: int, lanes: Lanes, value: Array) -> None:
         """Write a register or predicate of lanes; `value` belongs to the machine from now on."""
@@ -228,7 +226,7 @@ class Machine:
                 going = step.run(self, fibre)
                 if not going:
                     break
-                if in_turns and self.fibres:
+                if self.fibres and (in_turns or self.steps % _STEPS_OF_A_TURN == 0):  # others may wait for a flag
                     self.fibres.insert(0, fibre)
                     break
         if self.alive.any():
@@ -245,14 +243,11 @@ class Machine:
         if fibre.lanes is None:
             return
         mine = np.zeros(self.warps, np.bool_)
-        mine[fibre.lanes // WARP] = True
+        mine[fibre.lanes // _WARP] = True
         for other in list(self.fibres):
             if other.pc != fibre.pc or other.lanes is None:
                 continue
-            apart = int(other.lanes[0]) // WARP - int(fibre.lanes[0]) // WARP
-            if self.launch.by_warp and apart * WARP % self.threads:
-                continue
-            theirs = np.unique(other.lanes // WARP)
+            theirs = np.unique(other.lanes // _WARP)
             if not mine[theirs].any():
                 mine[theirs] = True
                 fibre.lanes = np.sort(np.concatenate([fibre.lanes, other.lanes]))
@@ -308,9 +303,9 @@ class Machine:
             return False
         self.alive[lanes] = False
         if self.waiting.any():
-            self.release(np.unique(lanes // WARP))
-        if (self.barrier_of >= 0).any():
-            self._open_barriers(np.unique(lanes // self.threads))
+            self.release(np.unique(lanes // _WARP))
+        if self.blocks is not None:
+            self.blocks.release(np.unique(lanes // self.threads))
         mine = self._all if fibre.lanes is None else fibre.lanes
         fibre.lanes = mine[self.alive[mine]]
         fibre.pc += BYTES
@@ -320,124 +315,50 @@ class Machine:
         """For each of the lanes, the lanes of its warp among them, as a mask."""
         if lanes is None:
             return np.full(self.lanes, 0xFFFFFFFF, np.uint32)
-        bits = np.uint32(1) << (lanes % WARP).astype(np.uint32)
+        bits = np.uint32(1) << (lanes % _WARP).astype(np.uint32)
         masks = np.zeros(self.warps, np.uint32)
-        np.bitwise_or.at(masks, lanes // WARP, bits)
-        found: Array = masks[lanes // WARP]
+        np.bitwise_or.at(masks, lanes // _WARP, bits)
+        found: Array = masks[lanes // _WARP]
         return found
 
     def wait(self, fibre: Fibre, lanes: Lanes, masks: Array, kind: int) -> bool:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
         mine = self._all if lanes is None else lanes
-        together = self._all if fibre.lanes is None else fibre.lanes
-        if len(mine) != len(together):
-            others = together[~np.isin(together, mine, assume_unique=True)]
-            if np.isin(others // WARP, mine // WARP).any():
-                raise Unsupported("a barrier that only some of the lanes of a converged warp reach")
-            self._add_fibres(fibre.pc + BYTES, others)
-            fibre.lanes = mine
-        alive = self._bits(self.alive)[mine // WARP]
+        alive = self._bits(self.alive)[mine // _WARP]
         if np.array_equal(masks & alive, self.active_masks(lanes)):
             fibre.pc += BYTES
             return True
-        if not (masks >> (mine % WARP).astype(np.uint32) & 1).all():
+        if not (masks >> (mine % _WARP).astype(np.uint32) & 1).all():
             raise MachineFault(f"a lane waits at 0x{fibre.pc:x} at a barrier that it does not take part in")
         self.waiting[mine] = masks
         self.wait_kind[mine] = kind
         self.resume[mine] = fibre.pc + BYTES
-        self.release(np.unique(mine // WARP))
-        return False
+        # Lanes whose guard does not hold, of other warps, go on.
+        rest = self._all if fibre.lanes is None else fibre.lanes
+        fibre.lanes = rest[~np.isin(rest, mine, assume_unique=True)]
+        fibre.pc += BYTES
+        self.release(np.unique(mine // _WARP))
+        return len(fibre.lanes) > 0
 
     def _bits(self, of: Array) -> Array:
         """A mask for each warp of a truth value for each lane."""
-        return np.packbits(of.reshape(self.warps, WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1)
+        return np.packbits(of.reshape(self.warps, _WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1)
 
     def release(self, warps: Array) -> None:
         """Let the lanes of warps go on whose barriers are complete."""
-        waits = self.waiting.reshape(self.warps, WARP)[warps]
-        kinds = self.wait_kind.reshape(self.warps, WARP)[warps]
+        waits = self.waiting.reshape(self.warps, _WARP)[warps]
+        kinds = self.wait_kind.reshape(self.warps, _WARP)[warps]
         alive = self._bits(self.alive)[warps]
         same = (waits[:, :, None] == waits[:, None, :]) & (kinds[:, :, None] == kinds[:, None, :])
         there = np.packbits(same, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
         done = (waits != 0) & (waits & alive[:, None] & ~there == 0)
-        lanes = (warps[:, None] * WARP + np.arange(WARP))[done]
+        lanes = (warps[:, None] * _WARP + np.arange(_WARP))[done]
         if not len(lanes):
             return
         self.waiting[lanes] = 0
-        self._resume(lanes)
-
-    def _resume(self, lanes: Array) -> None:
-        """Let lanes go on that have waited."""
         for pc in np.unique(self.resume[lanes]):
-            self._add_fibres(int(pc), np.sort(lanes[self.resume[lanes] == pc]))
-
-    def _add_fibres(self, pc: int, lanes: Array) -> None:
-        """Add lanes in order that run together from a place on; by warps of the blocks if the launch wants it."""
-        if not self.launch.by_warp or self.threads == WARP:
-            self.fibres.append(Fibre(pc, None if len(lanes) == self.lanes else lanes))
-            return
-        numbers = lanes % self.threads // WARP
-        self.fibres += [Fibre(pc, lanes[numbers == n]) for n in np.unique(numbers)]
-
-    # Barriers of blocks ---------------------------------------------------------------------------------------------
-
-    def meet(
-        self, fibre: Fibre, lanes: Lanes, barrier: int, count: int | None, waits: bool, vote: Array | None = None,
-        operation: str = "",
-    ) -> bool:  # fmt: skip
-        """Let lanes arrive at a barrier of their blocks, and wait there; returns whether the fibre goes on.
-
-        count: the threads that the barrier is for; None: all of the block that have not ended. vote: a truth value of
-        each lane, which an operation (POPC, AND, OR) reduces to `barrier_result`.
-        """
-        mine = self._all if lanes is None else lanes
-        arriving = np.zeros(self.lanes, np.bool_)
-        arriving[mine] = True
-        if (self._bits(arriving)[mine // WARP] != self._bits(self.alive)[mine // WARP]).any():
-            raise Unsupported(f"only some of the lanes of a warp reach the barrier of a block at 0x{fibre.pc:x}")
-        if vote is not None:
-            self.barrier_vote[mine] = vote
-        self.barrier_of[mine] = barrier if waits else -1
-        self.resume[mine] = fibre.pc + BYTES
-        numbers, arrivals = np.unique(mine // self.threads, return_counts=True)
-        for block, arrived in zip(numbers.tolist(), arrivals.tolist(), strict=True):
-            key = block, barrier
-            if count is not None and self._expected.setdefault(key, count) != count:
-                raise MachineFault(f"threads of block {block} give barrier {barrier} different counts")
-            if self._operations.setdefault(key, operation) != operation and waits:
-                raise MachineFault(f"threads of block {block} use barrier {barrier} in different ways")
-            if not waits:
-                self._arrived[key] = self._arrived.get(key, 0) + arrived
-        together = self._all if fibre.lanes is None else fibre.lanes
-        others = together[~arriving[together]]
-        self._open_barriers(numbers)
-        if not waits:
-            fibre.pc += BYTES
-            return True
-        if len(others):
-            self._add_fibres(fibre.pc + BYTES, others)
-        return False
-
-    def _open_barriers(self, blocks: Array) -> None:
-        """Let the lanes of blocks go on whose barriers are complete."""
-        for block in blocks.tolist():
-            here = slice(block * self.threads, (block + 1) * self.threads)
-            waiting = self.barrier_of[here]
-            for barrier in np.unique(waiting[waiting >= 0]).tolist():
-                key = block, barrier
-                lanes = np.flatnonzero(waiting == barrier) + block * self.threads
-                there = len(lanes) + self._arrived.get(key, 0)
-                expected = self._expected.get(key, int(self.alive[here].sum()))
-                if there > expected:
-                    raise MachineFault(f"{there} threads of block {block} are at barrier {barrier} of {expected}")
-                if there == expected:
-                    self._arrived.pop(key, None)
-                    self._expected.pop(key, None)
-                    votes = self.barrier_vote[lanes]
-                    reduced = {"AND": votes.all(), "OR": votes.any()}.get(self._operations.pop(key), votes.sum())
-                    self.barrier_result[lanes] = np.uint32(reduced)
-                    self.barrier_of[lanes] = -1
-                    self._resume(lanes)
+            group = np.sort(lanes[self.resume[lanes] == pc])
+            self.fibres.append(Fibre(int(pc), None if len(group) == self.lanes else group))
 
 
 class MachineStep:
@@ -510,7 +431,7 @@ class Computed(MachineStep):
             launch.approximate.add(self.match.row.name)
 
     def _run_uniform(self, machine: Machine, fibre: Fibre) -> None:
-        warps = None if fibre.lanes is None else np.unique(fibre.lanes // WARP)
+        warps = None if fibre.lanes is None else np.unique(fibre.lanes // _WARP)
         guard = self.instruction.guard
         if guard is not None:
             held = machine.uniform_predicate(guard.number)
@@ -672,16 +593,12 @@ def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
 
 def prepared(code: MachineCode) -> dict[int, MachineStep]:
     """The steps of a kernel by address. Instructions that are not in the table are refused when they run."""
-    from ptxdiff.sass.blocks import BLOCKS
-    from ptxdiff.sass.control import CONTROL
-    from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.control import special
 
-    makers = {**CONTROL, **BLOCKS, **MATRICES}
     steps: dict[int, MachineStep] = {}
     for instruction in code.function.instructions:
         try:
-            make = makers.get(instruction.opcode)
-            steps[instruction.address] = make(instruction, code) if make else Computed(instruction)
+            steps[instruction.address] = special(instruction, code) or Computed(instruction)
         except Unsupported as refusal:
             steps[instruction.address] = RefusedStep(instruction, refusal.message)
     return steps

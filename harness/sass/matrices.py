@@ -1,12 +1,13 @@
-"""Matrices in the registers of a warp: LDSM, STSM, and products by tensor cores (HMMA, IMMA).
+"""Matrices in the registers of a warp: LDSM, STSM, and products by tensor cores (HMMA, IMMA); copies to shared memory.
 
-The layouts of fragments are those of PTX (`ptxdiff.emulator.kernel.warp.fragments`), and so is the arithmetic.
+The layouts of fragments are those of PTX (`ptxdiff.emulator.kernel.warp.fragments`), and so is the arithmetic. A copy
+from global to shared memory (LDGSTS) is made at once, so what waits for it does nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,20 +16,38 @@ from ptxdiff.emulator.kernel.warp import fragments, mma
 from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.emulator.targets import Target
-from ptxdiff.sass.blocks import Act, is_shared, shared_index, shared_units
-from ptxdiff.sass.control import Maker, addresses_of, plain, refuse
+from ptxdiff.sass.control import global_addresses, global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.machine import WARP, Lanes, Machine, MachineStep
-from ptxdiff.sass.text import MachineInstruction, Operand
+from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
+from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
+
+Action = Callable[[Machine, Lanes, int], None]
+
+
+class _Act(MachineStep):
+    """An instruction that the lanes of its guard carry out together."""
+
+    def __init__(self, instruction: MachineInstruction, action: Action) -> None:
+        super().__init__(instruction)
+        self.action = action
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            self.action(machine, lanes, count)
+        fibre.pc += BYTES
+        return True
 
 
 def _whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
     """The warps of lanes. Raises Unsupported if a part of one is missing."""
     if lanes is None:
         return np.arange(machine.warps)
-    warps = np.unique(lanes // WARP)
-    if len(lanes) != len(warps) * WARP:
+    warps = np.unique(lanes // _WARP)
+    if len(lanes) != len(warps) * _WARP:
         raise Unsupported(f"{instruction.text}: only a part of a warp runs it")
     return warps
 
@@ -50,21 +69,68 @@ def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
     def move(machine: Machine, lanes: Lanes, count: int) -> None:
         warps = _whole_warps(machine, lanes, instruction)
-        addresses = addresses_of(machine, where, lanes, count, wide=False).reshape(-1, WARP)
+        shared = SharedBlocks.of(machine)
+        addresses = shared_addresses(machine, lanes, count, where).reshape(-1, _WARP)
         for number in range(count_of):
             rows = slice(8 * number, 8 * number + 8)
-            threads = (warps[:, None] * WARP + np.arange(8)).reshape(-1)
-            index = shared_index(machine, instruction, threads, addresses[:, rows].reshape(-1), 16)
+            givers = (warps[:, None] * _WARP + np.arange(8 * number, 8 * number + 8)).reshape(-1)
+            places = shared.places(instruction, addresses[:, rows].reshape(-1), 16, givers)
             if loads:
-                matrices = turned(shared_units(machine, 16)[index].view(np.uint16).reshape(-1, 8, 8))
+                matrices = turned(shared.load(instruction, places, 16, givers, False).view(np.uint16).reshape(-1, 8, 8))
                 value = np.ascontiguousarray(matrices).reshape(-1, 64).view(np.uint32).reshape(-1)
                 machine.write("R", data.number + number, lanes, value)
             else:
                 held = np.ascontiguousarray(machine.read("R", data.number + number, lanes)).view(np.uint16)
-                matrices = turned(held.reshape(-1, 8, 8))
-                shared_units(machine, 16)[index] = np.ascontiguousarray(matrices).reshape(-1, 8).view(np.uint8)
+                matrices = np.ascontiguousarray(turned(held.reshape(-1, 8, 8))).reshape(-1, 8).view(np.uint8)
+                shared.store(instruction, places, matrices, givers)
 
-    return Act(instruction, move)
+    return _Act(instruction, move)
+
+
+_CACHES = frozenset({"BYPASS", "LTC64B", "LTC128B", "LTC256B", "EF", "EL", "LU", "EU", "NA"})
+_SIZES = {"64": 8, "128": 16}
+
+
+def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """LDGSTS: where its predicate is false, zeros instead of what is in global memory."""
+    words, operands = instruction.modifiers, instruction.operands
+    if (
+        len(set(words)) != len(words)
+        or not {"E"} <= set(words) <= {"E", *_CACHES, *_SIZES}
+        or len(operands) not in (2, 3)
+    ):
+        raise refuse(instruction)
+    to, source = operands[:2]
+    chosen = operands[2] if len(operands) == 3 else None
+    sizes = [_SIZES[w] for w in words if w in _SIZES] or [4]
+    if len(sizes) > 1 or not is_shared(to) or source.kind != "mem":
+        raise refuse(instruction)
+    if chosen is not None and (chosen.kind != "P" or chosen.negated or chosen.absolute or chosen.suffix):
+        raise refuse(instruction)
+    size = sizes[0]
+
+    def copy(machine: Machine, lanes: Lanes, count: int) -> None:
+        every = machine._all if lanes is None else lanes
+        shared = SharedBlocks.of(machine)
+        places = shared.places(instruction, shared_addresses(machine, lanes, count, to), size, every)
+        rows, read = np.zeros((count, size), np.uint8), np.ones(count, np.bool_)
+        if chosen is not None:
+            read = (machine.read("P", chosen.number, lanes) != 0) ^ chosen.inverted
+        if read.any():
+            addresses = global_addresses(machine, lanes, count, source)
+            rows[read] = global_rows(machine, instruction, addresses[read], size)
+        shared.store(instruction, places, rows, every)
+
+    return _Act(instruction, copy)
+
+
+_WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
+
+
+def _wait(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    if instruction.modifiers != _WAITS[instruction.opcode]:
+        raise refuse(instruction, "has a modifier that is not known")
+    return _Act(instruction, lambda machine, lanes, count: None)
 
 
 _SHAPES: Mapping[str, tuple[int, int, int]] = {
@@ -109,7 +175,7 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         fragments.of_c(m, n, widths[0]), fragments.of_a(m, k, widths[1]), fragments.of_b(k, n, widths[2]),
         fragments.of_c(m, n, widths[3]),
     )  # fmt: skip
-    counts = [t.size // (WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
+    counts = [t.size // (_WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
 
     def multiply(machine: Machine, lanes: Lanes, count: int) -> None:
         warps = _whole_warps(machine, lanes, instruction)
@@ -120,12 +186,12 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         order = np.empty(tables[0].size, np.int64)
         order[tables[0].reshape(-1)] = np.arange(tables[0].size)
         rows = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1).take(order, axis=1)
-        columns = rows.view(np.uint32).reshape(len(warps), -1, WARP)
+        columns = rows.view(np.uint32).reshape(len(warps), -1, _WARP)
         for number in range(counts[0]):
             value = np.ascontiguousarray(columns[:, number]).reshape(-1)
             machine.write("R", operands[0].number + number, lanes, value)
 
-    return Act(instruction, multiply)
+    return _Act(instruction, multiply)
 
 
 def _gathered(
@@ -133,7 +199,7 @@ def _gathered(
 ) -> Array:
     """The elements of an operand as tiles x rows x columns."""
     read = [machine.read("R", operand.number + k if operand.number >= 0 else -1, lanes) for k in range(count)]
-    rows = np.ascontiguousarray(np.stack([r.reshape(warps, WARP) for r in read], 1)).reshape(warps, -1)
+    rows = np.ascontiguousarray(np.stack([r.reshape(warps, _WARP) for r in read], 1)).reshape(warps, -1)
     if width >= 8:
         values: Array = rows.view(UNSIGNED[width])
     else:  # two elements of 4 bits in a byte
@@ -142,9 +208,11 @@ def _gathered(
     return values.take(table.reshape(-1), axis=1).reshape(-1, *table.shape[1:])
 
 
-MATRICES: dict[str, Maker] = {
+MATRICES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "LDSM": _matrix,
     "STSM": _matrix,
     "HMMA": _product,
     "IMMA": _product,
+    "LDGSTS": _copy,
+    **dict.fromkeys(_WAITS, _wait),
 }

@@ -16,9 +16,12 @@ from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import SCHEDULES, Machine, MachineLaunch, prepared
+from ptxdiff.sass.shared import reserved
 
 LANES = 1 << 14
 """Threads that run together."""
+SHARED = 1 << 26
+"""Bytes of shared memory of blocks that run together."""
 SEEDS = (0x5EED, 0xF111, 0xB175)
 """One filling of undefined bits for each run."""
 
@@ -54,8 +57,7 @@ def run_machine_code(
     sizes, threads = (bx, by, bz), bx * by * bz
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
-    shared = -(-code.shared // 128) * 128 + -(-shared_bytes // 16) * 16
-    meets = bool(shared) or any(i.opcode == "BAR" for i in code.function.instructions)
+    shared = max(code.shared, reserved(code.target)) + shared_bytes
     buffers = list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
     due = None if limit is None else time.monotonic() + limit
     steps = prepared(code)
@@ -67,9 +69,8 @@ def run_machine_code(
         for buffer in buffers:
             buffer.reset()
             _fill(buffer, seed)
-        by_warp = meets and number == 1
-        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due, shared, by_warp)
-        blocks, together = x * y * z, max(1, LANES // threads)
+        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due, shared=shared)
+        blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)))
         counted = 0
         for first in range(0, blocks, together):
             machine = Machine(launch, first, min(together, blocks - first))
@@ -80,7 +81,7 @@ def run_machine_code(
         if number == 1 and not launch.diverged:
             break
     assert launch is not None
-    _compare(images, buffers, launch.diverged or meets)
+    _compare(images, buffers, launch.diverged)
     for buffer in buffers:
         buffer.save()
     return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images))
@@ -113,7 +114,7 @@ def _compare(images: Sequence[Sequence[tuple[Array, Array | None]]], buffers: Se
                 words = f"byte {at} of {buffer.name or 'a buffer'} depends on undefined bits"
                 if not diverged:
                     raise UndefinedBits(words)
-                raise MachineFault(f"{words}, or on the order in which warps or the sides of a branch run")
+                raise MachineFault(f"{words}, or on the order in which the sides of a branch run")
 
 
 def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:

@@ -13,6 +13,8 @@ from ptxdiff.sass.errors import Unsupported
 
 BYTES = 16
 """The size of an instruction."""
+SCALES = {"X4": 4, "X8": 8, "X16": 16}
+"""What may follow the register of an address in shared memory: by how much it is multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class Operand:
 
     kind: "R", "UR", "P", "UP", "B" (registers; `number`, -1 for RZ and URZ, 7 for PT and UPT), "c" (constant bank
     `bank` at `offset`, plus the register `base`), "int", "float" (immediates; `value` is the integer as written, for a
-    float None), "mem" (an address: register `base` or none, `uniform` register or none, `offset`, `wide` for a 64-bit
-    base), "label" (`name`), "word" (a special register or another name). negated, absolute, inverted: `-`, `|x|`, and
-    `~` or `!`. suffix: what follows a register, such as "H0_H0".
+    float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
+    none, `offset`, `wide` for a 64-bit base), "label" (`name`), "word" (a special register or another name). negated,
+    absolute, inverted: `-`, `|x|`, and `~` or `!`. suffix: what follows a register, such as "H0_H0".
     """
 
     kind: str
@@ -94,6 +96,11 @@ class MachineFunction:
     name: str
     instructions: tuple[MachineInstruction, ...]
     labels: dict[str, int] = field(default_factory=dict)
+
+
+def plain(operand: Operand, *kinds: str) -> bool:
+    """Whether an operand is of one of these kinds, without signs and suffixes."""
+    return operand.kind in kinds and not (operand.negated or operand.absolute or operand.inverted or operand.suffix)
 
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
@@ -216,7 +223,7 @@ def operand(text: str) -> Operand:
     if found := _MEMORY.match(text):
         base, offset = _inner(found[2])
         wide = base[0] is not None and base[0].suffix == "64"
-        if base[0] is not None and base[0].suffix not in ("", "64", "X4", "X8", "X16"):
+        if base[0] is not None and base[0].suffix not in ("", "64", *SCALES):
             raise Unsupported(f"an address of unknown form: {text}")
         return Operand("mem", offset=offset, base=base[0], uniform=base[1], wide=wide, name=found[1] or "")
     if _WORD.match(text) and not (negated or absolute):

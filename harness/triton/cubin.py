@@ -12,6 +12,11 @@ _ALLOCATED = 2
 """SHF_ALLOC of the ELF format: the section is in memory while the program runs."""
 
 
+def section_sizes(cubin: bytes) -> Mapping[str, int]:
+    """The bytes that each section takes in memory, also where the file has none of them, as for shared memory."""
+    return {section.name: section.header[5] for section in _sections(cubin)}
+
+
 def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     """The sections that a GPU loads, code and constants, and those that the driver reads for them, by name.
 
@@ -88,11 +93,6 @@ def _sections(file: bytes) -> list[Section]:
     texts = headers[names][4]
     held = [b"" if h[1] == _NOBITS else file[h[4] : h[4] + h[5]] for h in headers]
     return [Section(_word(file, texts + h[0]), h, data) for h, data in zip(headers, held, strict=True)]
-
-
-def section_sizes(cubin: bytes) -> Mapping[str, int]:
-    """The bytes of each section in memory, by name, also of those that the file has no bytes for."""
-    return {section.name: section.header[5] for section in _sections(cubin)}
 
 
 def _word(file: bytes, at: int) -> str:

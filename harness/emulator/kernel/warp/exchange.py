@@ -117,18 +117,7 @@ def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
     distance = _whole(frame, frame.read(step.sources[1])[0]).astype(np.int64) & 31
     control = _whole(frame, frame.read(step.sources[2])[0]).astype(np.int64)
     members = _members(frame, step, step.sources[3], active)
-    lane = np.arange(32)
-    clamp, segment = control & 31, control >> 8 & 31
-    low = lane & segment
-    high = low | (clamp & ~segment)
-    mode = step.bound.modifiers["mode"]
-    if mode == "up":
-        source = lane - distance
-        inside = source >= high
-    else:
-        source = {"down": lane + distance, "bfly": lane ^ distance, "idx": low | (distance & ~segment)}[mode or ""]
-        inside = source <= high
-    source = np.where(inside, source, lane)
+    source, inside = shuffled(step.bound.modifiers["mode"] or "", distance, control)
     rows = np.arange(len(source))[:, None]
     result = _whole(frame, value)[rows, source].reshape(-1)
     # A thread that does not take part provides no value.
@@ -138,6 +127,24 @@ def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
         doubt |= _whole(frame, mask)[rows, source].reshape(-1)
     frame.write(step.destinations[0], result, doubt if doubt.any() else None, active)
     frame.write(step.destinations[1], inside.reshape(-1).astype(np.uint8), None, active)
+
+
+def shuffled(mode: str, distance: Array, control: Array) -> tuple[Array, Array]:
+    """The lane whose value each lane of a shuffle gets, and whether that lane is in range (ISA 9.7.9.6).
+
+    distance: the second operand modulo 32, control: the third one; all as tables of warps x 32.
+    """
+    lane = np.arange(32)
+    clamp, segment = control & 31, control >> 8 & 31
+    low = lane & segment
+    high = low | (clamp & ~segment)
+    if mode == "up":
+        source = lane - distance
+        inside = source >= high
+    else:
+        source = {"down": lane + distance, "bfly": lane ^ distance, "idx": low | (distance & ~segment)}[mode]
+        inside = source <= high
+    return np.where(inside, source, lane), inside
 
 
 def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> tuple[ReadSlot, ...]:
@@ -252,7 +259,9 @@ def _run_redux(frame: KernelFrame, step: Step, active: Array | None) -> None:
     members = _members(frame, step, step.sources[1], active, gathers=True)
     table = _whole(frame, value)
     result = (
-        _float_redux(step, table, members) if "f32" in step.node.modifiers else _integer_redux(step, table, members)
+        _float_redux(step, table, members)
+        if "f32" in step.node.modifiers
+        else integer_redux(step.bound.modifiers["op"] or "", step.bound.modifiers.get("type") == "s32", table, members)
     )
     doubt = None
     if mask is not None:
@@ -261,9 +270,8 @@ def _run_redux(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.write(step.destinations[0], np.repeat(result, 32), doubt, active)
 
 
-def _integer_redux(step: Step, table: Array, members: Array) -> Array:
-    op = step.bound.modifiers["op"] or ""
-    signed = step.bound.modifiers.get("type") == "s32"
+def integer_redux(op: str, signed: bool, table: Array, members: Array) -> Array:
+    """A number for each warp: the members' words of a table of warps x 32, joined by an operation of redux."""
     values = table.view(np.int32) if signed else table
     info = np.iinfo(values.dtype)
     neutral = {"add": 0, "or": 0, "xor": 0, "and": -1 if signed else info.max, "min": info.max, "max": info.min}[op]
