@@ -105,7 +105,8 @@ class SassBackend:
             approximate=expected.approximate,
             notes=(
                 *notes(built),
-                f"{machine(built)}: {len(ran.forms)} forms of machine instructions ran, all taught; {lanes} threads",
+                f"{machine(built)}: {len(ran.forms)} forms of machine instructions ran, all taught; what moves data or "
+                f"orders threads has only the PTX's bits for it; {lanes} threads",
                 TIMING,
             ),
         )
