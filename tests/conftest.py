@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import PathDistribution
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +43,19 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay() -> Iterator[None]:
     """Keep the modules that a run has imported. pytester would remove them; torch and numba cannot be imported
-    twice."""
+    twice.
+
+    What installed packages say of themselves is read once, not anew by each pytest that a test runs in this process.
+    """
+    read = PathDistribution.read_text
+
+    @functools.cache
+    def text(place: str, name: str) -> str | None:
+        return read(PathDistribution(Path(place)), name)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("_pytest.pytester.SysModulesSnapshot.restore", lambda self: None)
+        patch.setattr(PathDistribution, "read_text", lambda self, name: text(str(self._path), str(name)))
         yield
 
 

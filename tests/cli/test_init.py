@@ -108,6 +108,7 @@ def test_init_refuses_a_folder_that_is_not_there(capsys):
     assert "no such folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_workflow_run(project):
     """First without a baseline, then with one and a mistake that they must find."""
     assert main(["init"]) == 0
