@@ -9,7 +9,7 @@ import numpy as np
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Bulk
-from ptxdiff.emulator.kernel.async_copy.cp_async import Copies, Reaching
+from ptxdiff.emulator.kernel.async_copy.cp_async import Copies, MemoryFrame
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.memory.consistency import between
 from ptxdiff.emulator.kernel.memory.races import is_strong, note_read, note_update, note_write
@@ -41,7 +41,7 @@ def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
     return changes
 
 
-class KernelFrame(Reaching):
+class KernelFrame(MemoryFrame):
     """Threads of consecutive blocks and the memory that they access.
 
     `refused`: the blocks that know from a response that a request to cancel a launch has failed (`launches`).
@@ -304,7 +304,7 @@ class KernelFrame(Reaching):
         self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
         agent: int = -1,
     ) -> None:  # fmt: skip
-        """See `Reaching`."""
+        """See `MemoryFrame`."""
         shared = self.shared
         if self.grid.races:
             shared.note_landing(place.offsets, access.size, lanes, agent)

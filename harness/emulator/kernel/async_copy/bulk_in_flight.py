@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
@@ -61,7 +61,7 @@ class Leaving:
 class Bulk:
     """The bulk copies of a frame. `committed`: how many groups each lane has closed."""
 
-    def __init__(self, frame: Reaching) -> None:
+    def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.flying: list[Coming] = []
         self.leaving: list[Leaving] = []

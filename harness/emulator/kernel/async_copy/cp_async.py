@@ -7,6 +7,7 @@ a write to its source before it lands is an error, too.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,66 +22,66 @@ from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
-class Reaching(ThreadFrame):
-    """The methods of a kernel's frame that copies use to access memory."""
+class MemoryFrame(ThreadFrame, ABC):
+    """A frame as asynchronous work sees it: how it reaches memory and mbarriers."""
 
     shared: Shared
     barriers: dict[int, Barrier]
 
+    @abstractmethod
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
         """The places that lanes access. Raises MemoryFault and UndefinedBits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(
         self, step: Step, access: Access, lanes: Array, places: list[Place]
     ) -> tuple[list[Array], list[Array | None]]:
         """The values and masks of undefined bits of each element of the access."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
         """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reader(self, units: Array) -> str:
         """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
         """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
         it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
         """The blocks of this frame in a mask of ranks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
-        raise NotImplementedError
 
+    @abstractmethod
     def land(
         self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
         agent: int = -1,
     ) -> None:  # fmt: skip
         """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier, or
         after the phase of an mbarrier for which `agent` stands."""
-        raise NotImplementedError
 
 
 @dataclass
@@ -146,7 +147,7 @@ class Arrival:
 class Copies:
     """The copies of a frame's threads. `committed`: how many groups each lane has closed."""
 
-    def __init__(self, frame: Reaching) -> None:
+    def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.flying: list[Flying] = []
         self.arrivals: list[Arrival] = []

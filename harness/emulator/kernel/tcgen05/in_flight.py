@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
 from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -92,7 +92,7 @@ class Committed:
 class TensorWork:
     """The operations of a frame's tensor cores. `fences`: the program has fences, so missing ones are errors."""
 
-    def __init__(self, frame: Reaching, blocks: int) -> None:
+    def __init__(self, frame: MemoryFrame, blocks: int) -> None:
         self.frame = frame
         kinds = {s.kind for s in frame.program.steps}
         self.used = any(kind.startswith("tcgen05") for kind in kinds)
@@ -442,7 +442,7 @@ class Unwaited:
 class TensorWaits:
     """The loads and stores of a frame's warps before their waits."""
 
-    def __init__(self, frame: Reaching, work: TensorWork) -> None:
+    def __init__(self, frame: MemoryFrame, work: TensorWork) -> None:
         self.frame = frame
         self.work = work
         self.unwaited: list[Unwaited] = []

@@ -22,7 +22,7 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Program, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import Reaching
+from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
 from ptxdiff.emulator.kernel.memory.space import CHUNK, Access, Place, tally
 from ptxdiff.emulator.numeric.vectorise import Array
 
@@ -87,7 +87,7 @@ def watched(program: Program) -> frozenset[int]:
 class Promises:
     """The products of a frame's warpgroups. `committed`: how many groups each has closed."""
 
-    def __init__(self, frame: Reaching) -> None:
+    def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.given: list[Promise] = []
         self.slots = watched(frame.program)
