@@ -57,7 +57,7 @@ def test_status_filters(capsys):
     [
         (["nonsense"], "no instruction form matches 'nonsense'"),
         (["--status", "splendid"], "no status is called 'splendid'"),
-        (["--write"], "--write writes what --device measured"),
+        (["--write"], "--write writes what --device, --errors or --teach found"),
     ],
 )
 def test_mistakes_on_the_command_line_are_reported(capsys, words, said):

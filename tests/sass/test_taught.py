@@ -96,3 +96,64 @@ def test_inputs_have_edges_and_drawn_values() -> None:
     assert len(task.columns[0]) == teaching.EDGES + teaching.DRAWN
     assert (task.columns[0] == 0x7F800000).any()
     assert len(np.unique(task.columns[0])) > 50
+
+
+class _Device:
+    """A stand-in for a GPU, whose kernels leave `words` in each output."""
+
+    def __init__(self, words: int) -> None:
+        self.words, self.memory = words, {}
+
+    def load(self, cubin: bytes) -> bytes:
+        return cubin
+
+    def kernel(self, module: bytes, name: str) -> str:
+        return name
+
+    def allocate(self, size: int) -> int:
+        self.memory[len(self.memory)] = np.zeros(size, np.uint8)
+        return len(self.memory) - 1
+
+    def upload(self, pointer: int, array: np.ndarray) -> None:
+        self.memory[pointer] = np.array(array)
+
+    def start(self, kernel: str, arguments: list[int], blocks: int, threads: int) -> None:
+        output, *inputs = (self.memory[a] for a in arguments)
+        output[:] = inputs[0] + inputs[1] + self.words
+
+    def download(self, array: np.ndarray, pointer: int) -> None:
+        array[:] = self.memory[pointer]
+
+    def free(self, pointer: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("words", "confirmed"), [(0, True), (1, False)])
+def test_a_device_confirms_a_form_or_refutes_it(words: int, confirmed: bool, tmp_path, monkeypatch) -> None:
+    if not probe()[TARGET].available:
+        pytest.skip(f"no ptxas for {TARGET}")
+    lessons: dict[str, teaching.Lesson] = {}
+    tools = assembler(TARGET).path, str(tool("nvdisasm")), probe()[TARGET].ptx_version
+    complaints = teaching.teach(["add.u32"], TARGET, *tools, lessons, _Device(words))
+    path = tmp_path / "taught.jsonl"
+    path.write_text("\n".join(teaching.lines(lessons, TARGET, "forms")))
+    monkeypatch.setattr(taught, "PATH", path)
+    assert all(bool(lesson.confirmed) == confirmed for lesson in lessons.values())
+    several = [form for form, lesson in lessons.items() if len(lesson.agreed) >= taught.CONTEXTS]
+    assert several
+    assert taught.unsettled(several, TARGET) == ([] if confirmed else sorted(several))
+    assert any("the device gives other words" in said for said in complaints.values()) != confirmed
+
+
+def test_sequences_teach_what_ptxas_makes_of_several_instructions() -> None:
+    lessons, complaints = _teach(["address u64.u32 2", "max max u32", "two e4m3x2"])
+    assert complaints == {}
+    assert "LEA.HI.X" in lessons
+
+
+def test_each_source_of_lessons_keeps_its_own_lines(monkeypatch) -> None:
+    monkeypatch.setattr(teaching, "SEQUENCES", {"max max u32": teaching.SEQUENCES["max max u32"]})
+    before = '{"target": "sm_90a", "form": "IADD3", "agreed": 5, "differed": 0, "digest": ""}\n'
+    text = teaching.taught_again("sequences", TARGET, before, print)
+    assert text.startswith(before)
+    assert teaching.taught_again("sequences", TARGET, text, print) == text
