@@ -325,9 +325,15 @@ def taught_again(
     complaints = teach(names, target, *tools, version, lessons, device)
     for context, words in complaints.items():
         say(f"{target} {context}: {words}")
-    kept = []
+    kept, made = [], []
+    confirmed: dict[tuple[str, str], int] = {}
     for line in before.splitlines():
         entry = json.loads(line)
         if (entry["target"], entry.get("of", "forms")) != (target, of):
             kept.append(line)
-    return "".join(f"{line}\n" for line in [*kept, *lines(lessons, target, of)])
+        elif entry.get("confirmed"):
+            confirmed[entry["form"], entry["digest"]] = entry["confirmed"]
+    for entry in map(json.loads, lines(lessons, target, of)):
+        earlier = confirmed.get((entry["form"], entry["digest"]))  # what a device said of this definition stays
+        made.append(json.dumps(entry if device is not None or not earlier else {**entry, "confirmed": earlier}))
+    return "".join(f"{line}\n" for line in [*kept, *made])
