@@ -1,0 +1,78 @@
+"""Copies to shared memory and products of a warp in machine code give the bits of the PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.emulator.kernel.warp import fragments
+from ptxdiff.sass import matrices
+from ptxdiff.sass.errors import Unsupported
+from ptxdiff.triton.targets import probe
+
+THREADS = 64
+KERNEL = """
+.version 8.7
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) {{
+  .reg .b32 t, v, w, a, c<4>, d<4>, s; .reg .b64 gx, gy, o; .reg .pred p;
+  .shared .align 16 .b8 data[2048];
+  ld.param.u64 gx, [x]; ld.param.u64 gy, [y];
+  mov.u32 t, %tid.x; mul.wide.u32 o, t, 16; add.u64 gx, gx, o; add.u64 gy, gy, o;
+  mov.u32 a, data; mad.lo.u32 a, t, 16, a; mov.u32 s, data; and.b32 w, t, 31; mad.lo.u32 s, w, 16, s;
+  and.b32 w, t, 1; shl.b32 w, w, 4;
+  cp.async.ca.shared.global [a], [gx], 16, w; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
+  {body}
+  st.global.v4.u32 [gy], {{d0, d1, d2, d3}};
+  ret;
+}}
+"""
+LOADED = "ldmatrix.sync.aligned.m8n8.x4.{}shared.b16 {{{{c0, c1, c2, c3}}}}, [s];"
+FACTORS = "{{d0, d1, d2, d3}}, {{c0, c1, c2, c3}}, {{c1, c2}}, {{c3, c0, c2, c1}};"
+BODIES = {
+    "copies": "ld.shared.v4.u32 {{d0, d1, d2, d3}}, [s];",
+    "ldmatrix": LOADED.format("") + "mov.u32 d0, c0; mov.u32 d1, c1; mov.u32 d2, c2; mov.u32 d3, c3;",
+    "transposed": LOADED.format("trans.") + "mov.u32 d0, c0; mov.u32 d1, c1; mov.u32 d2, c2; mov.u32 d3, c3;",
+    "f16": LOADED.format("") + f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FACTORS}",
+    "bf16": LOADED.format("") + f"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {FACTORS}",
+    "tf32": LOADED.format("") + f"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {FACTORS}",
+    "s8": LOADED.format("") + f"mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 {FACTORS}",
+    "half": LOADED.format("") + "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {{d0, d1}}, {{c0, c1, c2, c3}}, "
+    "{{c1, c2}}, {{c3, c0}}; mov.u32 d2, d1; mov.u32 d3, d0;",
+}  # fmt: skip
+
+
+def run(name: str, target: str, level: str) -> np.ndarray:
+    """What the threads store."""
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    x = np.random.default_rng(3).standard_normal(8 * THREADS).astype(np.float16)
+    y = np.zeros(4 * THREADS, np.uint32)
+    text = KERNEL.replace("{body}", BODIES[name]).format(target=target)
+    run_ptx(text, 1, THREADS, x, y, level=level)
+    return y
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", BODIES)
+def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
+    wanted = run(name, target, "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (run(name, target, "sass") == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "opcode"), [("copies", "LDGSTS"), ("ldmatrix", "LDSM"), ("f16", "HMMA"), ("s8", "IMMA")]
+)
+def test_an_opcode_that_is_not_known_is_refused(name: str, opcode: str, monkeypatch) -> None:
+    monkeypatch.delitem(matrices.MATRICES, opcode)
+    with pytest.raises(Unsupported, match=opcode):
+        run(name, "sm_90a", "sass")
+
+
+def test_fragments_in_another_order_give_other_bits(monkeypatch) -> None:
+    right = fragments.of_b
+    monkeypatch.setattr(matrices.fragments, "of_b", lambda k, n, bits: right(k, n, bits)[:, ::-1])
+    assert (run("f16", "sm_90a", "sass") != run("f16", "sm_90a", "ptx")).any()
