@@ -1,6 +1,6 @@
 """Launches that the interpreter of machine code ran, kept in a file, so that a GPU runs the same cubins later.
 
-`Recorder.run` runs a kernel's machine code on the CPU and keeps its cubin, its arguments, and the bytes that it left in
+`LaunchRecorder.run` runs a kernel's machine code on the CPU and keeps its cubin, its arguments, and the bytes that it left in
 memory. `on_device` launches the same cubins on the GPU here and says where its bytes are others. The file is one
 stream, because cubins resemble each other; reading it needs neither Triton nor an assembler.
 """
@@ -65,7 +65,7 @@ class RecordedLaunch:
     forms: dict[str, str] = field(default_factory=dict)
 
 
-class Recorder:
+class LaunchRecorder:
     """Collects launches; `write` makes the file."""
 
     def __init__(self) -> None:

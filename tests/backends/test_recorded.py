@@ -17,9 +17,9 @@ BODY = f"{LOAD} IADD3 R5, R4, 0x7, R0 {STORE}"
 WORDS = np.arange(100, 132, dtype=np.uint32)
 
 
-def recorder(body: str = BODY, threads: int = 32, extra: int = 0) -> recorded.Recorder:
+def recorder(body: str = BODY, threads: int = 32, extra: int = 0) -> recorded.LaunchRecorder:
     """A launch: an output, of `extra` words more than there are threads, and an input, 8 bytes from its start."""
-    found = recorded.Recorder()
+    found = recorded.LaunchRecorder()
     output = Buffer(np.zeros(threads + extra, np.uint32), "out", defined=False, residue=8)
     values = [output, BufferPointer(Buffer(np.concatenate([[5, 5], WORDS]).astype(np.uint32), "in"), 8)]
     places = (Parameter(0, 8), Parameter(8, 8))

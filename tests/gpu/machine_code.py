@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from ptxdiff.backends.recorded import Recorder, confirmations, on_device, read
+from ptxdiff.backends.recorded import LaunchRecorder, confirmations, on_device, read
 
 LIMIT = 20.0  # seconds of a kernel in the interpreter
 
@@ -411,7 +411,7 @@ def main(words):
     args = parser.parse_args(words)
     if args.verb == "run":
         return run(args)
-    recorder, started = Recorder(), time.monotonic()
+    recorder, started = LaunchRecorder(), time.monotonic()
     left = RECORD[args.what](recorder, args)
     recorder.write(args.file)
     forms = {form for launch in recorder.launches for form in launch.forms}

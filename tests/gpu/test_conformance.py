@@ -60,11 +60,11 @@ def test_recorded_machine_code_gives_the_interpreters_words_and_a_planted_differ
 
     import machine_code
 
-    from ptxdiff.backends.recorded import Recorder, on_device
+    from ptxdiff.backends.recorded import LaunchRecorder, on_device
     from ptxdiff.conformance import forms
     from ptxdiff.processes.child import of_target
 
-    recorder, target = Recorder(), device.identity.target
+    recorder, target = LaunchRecorder(), device.identity.target
     every = len(forms.bounds_of())
     args = SimpleNamespace(what="forms", target=target, part=(7, every // 12), ptxas=[], levels=(0, 3))
     machine_code.record_forms(recorder, args)
