@@ -1,8 +1,8 @@
 """Launches that the interpreter of machine code ran, kept in a file, so that a GPU runs the same cubins later.
 
-`LaunchRecorder.run` runs a kernel's machine code on the CPU and keeps its cubin, its arguments, and the bytes that it left in
-memory. `on_device` launches the same cubins on the GPU here and says where its bytes are others. The file is one
-stream, because cubins resemble each other; reading it needs neither Triton nor an assembler.
+`LaunchRecorder.run` runs a kernel's machine code on the CPU and keeps its cubin, its arguments, and the bytes that it
+left in memory. `on_device` launches the same cubins on the GPU here and says where its bytes are others. The file is
+one stream, because cubins resemble each other; reading it needs neither Triton nor an assembler.
 """
 
 from __future__ import annotations
