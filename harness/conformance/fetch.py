@@ -67,8 +67,8 @@ class Hardware:
 
     def __post_init__(self) -> None:
         gpu = self.gpu
-        self._assembler = next(a for a in kernels.assemblers() if _serves(a, gpu.capability))
-        self.identity = Identity(gpu.name, gpu.target, gpu.driver, self._assembler.release)
+        self.assembler = next(a for a in kernels.assemblers() if _serves(a, gpu.capability))
+        self.identity = Identity(gpu.name, gpu.target, gpu.driver, self.assembler.release)
         self._kernels: dict[tuple[str, str], dict[str, Any]] = {}
         self._report = gpu.allocate(8 * kernels.REPORT_WORDS)
 
@@ -79,7 +79,7 @@ class Hardware:
         while places:
             asked = [snippets[p] for p in places]
             cpu = f"sm_{min(self.gpu.capability, 90)}"
-            cubin = kernels.assembled(kernels.source(asked, cpu, checks), self.gpu.target, self._assembler)
+            cubin = kernels.assembled(kernels.source(asked, cpu, checks), self.gpu.target, self.assembler)
             if isinstance(cubin, bytes):
                 self._load(cubin, asked, checks)
                 break

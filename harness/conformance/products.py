@@ -241,7 +241,7 @@ class ProductDevice:
         hardware = Hardware()
         self.gpu: CudaContext = hardware.gpu
         self.identity: Identity = hardware.identity
-        self._assembler = hardware._assembler
+        self._assembler = hardware.assembler
 
     def run(self, known: ProductKernel, operands: list[Array]) -> Array:
         """Registers of d. Raises PtxError with ptxas's message."""

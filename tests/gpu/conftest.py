@@ -1,5 +1,7 @@
 """Fixtures that several GPU tests share."""
 
+import importlib.util
+
 import pytest
 
 
@@ -29,3 +31,11 @@ def hopper_products(products_device):
     if products_device.identity.target != "sm_90a":
         pytest.skip(f"wgmma is Hopper's; this is {products_device.identity.target}")
     return products_device
+
+
+if importlib.util.find_spec("pytest_benchmark") is None:
+
+    @pytest.fixture
+    def benchmark():
+        """Stands for pytest-benchmark's fixture where that is not installed."""
+        pytest.skip("needs pytest-benchmark, which is not installed")

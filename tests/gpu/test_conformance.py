@@ -52,3 +52,29 @@ def test_a_campaign_confirms_its_forms(device):
         entry = ledger.entry_of(form, outcome.tallies[form], "1")
         assert entry.status == ledger.CONFIRMED, entry
     assert outcome.identity == device.identity
+
+
+def test_recorded_machine_code_gives_the_interpreters_words_and_a_planted_difference_is_found(device):
+    """What `tests/gpu/machine_code.py` records of some forms and runs, on this GPU."""
+    from types import SimpleNamespace
+
+    import machine_code
+
+    from ptxdiff.backends.recorded import LaunchRecorder, on_device
+    from ptxdiff.conformance import forms
+    from ptxdiff.processes.child import of_target
+
+    recorder, target = LaunchRecorder(), device.identity.target
+    every = len(forms.bounds_of())
+    args = SimpleNamespace(what="forms", target=target, part=(7, every // 12), ptxas=[], levels=(0, 3))
+    machine_code.record_forms(recorder, args)
+    launches = recorder.launches
+    assert len(launches) > 8
+    blobs = {d: recorder.blob(d) for r in launches for b in r.buffers for d in (b.before, b.after, b.unwritten) if d}
+    blobs |= {r.cubin: recorder.blob(r.cubin) for r in launches}
+    gpu = of_target(target)
+    assert [f"{r.name}: {words}" for r, words, _ in on_device(gpu, launches, blobs) if words] == []
+    planted = launches[0].buffers[0].after
+    blobs[planted] = bytes([blobs[planted][0] ^ 1]) + blobs[planted][1:]
+    found = {r.name: words for r, words, _ in on_device(gpu, launches, blobs)}
+    assert found[launches[0].name].startswith("buffer 0, word 0: ")
