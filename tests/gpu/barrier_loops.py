@@ -135,7 +135,8 @@ def run_here(cubin, blocks, rounds):
     launch_all(cubin, [DriverLaunch("loop", (blocks,), (THREADS, 1, 1), 0, given)])
     end.record()
     torch.cuda.synchronize()
-    return [*words[128:130].tolist(), begin.elapsed_time(end)]
+    counts = words[128:130].to(torch.int64) & 0xFFFFFFFF  # 32-bit numbers without a sign
+    return [*counts.tolist(), begin.elapsed_time(end)]
 
 
 def barriers():
