@@ -62,7 +62,7 @@ def run_machine_code(
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
     shared = max(code.shared, reserved(code.target)) + shared_bytes
-    buffers = list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
+    buffers = buffers_of(parameters)
     due = None if limit is None else time.monotonic() + limit
     steps = prepared(code)
     memory = GlobalMemory(buffers)
@@ -72,7 +72,7 @@ def run_machine_code(
     def image(schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
         for buffer in buffers:
             buffer.reset()
-            _fill(buffer, seed)
+            fill(buffer, seed)
         launch = MachineLaunch(
             code, memory, (x, y, z), sizes, area, schedule, seed, due, shared=shared, visited=visited
         )
@@ -105,13 +105,18 @@ Image = list[tuple[Array, Array | None]]
 """The bytes of each buffer, and which of them were never written."""
 
 
+def buffers_of(parameters: Sequence[Any]) -> list[Buffer]:
+    """The buffers among a kernel's parameters, each once."""
+    return list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
+
+
 def _buffer(parameter: Any) -> Buffer | None:
     if isinstance(parameter, BufferPointer):
         return parameter.buffer
     return parameter if isinstance(parameter, Buffer) else None
 
 
-def _fill(buffer: Buffer, seed: int) -> None:
+def fill(buffer: Buffer, seed: int) -> None:
     """Give the undefined bytes of a buffer the bits of a seed."""
     if buffer.undefined is not None:
         noise = np.random.default_rng((seed, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
