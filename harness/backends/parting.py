@@ -57,7 +57,7 @@ def parting(ptx: ThreadTrace, machine: Sequence[TracedInstruction], address: int
     while at is not None:
         step = machine[at]
         unknown = [(p, v) for p, v in step.reads.items() if p[0] in ("R", "UR") and v not in known]
-        makers = [m for p, _ in unknown if (m := _maker(machine, at, p)) is not None]
+        makers = [m for p, _ in unknown if (m := _maker(machine, at, p)) is not None and _computes(machine[m])]
         if not makers or step.instruction.opcode.startswith(("LD", "ATOM")):
             break
         at = max(makers)
@@ -71,6 +71,11 @@ def parting(ptx: ThreadTrace, machine: Sequence[TracedInstruction], address: int
         if line.executed and any(w.value == expected for w in line.writes):
             return f"{words}; the PTX has 0x{expected:08x} from line {line.line}: {line.text}"
     return words
+
+
+def _computes(step: TracedInstruction) -> bool:
+    """Whether an instruction's result depends on registers, rather than on constants and the thread's place alone."""
+    return any(place[0] in ("R", "UR") for place in step.reads)
 
 
 def _shown(place: Place, value: int) -> str:

@@ -71,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a campaign. Returns 1 if it has findings, else 0."""
+    from ptxdiff.fuzz.execution import Interpreter
     from ptxdiff.fuzz.files import JOURNAL
 
     folder = Path(args.output)
@@ -84,11 +85,11 @@ def main(args: argparse.Namespace) -> int:
     if args.cluster:
         return _on_cluster(args, folder)
     runner, target = _runner(args)
-    plan = replace(_plan(args, target), interpreted=runner is not None and not runner.proves)
+    plan = replace(_plan(args, target), interpreted=isinstance(runner, Interpreter))
     campaign = _campaign(plan, runner, journal, max(1, args.jobs))
     where = "only crashes, hangs and refusals"
     if runner:
-        where = "on the GPU" if runner.proves else "machine code on the CPU"
+        where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
     found = _finish(folder, campaign)

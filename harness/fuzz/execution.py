@@ -12,7 +12,7 @@ from ptxdiff.emulator import Buffer, PtxError
 from ptxdiff.fuzz.oracle import THREADS, Words
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS
 from ptxdiff.processes.child import Device, DeviceFault
-from ptxdiff.sass.cubin import MachineCode, machine_codes
+from ptxdiff.sass.cubin import MachineCode, machine_code, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import ScheduleDependence, Unsupported
 from ptxdiff.sass.run import Ran, run_machine_code
@@ -30,9 +30,7 @@ class NotRead:
 
 
 class MachineCodeRunner(Protocol):
-    """The protocol of what runs machine code. proves: whether its bits are hardware's."""
-
-    proves: bool
+    """The protocol of what runs machine code."""
 
     def run(self, cubin: bytes, inputs: Sequence[Words]) -> Sequence[Words | NotRead] | str:
         """The outputs of the kernels p0, p1, ... of a module on their inputs, or the device's fault as a text."""
@@ -43,7 +41,6 @@ class GpuRunner:
     """A GPU."""
 
     device: Device
-    proves = True
 
     def run(self, cubin: bytes, inputs: Sequence[Words]) -> list[Words] | str:
         """See `MachineCodeRunner`."""
@@ -59,11 +56,15 @@ class Interpreter:
     """The machine code on the CPU, for a target."""
 
     target: str
-    proves = False
 
     def run(self, cubin: bytes, inputs: Sequence[Words]) -> Sequence[Words | NotRead] | str:
         """See `MachineCodeRunner`."""
         return [one if isinstance(one, NotRead) else one[0] for one in self.ran(cubin, inputs)]
+
+    @staticmethod
+    def code(cubin: bytes, name: str) -> MachineCode:
+        """A kernel of a module. Raises Unsupported."""
+        return machine_code(cubin, disassembled(cubin, tool("nvdisasm"), keep=False), name)
 
     def ran(self, cubin: bytes, inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
         """The outputs of each kernel, with the forms of machine instructions that ran."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator import PtxError, load_kernel
+from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import Interpreter, MachineCodeRunner, NotRead
 from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
-from ptxdiff.fuzz.program import RandomProgram
+from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
+from ptxdiff.fuzz.program import BLOCK, OUTPUTS, RandomProgram
 from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled_random
 from ptxdiff.model.assemblers import LEVELS
@@ -268,7 +268,7 @@ class BatchJudge:
             expected=tuple(map(int, right[lane])),
             given=tuple(map(int, shown[lane])),
         )
-        return finding if self.runner is None or self.runner.proves else self._proved(finding, inputs, lane, one)
+        return self._proved(finding, inputs, lane, one) if self.plan.interpreted else finding
 
     def _proved(self, finding: PtxasFault, inputs: Words, lane: int, one: Ptxas) -> PtxasFault:
         """A finding of the interpreter; "unsettled" unless it proves a fault of the assembler."""
@@ -291,16 +291,40 @@ class BatchJudge:
 
 
 def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: int) -> tuple[str, str]:
-    """Why the machine code of kernel p0 does not accuse an assembler ("" if it does), and where values first part."""
+    """Why the machine code of kernel p0 does not accuse an assembler ("" if it does), and where values first part.
+
+    lane: a thread with other words.
+    """
     from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 
     done = one.assemble(text, target)
     (found,) = Interpreter(target).ran(done.cubin, [inputs]) if done.ended == "assembled" else [NotRead(done.words)]
     if isinstance(found, NotRead):
         return found.words, ""
-    ran = found[1]
-    doubt = doubt_of_ptx(load_kernel(text, "p0"), fusion=True) or doubt_of_forms(ran, target)
-    return doubt, standing(ran, target)
+    words, ran = found
+    kernel = load_kernel(text, "p0")
+    doubt = doubt_of_ptx(kernel, fusion=True) or doubt_of_forms(ran, target)
+    parted = _parting(kernel, done.cubin, inputs, lane, words)
+    return doubt, "; ".join(filter(None, (parted, standing(ran, target))))
+
+
+def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Words) -> str:
+    """Where values of the machine code of p0 first part from the PTX's in a thread, in words."""
+    from ptxdiff.backends.parting import parting
+    from ptxdiff.emulator.kernel.trace import Launched, followed
+    from ptxdiff.sass import trace
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        return Buffer(np.array(inputs), "inputs"), Buffer(np.zeros_like(given), "outputs", defined=False)
+
+    grid = (len(inputs) // BLOCK, 1, 1)
+    right = emulated_words(kernel, inputs)
+    place = int(np.flatnonzero(right[lane] != given[lane])[0])
+    ptx = followed(Launched(kernel, buffers(), grid, (BLOCK, 1, 1)), lane)
+    held = buffers()
+    steps = trace.followed(Interpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
+    address = held[1].address + 4 * (lane * OUTPUTS + place)
+    return parting(ptx, steps, address, int(right[lane, place]))
 
 
 def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProgram:
