@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -31,6 +32,7 @@ from ptxdiff.sass.cubin import MachineCode, machine_code
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import ScheduleDependence, Unsupported
 from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.sass.trace import followed
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
@@ -39,6 +41,7 @@ from ptxdiff.triton.targets import tool
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
 """A note of every result."""
 SCHEDULE = "the bits depend on the schedule"
+EARLY = "machine code uses a result too early"
 TRACED = 4
 """Elements that are traced at most in search of one without a NaN on its way."""
 NOT_TRACED = "the thread was not traced"
@@ -174,6 +177,8 @@ class SassBackend:
             return Outcome("not run", f"unsettled: {SCHEDULE}: {error_line(fault)}")
         except PtxError as error:
             return Outcome("not run", f"unsettled: {error_line(error)}; the PTX runs without a fault")
+        if early := _read(built.assembly.cubin, built.compilation.entry)[1]:
+            return Outcome("not run", f"unsettled: {EARLY}: {early[0]}")
         outputs = {t.name: tensors[t.name].read() for t in launch.outputs}
         findings = [f for t in launch.outputs for f in tensors[t.name].findings()]
         findings += [f for t in tensors.values() if not t.written for f in t.changes()]
@@ -194,8 +199,7 @@ class SassBackend:
         block = given.block if given else (32 * built.compilation.num_warps, 1, 1)
         if built.compilation.scratch:
             raise Unsupported("scratch memory of a kernel does not run as machine code yet")
-        text = disassembled(built.assembly.cubin, tool("nvdisasm"))
-        code = machine_code(built.assembly.cubin, text, built.compilation.entry)
+        code, _ = _read(built.assembly.cubin, built.compilation.entry)
         return code, list(values), tuple(block), tensors
 
 
@@ -223,6 +227,13 @@ class _Given:
                 TIMING,
             ),
         )
+
+
+@lru_cache(64)
+def _read(cubin: bytes, entry: str) -> tuple[MachineCode, tuple[str, ...]]:
+    """A kernel of a cubin, and its uses of results before their scoreboard is waited for, in words."""
+    code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")), entry)
+    return code, tuple(use.words for use in early_uses(code.function))
 
 
 def _differing(outputs: Mapping[str, Any], meant: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
