@@ -8,6 +8,7 @@ addresses, so the instruction is where to look, and no proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 
 from ptxdiff.emulator.kernel.trace import ThreadTrace
 from ptxdiff.sass.text import Operand
@@ -48,11 +49,65 @@ def parting(ptx: ThreadTrace, machine: Sequence[TracedInstruction], address: int
 
     address: of the word of 32 bits that differs. expected: the PTX's word there.
     """
+    words = _parted(machine, address, _values(ptx))
+    for line in reversed(ptx.steps) if words else ():
+        if line.executed and any(w.value == expected for w in line.writes):
+            return f"{words}; the PTX has 0x{expected:08x} from line {line.line}: {line.text}"
+    return words
+
+
+def parting_of_two(
+    one: Sequence[TracedInstruction], two: Sequence[TracedInstruction], addresses: tuple[int, int]
+) -> str:
+    """Where values of two traces of machine code first part, in words. addresses: of the word, in each."""
+    known = {0} | {v for step in one for v in (*step.reads.values(), *step.writes.values())}
+    words = _parted(two, addresses[1], known)
+    stored = [(n, r) for n, s in enumerate(one) if (r := _register_of(s, addresses[0])) is not None]
+    made = _maker(one, *stored[-1]) if stored else None
+    if not words or made is None:
+        return words
+    value = one[made].writes[stored[-1][1]]
+    return f"{words}; the first has 0x{value:08x} from {one[made].words}"
+
+
+def side_by_side(ptx: ThreadTrace, machine: Sequence[TracedInstruction]) -> list[tuple[str, str]]:
+    """The instructions of a thread in PTX and in machine code, in order, those in one row that give the same value."""
+    left = [(_result([w.value for w in s.writes]), f"{s.line}: {s.text}{_given([w.value for w in s.writes])}")
+            for s in ptx.steps if s.executed]  # fmt: skip
+    right = [(_result(values), f"{s.words}{_given(values)}") for s in machine for values in [_joined(s)]]
+    rows = []
+    keys = [k if k is not None else f"ptx {n}" for n, (k, _) in enumerate(left)]
+    others = [k if k is not None else f"machine {n}" for n, (k, _) in enumerate(right)]
+    for word, a, b, c, d in SequenceMatcher(None, keys, others, autojunk=False).get_opcodes():
+        if word == "equal":
+            rows += [(x, y) for (_, x), (_, y) in zip(left[a:b], right[c:d], strict=True)]
+        else:
+            rows += [*((x, "") for _, x in left[a:b]), *(("", y) for _, y in right[c:d])]
+    return rows
+
+
+def _joined(step: TracedInstruction) -> list[int]:
+    """The values that it writes; two neighbouring registers are one value."""
+    places, values = list(step.writes), list(step.writes.values())
+    if len(places) == 2 and places[0][0] == places[1][0] == "R" and places[1][1] == places[0][1] + 1:
+        return [values[1] << 32 | values[0]]
+    return values
+
+
+def _result(values: Sequence[int | None]) -> int | None:
+    """The value by which instructions are paired: that of one register of more than one bit."""
+    return values[0] if len(values) == 1 and values[0] is not None and values[0] > 1 else None
+
+
+def _given(values: Sequence[int | None]) -> str:
+    return " → " + ", ".join("undefined" if v is None else f"0x{v:x}" for v in values) if values else ""
+
+
+def _parted(machine: Sequence[TracedInstruction], address: int, known: set[int]) -> str:
     stored = [(n, r) for n, s in enumerate(machine) if (r := _register_of(s, address)) is not None]
     if not stored:
         return ""
     number, place = stored[-1]
-    known = _values(ptx)
     at = _maker(machine, number, place)
     while at is not None:
         step = machine[at]
@@ -66,11 +121,7 @@ def parting(ptx: ThreadTrace, machine: Sequence[TracedInstruction], address: int
     step = machine[at]
     reads = ", ".join(_shown(p, v) for p, v in step.reads.items())
     writes = ", ".join(_shown(p, v) for p, v in step.writes.items())
-    words = f"values first part at {step.words}, which reads {reads or 'no register'} and gives {writes}"
-    for line in reversed(ptx.steps):
-        if line.executed and any(w.value == expected for w in line.writes):
-            return f"{words}; the PTX has 0x{expected:08x} from line {line.line}: {line.text}"
-    return words
+    return f"values first part at {step.words}, which reads {reads or 'no register'} and gives {writes}"
 
 
 def _computes(step: TracedInstruction) -> bool:

@@ -10,7 +10,7 @@ on the word of one run. If nothing that PTX leaves open explains the difference 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -33,7 +33,7 @@ from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import ScheduleDependence, Unsupported
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
-from ptxdiff.sass.trace import followed
+from ptxdiff.sass.trace import TracedInstruction, followed
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
@@ -152,16 +152,45 @@ class SassBackend:
             return "", f"{NOT_TRACED}: {error_line(error)}"
         return words, nan
 
+    def traces(self, job: Job, thread: int) -> tuple[ThreadTrace, list[TracedInstruction]] | Outcome:
+        """A thread of a job in PTX and in machine code. thread: its number in the grid. Raises PtxError."""
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
+        ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
+        grid, block = ((*sizes, 1, 1)[:3] for sizes in (ptx.grid, ptx.block))
+        trace = ptx_followed(Launched(ptx.loaded, ptx.parameters, grid, block, ptx.shared), thread)
+        return trace, self._followed(launch, job, built, thread)[0]
+
+    def of_cubin(self, job: Job, cubin: bytes) -> CubinRun | Outcome:
+        """What a cubin with a job's kernel gives on its inputs. Its forms need not be taught: nothing is accused."""
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
+        built = replace(built, assembly=replace(built.assembly, cubin=cubin))
+        given = self._given(launch, job, built)
+        if isinstance(given, Outcome):
+            return given
+        return CubinRun(given.outputs, lambda thread: self._followed(launch, job, built, thread))
+
+    def _followed(
+        self, launch: Launch, job: Job, built: Built, thread: int
+    ) -> tuple[list[TracedInstruction], dict[str, EmulatedTensor]]:
+        code, values, block, tensors = self._code(launch, job, built)
+        shared = built.compilation.shared
+        return followed(code, values, launch.grid, block, thread, shared_bytes=shared, limit=self.limit), tensors
+
     def _parting(
         self, launch: Launch, job: Job, built: Built, where: tuple[str, int], thread: int, trace: ThreadTrace,
         meant: Mapping[str, Any],
     ) -> str:  # fmt: skip
-        code, values, block, tensors = self._code(launch, job, built)
+        steps, tensors = self._followed(launch, job, built, thread)
         name, unit = where
         buffer, place = tensors[name].buffer, tensors[name].place(unit)
         first = place // 4 * 4
         size = tensors[name].layout.unit
-        steps = followed(code, values, launch.grid, block, thread, shared_bytes=built.compilation.shared)
         expected = int(np.asarray(meant[name]).reshape(-1).view(f"u{size}")[unit])
         return parting(trace, steps, buffer.address + first, expected)
 
@@ -201,6 +230,14 @@ class SassBackend:
             raise Unsupported("scratch memory of a kernel does not run as machine code yet")
         code, _ = _read(built.assembly.cubin, built.compilation.entry)
         return code, list(values), tuple(block), tensors
+
+
+@dataclass(frozen=True)
+class CubinRun:
+    """A run of a cubin. follow: gives the trace of a thread, and the tensors in whose memory it ran."""
+
+    outputs: Mapping[str, Any]
+    follow: Callable[[int], tuple[list[TracedInstruction], dict[str, EmulatedTensor]]]
 
 
 @dataclass(frozen=True)
