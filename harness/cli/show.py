@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument(
         "--trace", type=int, nargs="?", const=0, metavar="THREAD",
-        help="instead, follow a thread (default: 0) of a quick run's first launch, in PTX and machine code side by side",
+        help="instead, follow a thread (default: 0) of the first launch, in PTX and machine code side by side",
     )  # fmt: skip
     options.add(parser, "assembler", "with --trace: the ptxas that assembles (default: bundled)")
     options.add(parser, "opt", "with --trace: its level (default: 3)")
