@@ -22,14 +22,9 @@ from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
 from ptxdiff.emulator.numeric.vectorise import Array
 
-_TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
-"""Kinds of step at which a thread waits for others and goes on when they are done."""
-
 
 class KernelScheduler(Scheduler):
     """The scheduler with barriers."""
-
-    blocking = frozenset({"barrier", "barrier_arrive", "mbarrier_try_wait", "cluster_wait"})
 
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
@@ -72,9 +67,9 @@ class KernelScheduler(Scheduler):
             active = held
             if not active.any():
                 return at + 1, None
-        if step.kind == "barrier_arrive":
+        if step.facts.waits == "arrival":
             return self._arrive(step, at, active)
-        if step.kind in _TESTING:
+        if step.facts.waits == "phase":
             active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if self.kernel_frame.owed:
@@ -155,7 +150,7 @@ class KernelScheduler(Scheduler):
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind not in _TESTING:
+            if step.facts.waits != "phase":
                 continue
             some, frame = np.flatnonzero(lanes), self.kernel_frame
             if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
