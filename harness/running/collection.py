@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
+from ptxdiff.running.result import Result
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
 from ptxdiff.triton.installation import NoTriton
@@ -111,6 +112,20 @@ ALL = "all"
 """The value of `--ptx-target` that stands for every target."""
 
 NO_DEVICE = "device"  # the target in the names of GPU items on a host without a GPU
+
+
+def only_fused(results: Sequence[Result]) -> str:
+    """A hint if results fail only where multiplications and additions are fused, on inputs that pass where they are
+    not; "" otherwise."""
+    failing = {r.key.input_set.partition("+")[0] for r in results if r.verdict == "fail"}  # in any order
+    apart = {r.key.input_set.partition("+")[0] for r in results if r.verdict == "pass" and not r.key.fusion}
+    verdicts = {r.verdict for r in results if not r.key.fusion}
+    if not failing or not failing <= apart or verdicts != {"pass"}:
+        return ""
+    return (
+        "\n\nThe same inputs pass with fusion off: a fused multiply-add makes the difference. If both are right,\n"
+        "reference=either(apart, fused) accepts both; if the kernel must not fuse, its asm needs mul.rn and add.rn."
+    )
 
 
 class ItemFailure(Exception):
@@ -438,6 +453,7 @@ class VariantItem(OwnWords, pytest.Item):
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
+            more += only_fused(found.results)
             raise ItemFailure(shown_first(shown).message + more)
         if verdict == "unsupported":
             pytest.skip(line(f"unsupported: {words}"))

@@ -259,7 +259,8 @@ class _Integers:
 def interpreted(*arguments: Any) -> None:
     """`_note` in Python, a thousand times slower, where numba is not installed."""
     count_without_compiler(len(arguments[1]))
-    _note(*(_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments))
+    readable: list[Any] = [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
+    _note(*readable)
 
 
 def compiled() -> Any:
