@@ -93,7 +93,9 @@ def _number_for_a_tensor(error: AttributeError | TypeError) -> bool:
 def _is_of_formats(name: str | None) -> bool:
     """Whether formats have an attribute of this name."""
     module = sys.modules.get("ptxdiff.references.description")
-    return module is not None and bool(name) and (hasattr(module.Format, name) or name in module.Format.__annotations__)
+    if module is None or not name:
+        return False
+    return hasattr(module.Format, name) or name in module.Format.__annotations__
 
 
 def _is_ours(thing: object) -> bool:

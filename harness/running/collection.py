@@ -22,15 +22,14 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.targets import KNOWN, normal
 from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.gpus import gpus
-from ptxdiff.records import Sent, sent
-from ptxdiff.records.causes import shown_first
+from ptxdiff.records import Result, Sent, sent
+from ptxdiff.records.causes import cause_words, shown_first
 from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
-from ptxdiff.running.result import Result
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
 from ptxdiff.triton.installation import NoTriton
@@ -126,6 +125,17 @@ def only_fused(results: Sequence[Result]) -> str:
         "\n\nThe same inputs pass with fusion off: a fused multiply-add makes the difference. If both are right,\n"
         "reference=either(apart, fused) accepts both; if the kernel must not fuse, its asm needs mul.rn and add.rn."
     )
+
+
+def _other_repairs(failing: Sequence[Result]) -> str:
+    """The repairs of an item's failures beside the first one's, such as further constraints without `&`."""
+    first = shown_first(failing)
+    known = [r for r in failing if r.diagnosis == first.diagnosis and r.findings]
+    if not first.diagnosis:
+        return ""
+    repairs = dict.fromkeys(cause_words(r.diagnosis, r.findings) for r in known)
+    repairs.pop(cause_words(first.diagnosis, first.findings), None)
+    return "".join(f"\nalso: {words}" for words in repairs)
 
 
 class ItemFailure(Exception):
@@ -453,7 +463,7 @@ class VariantItem(OwnWords, pytest.Item):
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
-            more += only_fused(found.results)
+            more += only_fused(found.results) + _other_repairs(shown)
             raise ItemFailure(shown_first(shown).message + more)
         if verdict == "unsupported":
             pytest.skip(line(f"unsupported: {words}"))
