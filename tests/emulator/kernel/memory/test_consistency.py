@@ -66,7 +66,7 @@ FIRST:
     red.release.gpu.global.add.u32 [f], 1;
     st.global.u32 [o], v;
 """
-"""A grid barrier on a counter that goes on growing: another block's arrival at the next barrier may already be in it."""
+"""A grid barrier on a counter that goes on growing: arrivals at the next barrier may already be in it."""
 
 
 def test_a_wait_that_ends_with_an_old_value_learns_what_came_before_it():
