@@ -1,22 +1,17 @@
 """Faults of ptxas that were published, in machine code on the CPU.
 
 Each kernel is written after a public report. A ptxas that has the fault is needed: the one that Triton carries, or one
-that `PTXDIFF_FAULTY_PTXAS` names.
+of those that `PTXDIFF_FAULTY_PTXAS` names.
 """
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
-import pytest
 
 from ptxdiff import emulated, run_ptx
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.model.assemblers import TRITONS_LEVEL
-from ptxdiff.triton.ptxas import assembler_at
-from ptxdiff.triton.targets import assembler, tool
 from tests.support.sass.fault_kernels import two_packed_sums
+from tests.support.sass.ptxas_releases import release
 
 ABSOLUTE = """
 .version 8.7
@@ -38,15 +33,6 @@ ret;
 """
 
 
-def _faulty(*versions: str) -> str:
-    """The path of a ptxas of one of these releases; skips the test where there is none."""
-    known = (os.environ.get("PTXDIFF_FAULTY_PTXAS", ""), str(tool("ptxas")), assembler("sm_100a").path)
-    for path in known:
-        if path and assembler_at(path, TRITONS_LEVEL).version.startswith(versions):
-            return path
-    pytest.skip(f"no ptxas of {' or '.join(versions)} here; PTXDIFF_FAULTY_PTXAS names one")
-
-
 def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
     a, b, found = np.arange(-16, 16, dtype=np.int32), np.full(32, 5, np.int32), np.zeros(32, np.int32)
     run_ptx(ABSOLUTE, 1, 32, a, b, found, level="sass", ptxas=ptxas, opt=opt)
@@ -55,7 +41,7 @@ def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
     """pytorch/pytorch issue 190973: max(max(x, -x), y) becomes max(max(x, x), y)."""
-    ptxas = _faulty("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
+    ptxas = release("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
     right, expected = _maximum(ptxas, 0)
     assert (right == expected).all()
     wrong, expected = _maximum(ptxas, 3)
@@ -65,7 +51,7 @@ def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
 
 def test_an_immediate_that_a_second_packed_sum_loses() -> None:
     """triton-lang/triton issue 11581. The wrong words are those that an H100 gave."""
-    ptxas = _faulty("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     found = {}
     for name, settings in (("ptx", {}), ("-O0", {"level": "sass", "ptxas": ptxas, "opt": 0}),
                            ("-O3", {"level": "sass", "ptxas": ptxas, "opt": 3})):  # fmt: skip
@@ -80,7 +66,7 @@ def test_an_immediate_that_a_second_packed_sum_loses() -> None:
 
 
 def test_the_form_of_the_wrong_code_is_taught() -> None:
-    ptxas = _faulty("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     values = np.zeros(256, np.int32)
     report = emulated(two_packed_sums, "sm_90a", level="sass", ptxas=ptxas, opt=3)[(1,)](
         values, D1=32, D2=8, num_warps=1
