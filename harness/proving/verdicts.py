@@ -28,7 +28,8 @@ from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Results
 from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, needed
-from ptxdiff.proving.terms import FALSE, NotEvaluable, NotModelled, Term
+from ptxdiff.proving.solving import SolverFault
+from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
 from ptxdiff.records import Proof
 from ptxdiff.references.formats import Format
 
@@ -66,9 +67,11 @@ def prove(
     search = _VariantSearch(seconds, tuple(solvers))
     done: list[int] = []
     found = Verdict("proved", target=target, against=against)
+    first: _Goals | None = None
     try:
         for pack in packs or _packs(case, variant):
             for goals in _readings(case, variant, other, target, pack):
+                first = first or goals
                 verdict = search.settle(goals)
                 if verdict.verdict != "proved":
                     found = verdict
@@ -81,6 +84,8 @@ def prove(
             if found.verdict != "proved":
                 break
             done.append(pack)
+        if found.verdict == "proved":
+            found = replace(found, **search.emptiness(first))
     except NotModelled as reason:
         found = Verdict("not settled", f"not modelled: {reason}")
     except (PtxError, CaseError) as error:
@@ -143,7 +148,11 @@ def _packs(case: Case, variant: Variant) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Goals:
-    """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined."""
+    """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined.
+
+    askable: what holds together for some input and some result if a proof says anything: that the first element's input
+    lies in the domain, and that the rules refuse the result.
+    """
 
     unit: _Unit
     results: tuple[Results, ...]
@@ -152,6 +161,7 @@ class _Goals:
     assumptions: tuple[Term, ...]
     rules: str
     whole: bool
+    askable: tuple[Term, ...]
     other: AsmForm | None = None
 
 
@@ -251,14 +261,18 @@ def _by_rules(unit: _Unit) -> _Goals:
         if name in masks:
             bad = [t.nonzero(t.and_(e, t.const(masks[name], e.width))) for e in own]
             refused = [t.bor(r, b) for r, b in zip(refused, bad, strict=True)]
+    anything = [[t.variable(f"y{i}_{k}", e.width) for k, e in enumerate(own)] for i, own in enumerate(elements)]
+    refusable, *_ = graphs.evaluated(graph, [_stored(g) for g in (*variables.values(), *anything)])
+    assumptions = _assumptions(case, variables, count)
     return _Goals(
         unit,
         results,
         tuple(refused),
         _any(r.undefined for r in results),
-        _assumptions(case, variables, count),
+        assumptions,
         _digest_of(graph),
         graph.meta.get("whole", True),
+        (refusable, *assumptions[:1]),
     )
 
 
@@ -285,7 +299,9 @@ def _by_variant(
     undefined = _any(r.undefined for r in (*results, *theirs))
     rules = t.digest([e for row in wanted for e in row])
     assumptions = _assumptions(case, variables, count)
-    yield _Goals(unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, against)
+    yield _Goals(
+        unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, assumptions[:1], against
+    )
 
 
 def _any(conditions: Any) -> Term:
@@ -317,6 +333,23 @@ class _VariantSearch(ProofSearch):
                 return replace(verdict, program=program, rules=goals.rules)
         return found
 
+    def emptiness(self, goals: _Goals | None) -> dict[str, Any]:
+        """What changes in a verdict where nothing was asked: no input in the domain, no result that is refused."""
+        if goals is None:
+            return {"verdict": "not settled", "reason": "nothing to prove: no pack"}
+        if _for_some(goals.askable):
+            return {}
+        for way in queries.ways(goals.askable):
+            asked = queries.query(TRUE, goals.askable, way)
+            try:
+                answer = self.ask(asked, max(self.left, 5.0))
+            except SolverFault:
+                continue
+            if answer.answer == "sat" and (asked.exact or _holds(goals.askable, answer.model)):
+                return {}
+        words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
+        return {"verdict": "not settled", "reason": words}
+
     def _goal(self, goals: _Goals, goal: Term) -> Verdict | None:
         """None if a goal holds for no input, else the verdict."""
 
@@ -342,6 +375,29 @@ class _VariantSearch(ProofSearch):
         if reason:
             return Verdict("counterexample", reason, inputs=units)
         return None
+
+
+_GUESSES = 40
+
+
+def _for_some(conditions: Sequence[Term]) -> bool:
+    """Whether conditions hold together for one of a few inputs."""
+    inputs = sorted({(x.detail, x.width) for x in t.ordered(conditions) if x.op == "var"})
+    for seed in range(_GUESSES):
+        random = np.random.default_rng(seed)
+        numbers = {n: int.from_bytes(random.bytes(w // 8 + 1), "little") & t.ones(w) for n, w in inputs}
+        if _holds(conditions, numbers):
+            return True
+    return False
+
+
+def _holds(conditions: Sequence[Term], numbers: Mapping[str, int]) -> bool:
+    """Whether conditions hold for an input; an input that is not named is 0."""
+    unset = {x.detail: 0 for x in t.ordered(conditions) if x.op == "var"}
+    try:
+        return all(t.evaluate(conditions, unset | dict(numbers)))
+    except NotEvaluable:
+        return False
 
 
 def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
