@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.proving import queries, solving
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.queries import Query
-from ptxdiff.proving.terms import FALSE, TRUE, Term
+from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, Term
 
 Settled = Literal["proved", "counterexample", "not settled"]
 
@@ -138,3 +140,25 @@ def needed(assumptions: Sequence[Term], goal: Term) -> list[Term]:
     """The assumptions that share an input with a goal. Leaving one out can refuse a proof, never give one."""
     inputs = {x.detail for x in t.ordered([goal]) if x.op == "var"}
     return [a for a in assumptions if a is not TRUE and inputs & {x.detail for x in t.ordered([a]) if x.op == "var"}]
+
+
+_GUESSES = 64
+
+
+def ever(conditions: Sequence[Term]) -> bool:
+    """Whether conditions hold together for one of a few inputs, so that no solver need be asked."""
+    inputs = sorted({(x.detail, x.width) for x in t.ordered(conditions) if x.op == "var"})
+    for seed in range(_GUESSES):
+        random = np.random.default_rng(seed)
+        if holds(conditions, {n: int.from_bytes(random.bytes(w // 8 + 1), "little") & t.ones(w) for n, w in inputs}):
+            return True
+    return False
+
+
+def holds(conditions: Sequence[Term], numbers: Mapping[str, int]) -> bool:
+    """Whether conditions hold for an input; an input that is not named is 0. False where a function has no numbers."""
+    unset = {x.detail: 0 for x in t.ordered(conditions) if x.op == "var"}
+    try:
+        return all(t.evaluate(conditions, unset | dict(numbers)))
+    except NotEvaluable:
+        return False

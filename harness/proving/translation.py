@@ -25,13 +25,12 @@ from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import KernelResults, Load, Store, Thread
 from ptxdiff.proving.machine_code import MachineResults
 from ptxdiff.proving.queries import Query
-from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, needed
+from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, needed
 from ptxdiff.proving.solving import SolverFault
 from ptxdiff.proving.terms import FALSE, NotEvaluable, NotModelled, Term
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import parameter_area, run_machine_code
 
-_GUESSES = 64
 SECONDS = 20.0
 """Of each run of a launch that is to show a counterexample."""
 
@@ -146,24 +145,10 @@ class _Finder:
         for one in sorted(fitting, key=lambda x: x.address is not address):
             same = t.band(one.condition, t.eq(one.address, address))
             other = t.band(condition, t.bnot(same))
-            if not _ever([other, *needed(self.thread.assumptions, other)]):
+            if not ever([other, *needed(self.thread.assumptions, other)]):
                 self.unfounded = t.bor(self.unfounded, other)
                 return one
         return None
-
-
-def _ever(conditions: Sequence[Term]) -> bool:
-    """Whether conditions hold together for one of a few inputs, so that no solver need be asked."""
-    inputs = sorted({(x.detail, x.width) for x in t.ordered(conditions) if x.op == "var"})
-    for seed in range(_GUESSES):
-        random = np.random.default_rng(seed)
-        numbers = {n: int.from_bytes(random.bytes(w // 8 + 1), "little") & t.ones(w) for n, w in inputs}
-        try:
-            if all(t.evaluate(conditions, numbers)):
-                return True
-        except NotEvaluable:
-            return False
-    return False
 
 
 def _closed(goal: Term, assumptions: Sequence[Term], search: ProofSearch) -> bool:

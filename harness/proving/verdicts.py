@@ -23,11 +23,11 @@ from ptxdiff.model.derive import AsmForm, asm_form, packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant, Variant
 from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Results
-from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, needed
+from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, holds, needed
 from ptxdiff.proving.solving import SolverFault
 from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
 from ptxdiff.records import Proof
@@ -111,7 +111,12 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
         found = prove_assembled(loaded, name, target, **options)
         units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
     else:
-        found = prove(loaded.case, name, target, against=against, **options)
+        if against == REFERENCE and isinstance(_named(loaded.case, name), PlainVariant) and loaded.case.elementwise:
+            from ptxdiff.proving.elements import prove_elements
+
+            found = prove_elements(loaded, name, target, **options)
+        else:
+            found = prove(loaded.case, name, target, against=against, **options)
         units = {
             n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
             for n, row in found.inputs.items()
@@ -122,8 +127,8 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
     )  # fmt: skip
 
 
-SASS = "sass"
-"""What a variant is proved against if its machine code is to be proved against its PTX."""
+REFERENCE, SASS = "reference", "sass"
+"""What a variant is proved against: its case's rules; or, of its machine code, its PTX."""
 
 
 def default_target(case: Case, name: str) -> str:
@@ -270,7 +275,7 @@ def _by_rules(unit: _Unit) -> _Goals:
         tuple(refused),
         _any(r.undefined for r in results),
         assumptions,
-        _digest_of(graph),
+        tracing.digest_of(graph),
         graph.meta.get("whole", True),
         (refusable, *assumptions[:1]),
     )
@@ -311,15 +316,6 @@ def _any(conditions: Any) -> Term:
     return found
 
 
-def _digest_of(graph: Any) -> str:
-    """A digest of a graph of torch operations and its constant tensors."""
-    parts = [graph.code.encode()]
-    for name, value in sorted(graph.__dict__.items()):
-        if name.startswith(("_tensor_constant", "_param_constant")):
-            parts.append(repr((name, value.dtype, value.tolist())).encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
-
-
 class _VariantSearch(ProofSearch):
     """The proof of one variant."""
 
@@ -337,7 +333,7 @@ class _VariantSearch(ProofSearch):
         """What changes in a verdict where nothing was asked: no input in the domain, no result that is refused."""
         if goals is None:
             return {"verdict": "not settled", "reason": "nothing to prove: no pack"}
-        if _for_some(goals.askable):
+        if ever(goals.askable):
             return {}
         for way in queries.ways(goals.askable):
             asked = queries.query(TRUE, goals.askable, way)
@@ -345,7 +341,7 @@ class _VariantSearch(ProofSearch):
                 answer = self.ask(asked, max(self.left, 5.0))
             except SolverFault:
                 continue
-            if answer.answer == "sat" and (asked.exact or _holds(goals.askable, answer.model)):
+            if answer.answer == "sat" and (asked.exact or holds(goals.askable, answer.model)):
                 return {}
         words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
         return {"verdict": "not settled", "reason": words}
@@ -375,29 +371,6 @@ class _VariantSearch(ProofSearch):
         if reason:
             return Verdict("counterexample", reason, inputs=units)
         return None
-
-
-_GUESSES = 40
-
-
-def _for_some(conditions: Sequence[Term]) -> bool:
-    """Whether conditions hold together for one of a few inputs."""
-    inputs = sorted({(x.detail, x.width) for x in t.ordered(conditions) if x.op == "var"})
-    for seed in range(_GUESSES):
-        random = np.random.default_rng(seed)
-        numbers = {n: int.from_bytes(random.bytes(w // 8 + 1), "little") & t.ones(w) for n, w in inputs}
-        if _holds(conditions, numbers):
-            return True
-    return False
-
-
-def _holds(conditions: Sequence[Term], numbers: Mapping[str, int]) -> bool:
-    """Whether conditions hold for an input; an input that is not named is 0."""
-    unset = {x.detail: 0 for x in t.ordered(conditions) if x.op == "var"}
-    try:
-        return all(t.evaluate(conditions, unset | dict(numbers)))
-    except NotEvaluable:
-        return False
 
 
 def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
