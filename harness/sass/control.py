@@ -31,8 +31,10 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
     from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    made = CONTROL.get(instruction.opcode) or MATRICES.get(instruction.opcode)
+    tables = CONTROL, MATRICES, WARPGROUPS
+    made = next((t[instruction.opcode] for t in tables if instruction.opcode in t), None)
     if made is not None:
         return made(instruction, code)
     return exchange_step(instruction) or shared_step(instruction, code)

@@ -26,7 +26,7 @@ from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
 Action = Callable[[Machine, Lanes, int], None]
 
 
-class _Act(MachineStep):
+class Act(MachineStep):
     """An instruction that the lanes of its guard carry out together."""
 
     def __init__(self, instruction: MachineInstruction, action: Action) -> None:
@@ -42,7 +42,7 @@ class _Act(MachineStep):
         return True
 
 
-def _whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
+def whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
     """The warps of lanes. Raises Unsupported if a part of one is missing."""
     if lanes is None:
         return np.arange(machine.warps)
@@ -68,7 +68,7 @@ def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         return matrices.transpose(0, 2, 1) if transposed else matrices
 
     def move(machine: Machine, lanes: Lanes, count: int) -> None:
-        warps = _whole_warps(machine, lanes, instruction)
+        warps = whole_warps(machine, lanes, instruction)
         shared = SharedBlocks.of(machine)
         addresses = shared_addresses(machine, lanes, count, where).reshape(-1, _WARP)
         for number in range(count_of):
@@ -84,7 +84,7 @@ def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 matrices = np.ascontiguousarray(turned(held.reshape(-1, 8, 8))).reshape(-1, 8).view(np.uint8)
                 shared.store(instruction, places, matrices, givers)
 
-    return _Act(instruction, move)
+    return Act(instruction, move)
 
 
 _CACHES = frozenset({"BYPASS", "LTC64B", "LTC128B", "LTC256B", "EF", "EL", "LU", "EU", "NA"})
@@ -121,7 +121,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             rows[read] = global_rows(machine, instruction, addresses[read], size)
         shared.store(instruction, places, rows, every)
 
-    return _Act(instruction, copy)
+    return Act(instruction, copy)
 
 
 _WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
@@ -130,7 +130,7 @@ _WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
 def _wait(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers != _WAITS[instruction.opcode]:
         raise refuse(instruction, "has a modifier that is not known")
-    return _Act(instruction, lambda machine, lanes, count: None)
+    return Act(instruction, lambda machine, lanes, count: None)
 
 
 _SHAPES: Mapping[str, tuple[int, int, int]] = {
@@ -178,23 +178,18 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     counts = [t.size // (_WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
 
     def multiply(machine: Machine, lanes: Lanes, count: int) -> None:
-        warps = _whole_warps(machine, lanes, instruction)
+        warps = whole_warps(machine, lanes, instruction)
         factors = [
-            _gathered(machine, o, c, lanes, len(warps), t, w)
+            gathered(machine, o, c, lanes, len(warps), t, w)
             for o, c, t, w in zip(operands[1:], counts[1:], tables[1:], widths[1:], strict=True)
         ]
-        order = np.empty(tables[0].size, np.int64)
-        order[tables[0].reshape(-1)] = np.arange(tables[0].size)
-        rows = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1).take(order, axis=1)
-        columns = rows.view(np.uint32).reshape(len(warps), -1, _WARP)
-        for number in range(counts[0]):
-            value = np.ascontiguousarray(columns[:, number]).reshape(-1)
-            machine.write("R", operands[0].number + number, lanes, value)
+        tiles = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1)
+        scattered(machine, operands[0], counts[0], lanes, tiles, tables[0], widths[0])
 
-    return _Act(instruction, multiply)
+    return Act(instruction, multiply)
 
 
-def _gathered(
+def gathered(
     machine: Machine, operand: Operand, count: int, lanes: Lanes, warps: int, table: Array, width: int
 ) -> Array:
     """The elements of an operand as tiles x rows x columns."""
@@ -206,6 +201,17 @@ def _gathered(
         octets = rows.view(np.uint8)
         values = np.stack([octets & 15, octets >> 4], -1).reshape(warps, -1)
     return values.take(table.reshape(-1), axis=1).reshape(-1, *table.shape[1:])
+
+
+def scattered(
+    machine: Machine, operand: Operand, count: int, lanes: Lanes, tiles: Array, table: Array, width: int
+) -> None:
+    """Write the elements of a result, a row of them for each warp, to registers. width: bits of an element."""
+    order = np.empty(table.size, np.int64)
+    order[table.reshape(-1)] = np.arange(table.size)
+    columns = tiles.take(order, axis=1).view(np.uint32).reshape(len(tiles), -1, _WARP)
+    for number in range(count):
+        machine.write("R", operand.number + number, lanes, np.ascontiguousarray(columns[:, number]).reshape(-1))
 
 
 MATRICES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxdiff.emulator.isa import memory  # noqa: F401  declares the forms of atom
 from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.memory.access import update_of
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
@@ -159,12 +160,18 @@ class SharedBlocks:
 
     # Memory -------------------------------------------------------------------------------------------------------
 
-    def places(self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array) -> Array:
-        """The offsets in the memory of all blocks. Raises MachineFault for one outside, or not aligned."""
+    def places(
+        self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None
+    ) -> Array:
+        """The offsets in the memory of all blocks. Raises MachineFault for one outside, or not aligned.
+
+        low: the lowest address; None: the first that belongs to the kernel.
+        """
+        low = self.low if low is None else low
         if (addresses % size).any():
             at = int(addresses[addresses % size != 0][0])
             raise MachineFault(f"{instruction.text}: address 0x{at:x} of shared memory is not a multiple of {size}")
-        bad = (addresses < self.low) | (addresses + size > self.memory.limit)
+        bad = (addresses < low) | (addresses + size > self.memory.limit)
         if bad.any():
             at, limit = int(addresses[bad][0]), self.memory.limit
             raise MachineFault(f"{instruction.text}: address 0x{at:x} is outside the {limit} bytes of shared memory")
