@@ -278,19 +278,19 @@ def f2fp_bf16_one(a: int, rnd: int, satfinite: int, relu: int) -> int:
     return cvt_bf16_f32(a, rnd, 0, relu, satfinite, 0) & 0xFFFF
 
 
-@row("F2FP{.SATFINITE}{.RELU}.F16.F32.PACK_AB.RS", "R = f,f,u")
+@row("F2FP{.SATFINITE}{.RELU}.F16.F32.PACK_AB.RS", "R = f,f,v")
 def f2fp_f16_rs(a: int, b: int, c: int, satfinite: int, relu: int) -> int:
     """Two float32 as float16, rounded by the random bits of the third operand."""
     return cvt_f16x2_f32_rs(a, b, c, relu, satfinite)
 
 
-@row("F2FP{.SATFINITE}{.RELU}.BF16.F32.PACK_AB.RS", "R = f,f,u")
+@row("F2FP{.SATFINITE}{.RELU}.BF16.F32.PACK_AB.RS", "R = f,f,v")
 def f2fp_bf16_rs(a: int, b: int, c: int, satfinite: int, relu: int) -> int:
     """Two float32 as bfloat16, rounded by the random bits of the third operand."""
     return cvt_bf16x2_f32_rs(a, b, c, relu, satfinite)
 
 
-@row("F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.RS", "R = f,f,u", form=_PAIRS)
+@row("F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.RS", "R = f,f,v", form=_PAIRS)
 def f2fp_narrow_rs(a: int, b: int, c: int, relu: int, form: int) -> int:
     """Two float32 as narrow numbers, rounded by random bits: those of the upper half of the third operand.
 
