@@ -567,6 +567,10 @@ class SourceFetch:
             x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
         elif self.kind == "k":
             x = x >> 16 if operand.suffix else x & 0xFFFF
+        elif self.kind == "t":
+            x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF
+        elif self.kind == "z":
+            x = x >> 31
         elif self.kind == "y":
             x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
         if self.kind == "j":
