@@ -304,7 +304,7 @@ def _begin_with_cases(path: Path, config: pytest.Config) -> None:
     from ptxdiff.extras import MissingPackage, require
 
     try:
-        require("torch", "triton", purpose="running cases")
+        require("torch", "triton", "numba", "llvmlite", purpose="running cases")
     except MissingPackage as e:
         raise pytest.UsageError(f"{path.name}: {e}") from None
     _add_recorder(config)

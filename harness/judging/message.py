@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ptxdiff.judging.judge import Judgement
@@ -25,11 +26,23 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis:
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in _kinds(judgement).items())
     if judgement.different:
-        cause = cause_words(diagnosis, findings)
+        cause = cause_words(diagnosis, findings) or _exchanged_places(judgement)
         ways = "they are those expected in other places" if judgement.moved == judgement.different else kinds
         counts = f"{judgement.different} of {judgement.total} codes differ ({ways})"
         return f"{where}: {cause}; {counts}" if cause else f"{where}: {counts}"
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
+
+
+_EXCHANGED = re.compile(r"place (\d+) of a pack holds the result of place (\d+)")
+
+
+def _exchanged_places(judgement: Judgement) -> str:
+    """The cause and the repair if every wrong code is the result of another place in its pack; "" otherwise."""
+    if judgement.classes.get("positional", 0) != judgement.different:
+        return ""
+    found = dict.fromkeys(m.groups() for note in judgement.notes if (m := _EXCHANGED.search(note)))
+    moves = ", ".join(f"place {here} of a pack has the result of place {there}" for here, there in list(found)[:4])
+    return f"results in other places, {moves}: swap the operands that fill them"
 
 
 def _kinds(judgement: Judgement) -> dict[str, int]:

@@ -416,7 +416,7 @@ class Computed(MachineStep):
         self.functions: tuple[ArrayFunction, ...] = functions_of(found)
         count = len(found.shape.destinations)
         self.destinations = list(zip(found.shape.destinations, instruction.operands[:count], strict=True))
-        self.sources = [_Fetch(k, o, instruction) for k, o in found.operands]
+        self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
         written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
         if len(set(written)) != len(written):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
@@ -476,7 +476,7 @@ _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
 _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
-class _Fetch:
+class SourceFetch:
     """Reads one source with its signs."""
 
     def __init__(self, kind: str, operand: Operand, instruction: MachineInstruction) -> None:
@@ -567,6 +567,10 @@ class _Fetch:
             x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
         elif self.kind == "k":
             x = x >> 16 if operand.suffix else x & 0xFFFF
+        elif self.kind == "t":
+            x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF
+        elif self.kind == "z":
+            x = x >> 31
         elif self.kind == "y":
             x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
         if self.kind == "j":

@@ -10,27 +10,8 @@ import numpy as np
 
 from ptxdiff import emulated, run_ptx
 from ptxdiff.conformance.taught import unsettled
-from tests.support.sass.fault_kernels import two_packed_sums
+from tests.support.sass.fault_kernels import ABSOLUTE, two_packed_sums
 from tests.support.sass.ptxas_releases import release
-
-ABSOLUTE = """
-.version 8.7
-.target sm_100a
-.address_size 64
-.visible .entry kernel(.param .u64 a, .param .u64 b, .param .u64 d) {
-.reg .b32 %r<9>; .reg .b64 %p<3>; .reg .b64 %o;
-mov.u32 %r0, %tid.x;
-mul.wide.u32 %o, %r0, 4;
-ld.param.u64 %p0, [a]; ld.param.u64 %p1, [b]; ld.param.u64 %p2, [d];
-add.u64 %p0, %p0, %o; add.u64 %p1, %p1, %o; add.u64 %p2, %p2, %o;
-ld.global.b32 %r1, [%p0]; ld.global.b32 %r2, [%p1];
-neg.s32 %r3, %r1;
-max.s32 %r4, %r1, %r3;
-max.s32 %r5, %r4, %r2;
-st.global.b32 [%p2], %r5;
-ret;
-}
-"""
 
 
 def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
