@@ -18,6 +18,7 @@ EVIDENCE_WORDS = {
     "model": "bits computed by the emulator, those of an approximate instruction not known to be this GPU's",
     "none": "nothing was executed",
 }
+INTERPRETED = "bits of machine code that ran on the CPU, instruction by instruction; no GPU has confirmed them"
 
 
 def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis: str = "") -> str:
@@ -73,7 +74,7 @@ def message(
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
         f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
         f"  expected  {against}",
-        f"  evidence  {EVIDENCE_WORDS[result.evidence]}",
+        f"  evidence  {INTERPRETED if result.key.backend == 'sass' else EVIDENCE_WORDS[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]

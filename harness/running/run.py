@@ -265,6 +265,7 @@ class _ItemRun:
             item = replace(item, setup=job.setup)
         else:
             outcome = self.backend.run(job)
+        outcome = self.trial.settled(job, outcome)
         seconds = time.perf_counter() - started
         if not isinstance(self.plan.variant, AsmVariant):
             outcome = self.called_asm.tried(outcome)
