@@ -51,7 +51,7 @@ NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "t
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
 
 
-class Parser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """A parser, also of a verb, that names the nearest of an option's words for one that is none of them."""
 
     def error(self, message: str) -> NoReturn:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
-    parser = Parser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
+    parser = VerbParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from ptxdiff import __version__
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
