@@ -349,7 +349,7 @@ def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
         snippet = _snippet(name)
         if snippet is None or not snippet.inputs or name in OPEN or forms.lacking(name, target):
             continue
-        every.append(FormTask(f"form_{number}", snippet, "registers", (), ()))
+        every.append(FormTask(f"form_{number}", snippet, "registers", [], []))
     left: Counter[str] = Counter()
     chosen = []
     for start in range(0, len(every), GROUP):
