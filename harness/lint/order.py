@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from ptxdiff.emulator import REGISTER_WIDTH, NotElementwise
 from ptxdiff.emulator.text import OPERAND, Instruction, Name
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.flow import read_names, written_names
-
-_LEAVES = frozenset(("bra", "brx", "call", "exit", "ret", "trap"))
+from ptxdiff.lint.flow import control_of, read_names, written_names
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def written_early(block: LintedBlock) -> Iterator[Early]:
     if block.parsed is None or not isinstance(block.bind_error, NotElementwise):
         return
     instructions = block.instructions
-    if any(i.opcode in _LEAVES for i in instructions):
+    if any(map(control_of, instructions)):
         return
     tied = {c.tied for c in block.parsed if c.tied is not None}
     inputs = [n for n in block.inputs if block.parsed[n].tied is None and not block.parsed[n].immediate]

@@ -75,7 +75,9 @@ class KernelGrid:
         self.acquiring = acquiring(self.program)
         self.meets_in_part = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
         """Whether threads may meet otherwise than all those of a block."""
-        self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
+        self.copies_in_bulk = any(
+            step.facts.proxy == "async" and step.facts.memory == "reads" for step in self.program.steps
+        )
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)

@@ -23,21 +23,16 @@ from ptxdiff.emulator.kernel.warp.exchange import bits_of, meet_in_warps, member
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
 from ptxdiff.emulator.numeric.vectorise import Array
 
-_TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
-"""Kinds of step at which a thread waits for others and goes on when they are done."""
-
 
 def _is_aligned(step: Step) -> bool:
     """Whether a step is a barrier of a block that all threads of a warp must execute together (`bar` always is)."""
-    return step.kind in ("barrier", "barrier_arrive") and (
+    return step.facts.waits in ("barrier", "arrival") and (
         step.node.opcode == "bar" or "aligned" in step.node.modifiers
     )
 
 
 class KernelScheduler(Scheduler):
     """The scheduler with barriers."""
-
-    blocking = frozenset({"barrier", "barrier_arrive", "warp_barrier", "mbarrier_try_wait", "cluster_wait"})
 
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
@@ -83,11 +78,11 @@ class KernelScheduler(Scheduler):
             active = held
             if not active.any():
                 return at + 1, None
-        if step.kind == "barrier_arrive":
+        if step.facts.waits == "arrival":
             return self._arrive(step, at, active)
-        if step.kind == "warp_barrier":
+        if step.facts.waits == "warp":
             return self._warp_barrier(step, at, active)
-        if step.kind in _TESTING:
+        if step.facts.waits == "phase":
             active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if self.kernel_frame.owed:
@@ -185,7 +180,7 @@ class KernelScheduler(Scheduler):
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind not in _TESTING:
+            if step.facts.waits != "phase":
                 continue
             some, frame = np.flatnonzero(lanes), self.kernel_frame
             if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
@@ -224,7 +219,7 @@ class KernelScheduler(Scheduler):
 
     def _warps_met(self) -> bool:
         """Release lanes that wait at bar.warp.sync with those that their masks name, at one place or at several."""
-        places = {at: lanes for at, lanes in self.blocked.items() if self.program.steps[at].kind == "warp_barrier"}
+        places = {at: lanes for at, lanes in self.blocked.items() if self.program.steps[at].facts.waits == "warp"}
         if not places:
             return False
         waiting = np.logical_or.reduce(list(places.values()))
