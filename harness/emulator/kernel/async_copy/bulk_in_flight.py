@@ -77,6 +77,11 @@ class Bulk:
             raise frame.fault(MemoryFault, step, f"{text} shared memory, in {frame.who(lane)}")
         return np.asarray(offsets + block * shared.size)
 
+    def chunks_at(self, step: Step, found: TensorMap, lane: int, address: int) -> Array:
+        """The offsets of the chunks of a box at an address of shared memory, in that of all blocks."""
+        block, offset = self.frame.destination(step, lane, address)
+        return self._chunks(step, found, lane, offset, block)
+
     def _line(self, step: Step) -> int:
         return int(self.frame.program.source.position(step.node.offset)[0])
 
@@ -166,6 +171,8 @@ class Bulk:
         if coming.source is not None:
             tally(shared.source_reads, shared.units(coming.source, 16), 1)
         self.flying.append(coming)
+        if frame.observer is not None:
+            frame.observer.bulk_issued(coming)
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
         """The bytes of a box, and their undefined bits."""
@@ -175,7 +182,7 @@ class Bulk:
         data = np.tile(fill, len(address) * found.box[0]).reshape(len(address), row)
         undefined = None
         if inside.any():
-            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            buffer, where = self.where(step, found, lane, address[inside], low, high)
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
             if self.frame.grid.races:
@@ -184,11 +191,13 @@ class Bulk:
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
                 undefined[chosen, part] = buffer.undefined[where]
+        if self.frame.observer is not None:
+            self.frame.observer.box_read(step, found, lane, corner)
         if found.padded:
             return _apart(data, undefined)
         return data.reshape(-1, 16), None if undefined is None else undefined.reshape(-1, 16)
 
-    def _where(
+    def where(
         self, step: Step, found: TensorMap, lane: int, address: Array, low: int, high: int
     ) -> tuple[Buffer, Array]:
         """The buffer of a tensor, and the offset in it of each byte of some rows' elements `low` to `high`."""
@@ -208,7 +217,11 @@ class Bulk:
         for one in coming:
             units = shared.units(one.offsets, one.size)
             tally(shared.under_way, units, -1)
+            if frame.observer is not None:
+                frame.observer.bulk_lands(one)
             self._write(one)
+            if frame.observer is not None:
+                frame.observer.landed(shared, one.offsets[:, None] + np.arange(one.size))
             if one.source is not None:
                 tally(shared.source_reads, shared.units(one.source, 16), -1)
             if shared.swizzles is None:
@@ -278,8 +291,9 @@ class Bulk:
     def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
         """Issue a copy of the box from an address of shared memory to a corner of the tensor."""
         frame, shared = self.frame, self.frame.shared
-        block, offset = frame.destination(step, lane, start)
-        offsets = self._chunks(step, found, lane, offset, block)
+        offsets = self.chunks_at(step, found, lane, start)
+        if frame.observer is not None:
+            frame.observer.box_leaves(step, found, lane, corner, start)
         self.refuse_source(step, lane, offsets)
         lanes, index = np.full(len(offsets), lane), offsets // 16
         row = found.box[0] * found.size
@@ -287,7 +301,7 @@ class Bulk:
         doubt = shared.undefined.reshape(-1, 16)[index].reshape(-1, row)
         address, inside, low, high = rows_of(found, corner)
         if inside.any():
-            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            buffer, where = self.where(step, found, lane, address[inside], low, high)
             part, chosen = slice(low * found.size, high * found.size), np.flatnonzero(inside)
             frame.refuse_read_only(step, buffer, lanes)
             if doubt[chosen, part].any():
@@ -305,10 +319,15 @@ class Bulk:
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
-        """Record that a copy reads chunks of shared memory.
+        """Record that a copy reads chunks of shared memory, before it writes anything.
 
         Raises MemoryFault if earlier writes to them are not ordered before it.
         """
+        self._read_in_order(step, lane, offsets)
+        if self.frame.observer is not None:
+            self.frame.observer.bytes_leave(step, lane, offsets)
+
+    def _read_in_order(self, step: Step, lane: int, offsets: Array) -> None:
         frame, shared = self.frame, self.frame.shared
         units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
         if (shared.under_way[units] > 0).any():

@@ -18,13 +18,15 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.races import note_finished_read
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared, gather, scatter, tally
+from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
 class MemoryFrame(ThreadFrame, ABC):
-    """A frame as asynchronous work sees it: how it reaches memory and mbarriers."""
+    """A frame as asynchronous work sees it: how it reaches memory and mbarriers, and who observes it."""
 
+    observer: KernelObserver | None = None
     shared: Shared
     barriers: dict[int, Barrier]
 
@@ -181,6 +183,8 @@ class Copies:
         tally(shared.under_way, units, 1)
         group, self._issued = self.committed[lanes], self._issued + 1
         self.flying.append(Flying(step, to, lanes, places[0], values, masks, group, self._read, self._issued))
+        if frame.observer is not None:
+            frame.observer.copies_issued(self.flying[-1])
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""

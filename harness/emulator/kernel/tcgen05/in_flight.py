@@ -300,6 +300,8 @@ class TensorWork:
         memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
         found = Work(step, lane, written, read)
         self.flying.append(found)
+        if self.frame.observer is not None:
+            self.frame.observer.tensor_issued(step, lane, written, read)
         return found
 
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
@@ -333,6 +335,8 @@ class TensorWork:
         tally(shared.source_reads, units, 1)
         work.units.append(units.reshape(-1))
         work.offsets.append(offsets)
+        if frame.observer is not None:
+            frame.observer.tensor_reads(step, lane, work.written, offsets)
 
     def reader(self, units: Array) -> str:
         """A description of the operation that still reads some units of shared memory; "" if there is none."""
