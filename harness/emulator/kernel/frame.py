@@ -9,8 +9,9 @@ import numpy as np
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Bulk
-from ptxdiff.emulator.kernel.async_copy.cp_async import Copies, MemoryFrame
+from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
 from ptxdiff.emulator.kernel.grid import KernelGrid
+from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of
 from ptxdiff.emulator.kernel.memory.consistency import between
 from ptxdiff.emulator.kernel.memory.races import is_strong, note_read, note_update, note_write
 from ptxdiff.emulator.kernel.memory.space import (
@@ -350,13 +351,10 @@ class KernelFrame(MemoryFrame):
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
-        found = self.barriers.get(barrier)
-        if found is None:
-            text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
-            raise self.fault(ExecutionError, step, f"{text}where none is")
-        found.bytes -= size
-        found.copies = True
-        found.settle(self.order)
+        waiting = barrier_of(self, step, barrier, f"the bulk copy of {self.who(lane)} arrives")
+        waiting.bytes -= size
+        waiting.copies = True
+        waiting.settle(self.order)
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
