@@ -24,9 +24,19 @@ class Early:
     write: Instruction
     read: Instruction
 
+    @property
+    def certain(self) -> bool:
+        """Whether a thread that executes one of the two finds the register shared: both run, or one without a guard.
+
+        Of two instructions under different guards, no thread may run both.
+        """
+        return self.write.guard is None or self.read.guard is None
+
 
 def written_early(block: LintedBlock) -> Iterator[Early]:
-    """For each output without `&` the first such pair; none for a block with branches, or that cannot be bound.
+    """For each output without `&` one such pair, a certain one if there is any.
+
+    There is none for a block with branches, or that cannot be bound.
 
     These do not count: two instructions of which only one runs (`@p` and `@!p`), a copy of the input into the output,
     and a tied output, whose register no other input can have.
@@ -44,9 +54,9 @@ def written_early(block: LintedBlock) -> Iterator[Early]:
             continue
         same = [n for n in inputs if REGISTER_WIDTH[block.parsed[n].letter] == REGISTER_WIDTH[constraint.letter]]
         same.sort(key=lambda n: block.parsed[n].letter != constraint.letter)  # type: ignore[index]
-        found = next((e for n in same for e in _pairs(instructions, output, n)), None)
-        if found is not None:
-            yield found
+        pairs = [e for n in same for e in _pairs(instructions, output, n)]
+        if pairs:
+            yield next((e for e in pairs if e.certain), pairs[0])
 
 
 def _pairs(instructions: Sequence[Instruction], output: int, source: int) -> Iterator[Early]:

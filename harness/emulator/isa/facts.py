@@ -22,8 +22,8 @@ class Facts:
     `memory`: how it accesses memory that a program addresses: "reads", "writes", "updates" (an atomic), "copies", or
     "". Waits for copies count as "copies".
     `control`: "branch", "table" (a branch through a table), "call", "end" (of the thread), or "".
-    `waits`: what the scheduler does: "barrier" and "phase" let a thread wait for others, "arrival" counts it at a
-    barrier.
+    `waits`: what the scheduler does: "barrier", "warp" (a barrier of a warp) and "phase" let a thread wait for others,
+    "arrival" counts it at a barrier.
     `orders_blocks`: blocks can communicate by it (ISA 8): atomics, fences, and strong accesses.
     `orders_parts`: it may order some threads of a block, of several warps, without the others.
     `reaches`: beyond the thread's own block it concerns blocks of its "cluster", of its "pair", or of the "grid".

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 
 from ptxdiff.emulator.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
@@ -13,6 +12,7 @@ from ptxdiff.emulator.isa.modifiers import NEWER
 from ptxdiff.emulator.isa.registry import REFUSED, UNDECLARED
 from ptxdiff.emulator.targets import AnyTarget
 from ptxdiff.emulator.text.nodes import Instruction, Source
+from ptxdiff.suggestions import nearest
 
 
 def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:
@@ -51,13 +51,13 @@ def _as_many_operands(form: Form, node: Instruction) -> bool:
 def _unknown(node: Instruction) -> str:
     forms = FORMS.get(node.opcode)
     if not forms:
-        near = difflib.get_close_matches(node.opcode, FORMS, 3, 0.5)
+        near = nearest(node.opcode, FORMS, 0.5)
         hint = f"; near it there is {', '.join(near)}" if near else ""
         return f"unknown instruction {node.spelling!r}{hint}"
     known = {c for f in forms for g in f.groups for c in g.choices}
     strange = [m for m in node.modifiers if m not in known]
     if strange:
-        near = difflib.get_close_matches(strange[0], known, 3, 0.4)
+        near = nearest(strange[0], known, 0.4)
         hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
         text = f"{node.spelling}: {node.opcode} has no modifier .{strange[0]}{hint}"
     else:

@@ -8,7 +8,7 @@ from ptxdiff.emulator.isa.registry import operation
 _BARRIER = Facts(destinations=0, exchanges="together", waits="barrier", computes=False)
 _ARRIVAL = Facts(destinations=0, exchanges="together", waits="arrival", orders_parts=True)
 _REDUCTION = Facts(exchanges="together", waits="barrier")
-_OF_A_WARP = Facts(destinations=0, exchanges="together", computes=False)
+_OF_A_WARP = Facts(destinations=0, exchanges="together", waits="warp", computes=False)
 _FENCE = Facts(destinations=0, orders_blocks=True, orders_parts=True, computes=False)
 _PROXY_FENCE = Facts(destinations=0, computes=False)
 _EXCHANGE = Facts(effects=False, exchanges="operands")
