@@ -188,7 +188,7 @@ def _note(
                 continue
             if kind != 4:
                 writer, when = units[at, 0] - 1, units[at, 1]
-                alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))
+                alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
                 if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
                     if not (
                         block <= writer < block + threads
