@@ -165,9 +165,10 @@ def _check_assemblers(config: pytest.Config) -> None:
     if not (option.ptx_assembler or option.ptx_opt):
         return
     name = "--ptx-assembler" if option.ptx_assembler else "--ptx-opt"
-    if option.ptx_backend and not {"auto", "gpu", "assembler"} & set(option.ptx_backend):
+    users = [n for n, kind in BACKENDS.items() if kind.chosen_ptxas]
+    if option.ptx_backend and not {"auto", *users} & set(option.ptx_backend):
         raise pytest.UsageError(
-            f"{name} is for the gpu and the assembler, but --ptx-backend={option.ptx_backend[0]} leaves them out"
+            f"{name} is for the backends {', '.join(users)}, but --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
     from ptxdiff.running.assemblers import parsed
     from ptxdiff.triton.ptxas import NoAssembler
@@ -303,7 +304,7 @@ def _begin_with_cases(path: Path, config: pytest.Config) -> None:
     from ptxdiff.extras import MissingPackage, require
 
     try:
-        require("torch", "triton", purpose="running cases")
+        require("torch", "triton", "numba", "llvmlite", purpose="running cases")
     except MissingPackage as e:
         raise pytest.UsageError(f"{path.name}: {e}") from None
     _add_recorder(config)

@@ -128,6 +128,7 @@ def page(
             cases=cases,
             timed=any(timed.values()) or any(in_registers.values()),
             mutations=found.records.mutations,
+            proofs=found.records.proofs,
             mutants=totals(found.records.mutations),
             kill_rate=kill_rate(found.records.mutations),
             assemblers=by_assembler(found.records.results),

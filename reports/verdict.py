@@ -56,6 +56,8 @@ def overall(view: View) -> Overall:
             counts[r.verdict if r.verdict in counts else "error"] += 1
     expected = sum(r.expected_failure for r in records.results)
     word = overall_word(view.counts, ended=records.end is not None)
+    if _disproved(view):
+        word = "failed"
     wrong = {(state, r.key.item) for r in records.results if (state := state_of(r)) in ("fail", "error")}
     return Overall(
         word,
@@ -85,7 +87,14 @@ def _failed(view: View) -> str:
     broken = [row for row in view.rows if row.state.name == "error"]
     parts = [f"{_variants(len(wrong))} wrong bits: {_names(wrong)}"] if wrong else []
     parts += [f"{_count(len(broken), 'variant')} cannot run as written: {_names(broken)}"] if broken else []
+    disproved = _disproved(view)
+    if disproved:
+        parts.append(f"a solver found an input on which {', '.join(disproved)} is wrong")
     return "; ".join(parts)
+
+
+def _disproved(view: View) -> list[str]:
+    return sorted({f"{p.case}::{p.variant}" for p in view.records.proofs if p.verdict == "counterexample"})
 
 
 def _cut_short(view: View) -> str:

@@ -42,7 +42,7 @@ VERBS = {
     "cache": "show or delete what lies in the cache folder",
 }
 
-NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton")) | {
+NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton", "numba", "llvmlite")) | {
     "prove": ("torch", "bitwuzla", "z3")
 }
 """Packages of extras without which a verb does nothing."""

@@ -61,9 +61,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     options.add(parser, "write", "with --device or --errors: write the result to the ledger file")
     parser.add_argument(
-        "--teach", choices=("forms", "sequences"),
+        "--teach", choices=("forms", "sequences", "programs"),
         help="run what ptxas makes of PTX forms, or of short sequences, and compare: which machine instructions are "
-        "believed (with --target; default: the targets in the ledger of machine instructions)",
+        "believed (with --target; default: the targets in the ledger of machine instructions); programs: random ones, "
+        "which teach those that move data or order threads",
     )  # fmt: skip
     options.add(parser, "target", "with --teach: a target (repeatable)", default=[])
     parser.add_argument(
@@ -110,6 +111,8 @@ def main(args: argparse.Namespace) -> int:
     path = args.ledger or ledger.PATH
     if args.write and not (args.device or args.errors or args.teach):
         raise UsageError("--write writes what --device, --errors or --teach found: add one of these")
+    if args.teach == "programs":
+        return _teach_moves(args)
     if args.teach:
         return _teach(args)
     if args.fit:
@@ -155,6 +158,26 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
                 words = f"{form}: not written, because this definition was not measured; measure it with --device"
                 console.print(words, markup=False)
     return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
+
+
+def _teach_moves(args: argparse.Namespace) -> int:
+    """Teach the machine instructions that have no row in the table. Returns 1 if one now differs."""
+    from ptxdiff.conformance import taught
+    from ptxdiff.fuzz import lessons
+    from ptxdiff.model.targets import normal
+
+    if args.device:
+        raise UsageError("--teach programs runs on the CPU alone: leave out --device")
+    text = taught.MOVES.read_text(encoding="utf-8") if taught.MOVES.exists() else ""
+    known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
+    for target in [normal(t) for t in args.target] or list(known):
+        text = lessons.taught_again(target, text, print)
+    entries = [json.loads(line) for line in text.splitlines()]
+    differing = [f"{e['target']} {e['form']}" for e in entries if e["differed"]]
+    print(f"{len(entries)} moves, {len(differing)} of them differ", *differing)
+    if args.write:
+        taught.MOVES.write_text(text, encoding="utf-8")
+    return bool(differing)
 
 
 def _teach(args: argparse.Namespace) -> int:

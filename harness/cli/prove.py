@@ -27,7 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
     parser.add_argument(
-        "--against", default="reference", metavar="VARIANT", help="prove the bits of this variant (default: reference)"
+        "--against",
+        default="reference",
+        metavar="VARIANT",
+        help="prove the bits of this variant (default: reference); sass: prove the machine code of the kernels "
+        "against their PTX",
     )
     options.add(parser, "target", "default: sm_90a, or the latest that the variant names", action=None)
     options.add(parser, "seconds", "processor seconds for each variant (default: 60)", default=60.0)
@@ -89,6 +93,8 @@ def lines(proof: Proof) -> Iterator[str]:
     """The lines on one variant."""
     subject = f"{proof.case}::{proof.variant} [{proof.target}]"
     against = "" if proof.against == "reference" else f" against {proof.against}"
+    if proof.assembler:
+        against += f" of {proof.assembler}"
     if proof.verdict == "proved":
         packs = "pack " + ", ".join(map(str, proof.packs))
         by = f" by {proof.solver}" if proof.solver else ""

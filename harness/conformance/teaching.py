@@ -23,14 +23,14 @@ from ptxdiff.conformance.cuda import CudaContext
 from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated
-from ptxdiff.conformance.taught import digest
+from ptxdiff.conformance.taught import digest, move_digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.cubin import MachineCode, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
 
@@ -120,6 +120,27 @@ class Lesson:
     differed: set[str] = field(default_factory=set)
     confirmed: set[str] = field(default_factory=set)
     refuted: set[str] = field(default_factory=set)
+
+
+@dataclass
+class MoveLessons:
+    """What kernels showed of instructions without a row: by form and digest, the contexts that agreed and differed."""
+
+    agreed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    differed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    def note(self, ran: Ran, context: str, *, agreed: bool) -> None:
+        """Count a kernel whose bits were those of its PTX, or others."""
+        for form, step in ran.moves.items():
+            (self.agreed if agreed else self.differed).setdefault((form, move_digest(step)), set()).add(context)
+
+    def lines(self, target: str) -> list[str]:
+        """The lines of the ledger `taught.MOVES` for a target."""
+        return [
+            json.dumps({"target": target, "form": form, "agreed": len(self.agreed.get((form, digest), ())),
+                        "differed": len(self.differed.get((form, digest), ())), "digest": digest})
+            for form, digest in sorted({*self.agreed, *self.differed})
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,10 +242,11 @@ def teach(
     version: str,
     lessons: dict[str, Lesson],
     device: CudaContext | None = None,
+    moves: MoveLessons | None = None,
 ) -> dict[str, str]:
     """Run forms on a target at all levels; adds to the lessons. Returns the contexts that did not agree, with words.
 
-    device: a GPU of the target, which runs the same machine code.
+    device: a GPU of the target, which runs the same machine code. moves: gets the lessons on instructions without rows.
     """
     complaints: dict[str, str] = {}
     for given in GIVEN:
@@ -238,7 +260,7 @@ def teach(
                 loaded = None if device is None else (device, device.load(cubin))
                 for task in some:
                     context = f"{task.snippet.form} {given} -O{level}"
-                    words = _try(task, codes[task.name], context, lessons, loaded)
+                    words = _try(task, codes[task.name], context, lessons, loaded, moves)
                     if words:
                         complaints[context] = words
     return complaints
@@ -246,7 +268,7 @@ def teach(
 
 def _try(
     task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson],
-    loaded: tuple[CudaContext, Any] | None = None,
+    loaded: tuple[CudaContext, Any] | None = None, moves: MoveLessons | None = None,
 ) -> str:  # fmt: skip
     outputs = [np.zeros_like(e) for e in task.expected]
     buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
@@ -260,6 +282,8 @@ def _try(
     wrong = np.zeros(len(outputs[0]), np.bool_)
     for got, expected in zip(outputs, task.expected, strict=True):
         wrong |= got != expected
+    if moves is not None:
+        moves.note(ran, context, agreed=not wrong.any())
     on_device = None if loaded is None else _on_device(task, *loaded)
     same = on_device is not None and all((a == b).all() for a, b in zip(outputs, on_device, strict=True))
     for form in ran.forms:

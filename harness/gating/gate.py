@@ -104,6 +104,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *(_reused(run) if policy.fresh else ()),
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
+        *_disproved(run),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
         *_missing(run, baseline, comparison, policy),
@@ -173,6 +174,17 @@ def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Objec
 
 def _failures(results: Iterable[Result]) -> list[Objection]:
     return _grouped(r for r in results if _failed(r))
+
+
+def _disproved(run: RunRecords) -> Iterator[Objection]:
+    """Variants that are wrong on an input that a solver found and a run confirmed, whatever the tried inputs gave.
+
+    A proof is no pass: it says nothing of a device, and so satisfies nothing here.
+    """
+    for proof in run.proofs:
+        if proof.verdict == "counterexample":
+            words = f"a solver found an input on which it is wrong on {proof.target}: {proof.words}"
+            yield Objection(CORRECTNESS, f"{proof.case}::{proof.variant}", words)
 
 
 def _accepted_failures(results: Iterable[Result]) -> list[Objection]:

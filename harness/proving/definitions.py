@@ -317,6 +317,8 @@ class _InterpretedCall:
             return less(a, b) if isinstance(op, ast.Lt) else less(b, a)
         if isinstance(op, ast.LtE | ast.GtE):
             low, high = (a, b) if isinstance(op, ast.LtE) else (b, a)
+            if isinstance(left, Term):
+                return t.bnot(less(high, low))
             return t.bor(less(low, high), equal(low, high))
         raise self.refused(node, type(op).__name__)
 

@@ -202,6 +202,7 @@ def _function(name: str, compute: Callable[..., float], operation: str) -> TermF
         lambda *patterns: pattern(compute(*map(number, patterns))),
         lambda *texts: f"({operation} RNE {' '.join(f'((_ to_fp 11 53) {text})' for text in texts)})",
         TheoryFormat(11, 53, NAN),
+        commutes=name in ("add", "mul"),
     )
 
 

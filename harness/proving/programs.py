@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxdiff.emulator import AsmBlock, AsmOperand
-from ptxdiff.emulator.binding.program import UNDEFINED, ReadSlot, Step, WriteSlot
+from ptxdiff.emulator.binding.program import UNDEFINED, Program, ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.isa.forms import Form
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 from ptxdiff.proving import definitions
@@ -65,7 +65,8 @@ def _term_width(width: int) -> int:
     return 0 if width == 1 else width
 
 
-def _defined(value: Term) -> MaskedTerm:
+def defined(value: Term) -> MaskedTerm:
+    """A value without undefined bits."""
     return MaskedTerm(value, t.const(0, value.width))
 
 
@@ -79,7 +80,7 @@ def run(
 ) -> Results:
     """The results of one invocation. inputs: the elements of each input tensor. outputs: bits of an element of each
     output tensor. Raises NotModelled."""
-    lane = _Lane(block)
+    lane = Lane(block.program)
     for operand, slot in zip(operands, block.slots, strict=True):
         if operand.output:
             continue
@@ -116,7 +117,7 @@ def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> MaskedTerm:
     """An input register: its elements, the first in the low bits, and undefined bits above them."""
     own = elements[operand.first : operand.first + operand.count]
     if operand.width == 1:
-        return _defined(own[0])
+        return defined(own[0])
     value, width = t.const(0, operand.width), operand.element_width
     for k, element in enumerate(own):
         wide = t.as_bits(element, operand.width) if element.width == 0 else t.zext(element, operand.width)
@@ -125,16 +126,24 @@ def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> MaskedTerm:
     return MaskedTerm(value, t.const(above, operand.width))
 
 
-class _Lane:
-    def __init__(self, block: AsmBlock) -> None:
-        self.program = block.program
-        self.registers: list[MaskedTerm | None] = [None] * len(block.program.registers)
+class Lane:
+    """The registers of one lane.
+
+    units: whether an approximate instruction is its definition, with the special function unit as a function of which
+    nothing is known; else the whole instruction is such a function.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.units = False
+        self.registers: list[MaskedTerm | None] = [None] * len(program.registers)
         self.undefined = FALSE
         self.approximate: set[str] = set()
         self.computed: list[ComputedTerms] = []
         self.active = TRUE
 
     def run(self) -> None:
+        """Take every way through the program, each under its condition. Raises NotModelled."""
         steps = self.program.steps
         waiting: dict[int, Term] = {0: TRUE}
         for _ in range(STEPS):
@@ -162,25 +171,31 @@ class _Lane:
             _wait(waiting, at + 1, following)
         raise NotModelled(f"more than {STEPS} steps: the end of a loop depends on the inputs")
 
+    def runner(self, step: Step) -> Callable[..., list[MaskedTerm]] | None:
+        """What computes the results of a step, from this lane, the step and its condition; None if nothing does."""
+        return _RUNNERS.get(step.kind)
+
     def execute(self, step: Step) -> None:
+        """Run a step that is no branch."""
         condition, doubt = self.active, FALSE
         if step.guard >= 0:
             guard = self.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
             doubt = t.band(self.active, guard.doubtful)
             condition = t.band(self.active, guard.value)
-        runner = _RUNNERS.get(step.kind)
+        runner = self.runner(step)
         if runner is None:
             raise NotModelled(f"{step.bound.spelling}, which reads or writes what is outside the block's registers")
-        results = runner(self, step)
+        results = runner(self, step, condition)
         for writer, bits in zip(step.destinations, results, strict=True):
             self.write(writer, bits, condition, doubt)
 
     def read(self, reader: ReadSlot) -> MaskedTerm:
+        """The value of a source, and its undefined bits."""
         width = _term_width(reader.width)
         if reader.shared:
             raise NotModelled("an address in shared memory")
         if reader.slot == -1:
-            return _defined(t.const(reader.pattern, width))
+            return defined(t.const(reader.pattern, width))
         bits = self.registers[reader.slot] if reader.slot != UNDEFINED else None
         if bits is None:
             return _lost(reader.width)
@@ -191,6 +206,7 @@ class _Lane:
         return MaskedTerm(t.bnot(bits.value), bits.undefined) if reader.negated else bits
 
     def write(self, writer: WriteSlot, bits: MaskedTerm, condition: Term, doubt: Term) -> None:
+        """Write a result where a condition holds. doubt: where the condition itself is undefined."""
         if writer.slot < 0:
             return
         width = _term_width(writer.width)
@@ -224,12 +240,12 @@ def _resized(value: Term, width: int, is_signed: bool) -> Term:
 def _above(bits: MaskedTerm, is_signed: bool) -> MaskedTerm:
     """The upper 64 bits of a widened 64-bit result."""
     if not is_signed:
-        return _defined(t.const(0, 64))
+        return defined(t.const(0, 64))
     value, undefined = (t.ashr(_resized(v, 64, True), t.const(63, 64)) for v in (bits.value, bits.undefined))
     return MaskedTerm(value, undefined)
 
 
-def _scalar(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _scalar(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     values = [s.value for s in sources]
     form = step.bound.form
@@ -237,7 +253,7 @@ def _scalar(lane: _Lane, step: Step) -> list[MaskedTerm]:
         lane.approximate.add(step.bound.name)
     found = []
     for number, function in enumerate(step.functions):
-        build = definitions.uninterpreted if form.approximate else definitions.of_lanes
+        build = definitions.uninterpreted if form.approximate and not lane.units else definitions.of_lanes
         value = build(function, *values)
         lane.computed.append(ComputedTerms(step.bound.spelling, function, tuple(values), value))
         found.append(MaskedTerm(value, _undefined(form, sources, function, value.width, number)))
@@ -252,6 +268,8 @@ def _undefined(form: Form, sources: Sequence[MaskedTerm], function: ArrayFunctio
     alike = all(m.width == width for m in masks)
     if callable(rule) and rule.__name__ in _EXACT and width:
         return _EXACT[rule.__name__](sources)
+    if callable(rule) and rule.__name__ == "extend" and width and masks[0].width:
+        return _resized(masks[0], width, True)  # copies of an undefined sign are undefined
     if isinstance(rule, str) and rule.startswith("moves") and not form.approximate:
         return _moved(form, rule.split()[1:], sources, function, width)
     if rule == "logic" and alike and width:
@@ -380,11 +398,11 @@ def _select(sources: Sequence[MaskedTerm]) -> Term:
 _EXACT: dict[str, Callable[[Sequence[MaskedTerm]], Term]] = {"and_": _and, "or_": _or, "select": _select}
 
 
-def _mov(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _mov(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     return [lane.read(r) for r in step.sources]
 
 
-def _unpack(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _unpack(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     each = len(step.destinations) // len(sources)
     found = []
@@ -400,7 +418,7 @@ def _unpack(lane: _Lane, step: Step) -> list[MaskedTerm]:
     return found
 
 
-def _pack(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _pack(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     width = step.sources[0].width
     each = len(sources) // len(step.destinations)
@@ -417,23 +435,23 @@ def _pack(lane: _Lane, step: Step) -> list[MaskedTerm]:
     return found
 
 
-def _split(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _split(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     source = lane.read(step.sources[0])
     found = []
     for number, writer in enumerate(step.destinations):
         low = number * step.detail
         if low >= writer.width:
-            found.append(_defined(t.const(0, source.value.width)))
+            found.append(defined(t.const(0, source.value.width)))
             continue
         mask, by = t.const((1 << step.detail) - 1, source.value.width), t.const(low, source.value.width)
         found.append(MaskedTerm(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
     return found
 
 
-def _nothing(lane: _Lane, step: Step) -> list[MaskedTerm]:
+def _nothing(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     return []
 
 
-_RUNNERS: Mapping[str, Callable[[_Lane, Step], list[MaskedTerm]]] = {
+_RUNNERS: Mapping[str, Callable[[Lane, Step, Term], list[MaskedTerm]]] = {
     "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, "nothing": _nothing,
 }  # fmt: skip

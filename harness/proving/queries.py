@@ -8,7 +8,7 @@ three, approximate instructions and large tables stay uninterpreted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,8 +61,14 @@ def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:
     roots = [goal, *assumptions]
     if way != "uninterpreted":
         roots = expanded(roots, way == "bits")
-    writer = _Writer(way != "uninterpreted")
-    for term in t.ordered(roots):
+    known = t.digests(roots)
+
+    def operands(term: Term) -> Sequence[Term]:
+        """In an order that depends on what they compute alone, so that equal queries have equal texts."""
+        return sorted(term.args, key=lambda a: known[id(a)]) if term.op in t.COMMUTATIVE else term.args
+
+    writer = _Writer(way != "uninterpreted", operands)
+    for term in t.ordered(roots, operands):
         writer.define(term)
     lines = [*writer.lines, *(f"(assert {writer.names[id(root)]})" for root in roots)]
     text = "\n".join(["(set-logic ALL)", *lines]) + "\n"
@@ -91,8 +97,8 @@ def literal(value: int, width: int) -> str:
 
 
 class _Writer:
-    def __init__(self, interpreted: bool) -> None:
-        self.interpreted = interpreted
+    def __init__(self, interpreted: bool, operands: Callable[[Term], Sequence[Term]]) -> None:
+        self.interpreted, self.operands = interpreted, operands
         self.lines: list[str] = []
         self.names: dict[int, str] = {}
         self.variables: dict[str, int] = {}
@@ -103,7 +109,7 @@ class _Writer:
     def define(self, term: Term) -> None:
         """Give a term a name, after those of its operands."""
         name = f"t{len(self.names)}"
-        args = [self.names[id(a)] for a in term.args]
+        args = [self.names[id(a)] for a in self.operands(term)]
         if term.op == "const":
             self.names[id(term)] = literal(term.detail, term.width)
             return
@@ -139,6 +145,14 @@ class _Writer:
             ]
             return
         self.exact = False
+        if function.commutes:  # the smaller operand first
+            first, second, *rest = args
+            self.lines += [
+                f"(define-fun {name}o () Bool (bvult {second} {first}))",
+                f"(define-fun {name}a () {_sort(term.args[0].width)} (ite {name}o {second} {first}))",
+                f"(define-fun {name}b () {_sort(term.args[1].width)} (ite {name}o {first} {second}))",
+            ]
+            args = [f"{name}a", f"{name}b", *rest]
         symbol = f"|{function.name}|"
         if function not in self.declared:
             self.declared.add(function)

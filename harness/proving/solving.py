@@ -20,6 +20,7 @@ from ptxdiff.extras import require
 from ptxdiff.proving.queries import Query
 
 SOLVERS = ("bitwuzla", "z3")
+ANSWERS = ("sat", "unsat", "unknown")
 PACKAGES = {"bitwuzla": "bitwuzla", "z3": "z3-solver"}
 _PROCESS = Path(__file__).with_name("solver_process.py")
 
@@ -123,5 +124,10 @@ def _read(name: str, process: subprocess.Popen[str], seconds: float) -> SolverAn
     if process.returncode != 0 or not text:
         lines = words.strip().splitlines()
         return f"{name} ended with {process.returncode}: {lines[-1] if lines else 'no words'}"
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = {}
+    if not isinstance(found, dict) or found.get("answer") not in ANSWERS:
+        return f"{name} gave no answer: {text.strip()[:80]}"
     return SolverAnswer(found["answer"], found["seconds"], name, found["model"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from ptxdiff.emulator.isa import float32, half
 from ptxdiff.emulator.isa.convert_integral import integral
+from ptxdiff.emulator.numeric import special_functions
 from ptxdiff.emulator.numeric.floatbits import BF16, F16
 from ptxdiff.proving import doubles
 from ptxdiff.proving import terms as t
@@ -79,8 +80,9 @@ def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: i
     # The theory flushes nothing: there the definition's source is used.
     solved = not ftz
     return TermFunction(
-        name, width, numeric, theory if solved else None, TheoryFormat(exponent_bits, mantissa_bits + 1, nan), expand
-    )
+        name, width, numeric, theory if solved else None, TheoryFormat(exponent_bits, mantissa_bits + 1, nan), expand,
+        commutes=operation in ("add", "mul", "fma"),
+    )  # fmt: skip
 
 
 _SOURCE: dict[tuple[str, bool], tuple[Callable[..., int], tuple[str, ...]]] = {
@@ -103,12 +105,39 @@ def ieee(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, 
     nan = t.const((1 << (exponent_bits + mantissa_bits)) - 1, 1 + exponent_bits + mantissa_bits)
     infinity = t.const(((1 << exponent_bits) - 1) << mantissa_bits, nan.width)
     patterns = tuple(t.ite(t.ult(infinity, t.and_(p, nan)), nan, p) for p in patterns)
-    if operation in ("add", "mul", "fma"):
+    symbol = function(operation, exponent_bits, mantissa_bits, rounding, ftz)
+    simpler = _without_constants(operation, exponent_bits, mantissa_bits, rounding, ftz, patterns)
+    if simpler is not None:
+        return simpler
+    if symbol.commutes:
         first, second, *rest = patterns
         if (first.op == "const", first.number) > (second.op == "const", second.number):
             first, second = second, first
         patterns = (first, second, *rest)
-    return t.apply(function(operation, exponent_bits, mantissa_bits, rounding, ftz), *patterns)
+    return t.apply(symbol, *patterns)
+
+
+def _without_constants(
+    operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool, patterns: tuple[Term, ...]
+) -> Term | None:
+    """What a product with 1 is, and a sum with -0: assemblers write sums and products as fma, and moves as either.
+
+    A sum of zeros of both signs is -0 if it is rounded down, so that -0 changes it.
+    """
+    one = ((1 << (exponent_bits - 1)) - 1) << mantissa_bits
+    minus_zero = 1 << (exponent_bits + mantissa_bits)
+    shape = exponent_bits, mantissa_bits, rounding, ftz
+    first, second = (*patterns, patterns[0])[:2]
+    down = rounding == MODES["rm"]
+    if operation == "fma" and one in (first.constant, second.constant):
+        return ieee("add", *shape, second if first.constant == one else first, patterns[2])
+    if operation == "fma" and patterns[2].constant == minus_zero and not down:
+        return ieee("mul", *shape, first, second)
+    if operation == "mul" and one in (first.constant, second.constant):
+        return second if first.constant == one else first
+    if operation == "add" and minus_zero in (first.constant, second.constant) and not down:
+        return second if first.constant == minus_zero else first
+    return None
 
 
 def flushed(a: Term, mantissa_bits: int) -> Term:
@@ -182,6 +211,12 @@ def _integral(value: Any, rnd: Any) -> Any:
     return None if fixed is None else Double(doubles.integral(value.bits, fixed[0]))
 
 
+def _unit(function: Callable[[int], int]) -> Callable[..., Term]:
+    """An instruction of the special function unit: of its bits no query knows anything."""
+    symbol = TermFunction(f"unit.{function.__name__}", 32, function, approximate=True)
+    return lambda a: t.zext(t.apply(symbol, t.extract(a, 31, 0)), 64)
+
+
 OF_DEFINITIONS: dict[Any, Callable[..., Any]] = {
     float32.add_f32: _single("add"),
     float32.mul_f32: _single("mul"),
@@ -192,5 +227,6 @@ OF_DEFINITIONS: dict[Any, Callable[..., Any]] = {
     half.mul_half: _half("mul"),
     half.fma_half: _half("fma"),
     integral: _integral,
+    **{f: _unit(f) for n, f in vars(special_functions).items() if n.startswith("unit_")},
 }
 """What a call of these definitions becomes; None: its source is interpreted."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ class TermFunction:
     if it has none here. theory: its text in SMT-LIB's theory of floats, from the texts of its arguments, with the
     format of the result (see `TheoryFormat`). expand: builds it from other terms. A solver takes a function as
     uninterpreted until it is asked to use one of these. approximate: its bits are a model, which no query may use.
+    commutes: its first two arguments may be exchanged.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TermFunction:
     format: TheoryFormat | None = None
     expand: Callable[..., Term] | None = None
     approximate: bool = False
+    commutes: bool = False
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -447,6 +449,10 @@ def bor(a: Term, b: Term) -> Term:
         return a
     if bnot(a) is b:
         return TRUE
+    if a.op == b.op == "band":  # both sides of a branch
+        for one, other in (a.args, a.args[::-1]):
+            if one in b.args and bnot(other) in b.args:
+                return one
     return _plain("bor", _sorted(a, b), 0)
 
 
@@ -537,8 +543,8 @@ def apply(function: TermFunction, *args: Term) -> Term:
 # Graphs of terms
 
 
-def ordered(roots: Iterable[Term]) -> Iterator[Term]:
-    """All terms below some, each once, operands first."""
+def ordered(roots: Iterable[Term], operands: Callable[[Term], Sequence[Term]] | None = None) -> Iterator[Term]:
+    """All terms below some, each once, operands first. operands: those of a term, in the order in which to go."""
     seen: set[int] = set()
     stack: list[tuple[Term, bool]] = [(r, False) for r in reversed(list(roots))]
     while stack:
@@ -548,7 +554,7 @@ def ordered(roots: Iterable[Term]) -> Iterator[Term]:
         elif id(term) not in seen:
             seen.add(id(term))
             stack.append((term, True))
-            stack.extend((a, False) for a in term.args)
+            stack.extend((a, False) for a in (term.args if operands is None else operands(term)))
 
 
 def evaluate(roots: Iterable[Term], inputs: Mapping[str, int]) -> list[int]:
@@ -570,20 +576,26 @@ def evaluate(roots: Iterable[Term], inputs: Mapping[str, int]) -> list[int]:
     return [values[id(r)] for r in roots]
 
 
-_COMMUTATIVE = frozenset({"and", "or", "xor", "add", "mul", "eq", "band", "bor"})
+COMMUTATIVE = frozenset({"and", "or", "xor", "add", "mul", "eq", "band", "bor"})
 
 
-def digest(roots: Iterable[Term]) -> str:
-    """A digest of what terms compute: the same in every process, for operands of a sum in either order too."""
-    roots = list(roots)
+def digests(roots: Iterable[Term]) -> dict[int, bytes]:
+    """By identity, digests of what terms and those below compute: the same for operands of a sum in either order."""
     found: dict[int, bytes] = {}
     for term in ordered(roots):
         parts = [found[id(a)] for a in term.args]
-        if term.op in _COMMUTATIVE:
+        if term.op in COMMUTATIVE:
             parts.sort()
         name = term.detail.name if term.op == "apply" else term.detail
         head = repr((term.op, name, term.width)).encode()
         found[id(term)] = hashlib.sha256(b"".join([head, *parts])).digest()
+    return found
+
+
+def digest(roots: Iterable[Term]) -> str:
+    """A digest of what terms compute: the same in every process."""
+    roots = list(roots)
+    found = digests(roots)
     return hashlib.sha256(b"".join(found[id(r)] for r in roots)).hexdigest()
 
 

@@ -8,6 +8,7 @@ those functions have other code, for every holder of them.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -207,3 +208,12 @@ def _recorded(make_fx: Any, function: Callable[..., Tensor], given: Sequence[Ten
         raise NotModelled(f"the reference cannot be traced ({type(error).__name__}: {words})") from error
     graph.graph.eliminate_dead_code()
     return graph
+
+
+def digest_of(graph: Any) -> str:
+    """A digest of a graph of torch operations and its constant tensors."""
+    parts = [graph.code.encode()]
+    for name, value in sorted(graph.__dict__.items()):
+        if name.startswith(("_tensor_constant", "_param_constant")):
+            parts.append(repr((name, value.dtype, value.tolist())).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()

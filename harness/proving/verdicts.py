@@ -8,14 +8,12 @@ their definitions say. A counterexample is run on the emulator before it is beli
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from ptxdiff.diskcache import DiskCache
 from ptxdiff.emulator import PtxError, UndefinedBits
 from ptxdiff.judging.judge import judge
 from ptxdiff.judging.padding import judged_padding
@@ -25,47 +23,15 @@ from ptxdiff.model.derive import AsmForm, asm_form, packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, Variant
-from ptxdiff.proving import programs, queries, solving
+from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant, Variant
+from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Results
+from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, holds, needed
+from ptxdiff.proving.solving import SolverFault
 from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
 from ptxdiff.records import Proof
 from ptxdiff.references.formats import Format
-
-Settled = Literal["proved", "counterexample", "not settled"]
-
-LONGEST = 4_000_000
-"""Terms of a query from which on no solver is asked."""
-
-_proofs = DiskCache("proofs")
-
-
-class TermFault(RuntimeError):
-    """Terms and the emulator give different bits for the same input: a fault of ptxdiff, never of a variant."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The verdict on a variant.
-
-    reason: for "not settled" why, in a few words before a colon; for a counterexample what is wrong. inputs: the
-    storage units of a counterexample, by input name, one for each element of its pack. solver: with its version; empty
-    where the terms decided. program, rules: digests of what the block computes and of what is asked of it. tried: the
-    queries.
-    """
-
-    verdict: Settled
-    reason: str = ""
-    target: str = ""
-    packs: tuple[int, ...] = ()
-    against: str = "reference"
-    solver: str = ""
-    seconds: float = 0.0
-    program: str = ""
-    rules: str = ""
-    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,12 +64,14 @@ def prove(
     """
     variant = _named(case, name)
     other = None if against == "reference" else _named(case, against)
-    search = _ProofSearch(seconds, tuple(solvers))
+    search = _VariantSearch(seconds, tuple(solvers))
     done: list[int] = []
     found = Verdict("proved", target=target, against=against)
+    first: _Goals | None = None
     try:
         for pack in packs or _packs(case, variant):
             for goals in _readings(case, variant, other, target, pack):
+                first = first or goals
                 verdict = search.settle(goals)
                 if verdict.verdict != "proved":
                     found = verdict
@@ -116,6 +84,8 @@ def prove(
             if found.verdict != "proved":
                 break
             done.append(pack)
+        if found.verdict == "proved":
+            found = replace(found, **search.emptiness(first))
     except NotModelled as reason:
         found = Verdict("not settled", f"not modelled: {reason}")
     except (PtxError, CaseError) as error:
@@ -125,23 +95,40 @@ def prove(
         target=target,
         against=against,
         packs=tuple(done),
-        solver=" and ".join(sorted(solving.version(s) for s in search.used)),
+        solver=search.versions,
         seconds=seconds - search.left,
         tried=tuple(search.tried),
     )
 
 
-def proof_of(loaded: LoadedCase, name: str, target: str, **options: Any) -> Proof:
-    """The verdict on a variant as a record; options are those of `prove`."""
-    found = prove(loaded.case, name, target, **options)
-    units = {
-        n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
-        for n, row in found.inputs.items()
-    }
+def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "reference", **options: Any) -> Proof:
+    """The verdict on a variant as a record, or on its machine code (`against` is "sass"); options are those of
+    `prove`."""
+    if against == SASS:
+        from ptxdiff.proving.assembled import prove_assembled
+
+        _named(loaded.case, name)
+        found = prove_assembled(loaded, name, target, **options)
+        units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
+    else:
+        if against == REFERENCE and isinstance(_named(loaded.case, name), PlainVariant) and loaded.case.elementwise:
+            from ptxdiff.proving.elements import prove_elements
+
+            found = prove_elements(loaded, name, target, **options)
+        else:
+            found = prove(loaded.case, name, target, against=against, **options)
+        units = {
+            n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
+            for n, row in found.inputs.items()
+        }
     return Proof(
         loaded.name, name, found.target, found.verdict, found.against, found.reason, found.packs, found.solver,
-        round(found.seconds, 2), found.program, found.rules, units, found.tried,
+        round(found.seconds, 2), found.program, found.rules, units, found.tried, found.assembler,
     )  # fmt: skip
+
+
+REFERENCE, SASS = "reference", "sass"
+"""What a variant is proved against: its case's rules; or, of its machine code, its PTX."""
 
 
 def default_target(case: Case, name: str) -> str:
@@ -166,7 +153,11 @@ def _packs(case: Case, variant: Variant) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Goals:
-    """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined."""
+    """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined.
+
+    askable: what holds together for some input and some result if a proof says anything: that the first element's input
+    lies in the domain, and that the rules refuse the result.
+    """
 
     unit: _Unit
     results: tuple[Results, ...]
@@ -175,6 +166,7 @@ class _Goals:
     assumptions: tuple[Term, ...]
     rules: str
     whole: bool
+    askable: tuple[Term, ...]
     other: AsmForm | None = None
 
 
@@ -274,14 +266,18 @@ def _by_rules(unit: _Unit) -> _Goals:
         if name in masks:
             bad = [t.nonzero(t.and_(e, t.const(masks[name], e.width))) for e in own]
             refused = [t.bor(r, b) for r, b in zip(refused, bad, strict=True)]
+    anything = [[t.variable(f"y{i}_{k}", e.width) for k, e in enumerate(own)] for i, own in enumerate(elements)]
+    refusable, *_ = graphs.evaluated(graph, [_stored(g) for g in (*variables.values(), *anything)])
+    assumptions = _assumptions(case, variables, count)
     return _Goals(
         unit,
         results,
         tuple(refused),
         _any(r.undefined for r in results),
-        _assumptions(case, variables, count),
-        _digest_of(graph),
+        assumptions,
+        tracing.digest_of(graph),
         graph.meta.get("whole", True),
+        (refusable, *assumptions[:1]),
     )
 
 
@@ -308,7 +304,9 @@ def _by_variant(
     undefined = _any(r.undefined for r in (*results, *theirs))
     rules = t.digest([e for row in wanted for e in row])
     assumptions = _assumptions(case, variables, count)
-    yield _Goals(unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, against)
+    yield _Goals(
+        unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, assumptions[:1], against
+    )
 
 
 def _any(conditions: Any) -> Term:
@@ -318,28 +316,8 @@ def _any(conditions: Any) -> Term:
     return found
 
 
-def _digest_of(graph: Any) -> str:
-    """A digest of a graph of torch operations and its constant tensors."""
-    parts = [graph.code.encode()]
-    for name, value in sorted(graph.__dict__.items()):
-        if name.startswith(("_tensor_constant", "_param_constant")):
-            parts.append(repr((name, value.dtype, value.tolist())).encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
-
-
-class _ProofSearch:
-    """The queries of one verdict, until its time is over."""
-
-    def __init__(self, seconds: float, solvers: tuple[str, ...]) -> None:
-        self.seconds, self.solvers = seconds, solvers
-        self._started, self._asked = time.process_time(), 0.0
-        self.tried: list[str] = []
-        self.used: set[str] = set()
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left, of this process and those of solvers."""
-        return self.seconds - (time.process_time() - self._started) - self._asked
+class _VariantSearch(ProofSearch):
+    """The proof of one variant."""
 
     def settle(self, goals: _Goals) -> Verdict:
         """The verdict on one reading."""
@@ -351,55 +329,35 @@ class _ProofSearch:
                 return replace(verdict, program=program, rules=goals.rules)
         return found
 
+    def emptiness(self, goals: _Goals | None) -> dict[str, Any]:
+        """What changes in a verdict where nothing was asked: no input in the domain, no result that is refused."""
+        if goals is None:
+            return {"verdict": "not settled", "reason": "nothing to prove: no pack"}
+        if ever(goals.askable):
+            return {}
+        for way in queries.ways(goals.askable):
+            asked = queries.query(TRUE, goals.askable, way)
+            try:
+                answer = self.ask(asked, max(self.left, 5.0))
+            except SolverFault:
+                continue
+            if answer.answer == "sat" and (asked.exact or holds(goals.askable, answer.model)):
+                return {}
+        words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
+        return {"verdict": "not settled", "reason": words}
+
     def _goal(self, goals: _Goals, goal: Term) -> Verdict | None:
         """None if a goal holds for no input, else the verdict."""
-        if goal is FALSE:
-            return None
-        below = _needed(goals.assumptions, goal)
-        ways = queries.ways([goal, *below])
-        last = ""
-        for number, way in enumerate(ways):
-            left = self.left
-            if left < 0.5:
-                return Verdict("not settled", last or "time: none was left for this pack")
-            share = left if number == len(ways) - 1 else left / 2
-            asked = queries.query(goal, below, way)
-            if asked.size > LONGEST:
-                return Verdict("not settled", f"size: {asked.size} terms")
-            answer = self._ask(asked, share)
-            self.tried.append(f"{way}: {answer.answer} after {answer.seconds:.1f} s, {asked.size} terms")
-            if answer.answer == "unsat":
-                return None
-            if answer.answer == "unknown":
-                last = f"time: {way} took more than {share:.0f} s"
-                continue
-            found = self._believed(goals, answer.model, asked.exact)
-            if found is not None:
-                return found
-            last = _open(goals, asked, goal)
-            if goals.other is None and last.startswith("approximate"):
-                break
-        return Verdict("not settled", last)
 
-    def _ask(self, asked: queries.Query, seconds: float) -> solving.SolverAnswer:
-        """An answer; of a query that was refuted before, the kept one."""
-        key = asked.text.encode()
-        for solver in self.solvers or (asked.solver,):
-            if _proofs.get(key, solving.version(solver).encode()) == b"unsat":
-                self.used.add(solver)
-                return solving.SolverAnswer("unsat", 0.0, solver)
-        answer = solving.ask(asked, seconds, self.solvers)
-        self._asked += answer.seconds * max(len(self.solvers), 1)
-        if answer.answer != "unknown":
-            self.used.add(answer.solver)
-        if answer.answer == "unsat":
-            _proofs.put(b"unsat", key, solving.version(answer.solver).encode())
-        return answer
+        def believed(model: Mapping[str, int], exact: bool) -> Verdict | None:
+            return self._believed(goals, model)
 
-    def _believed(self, goals: _Goals, model: Mapping[str, int], exact: bool) -> Verdict | None:
+        return self.refute(goal, goals.assumptions, believed, lambda asked: _open(goals, asked, goal))
+
+    def _believed(self, goals: _Goals, model: Mapping[str, int]) -> Verdict | None:
         """A counterexample, if the emulator and the judge say so too; None if the model is none.
 
-        exact: whether the solver computed what terms mean. Raises TermFault where the emulator computes other bits.
+        Raises TermFault where the emulator computes other bits.
         """
         unit = goals.unit
         numbers = {f"x{i}_{k}": 0 for i in range(len(unit.case.inputs)) for k in range(unit.elements)} | dict(model)
@@ -415,11 +373,14 @@ class _ProofSearch:
         return None
 
 
-def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str:
-    """Why a model that is no counterexample leaves the question open."""
+def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
+    """Why a model that is no counterexample leaves the question open; None if another way of asking may settle it."""
+    approximate = sorted(set().union(*(r.approximate for r in goals.results)))
+    if asked.way != queries.ways([goal, *needed(goals.assumptions, goal)])[-1]:
+        by_rules = goals.other is None and goal is not goals.undefined
+        return f"approximate: the bits of {', '.join(approximate)} are a model" if approximate and by_rules else None
     if goal is goals.undefined:
         return "undefined bits: the rules for them are coarser here than the emulator's"
-    approximate = sorted(set().union(*(r.approximate for r in goals.results)))
     if approximate:
         return f"approximate: the bits of {', '.join(approximate)} are a model"
     if not asked.exact:
@@ -427,12 +388,6 @@ def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str:
     if not goals.whole:
         return "policy: the rules for a domain are stricter here than the judge's"
     return "policy: the judge accepts what the traced rules refuse"
-
-
-def _needed(assumptions: Sequence[Term], goal: Term) -> list[Term]:
-    """The assumptions that share an input with a goal. Leaving one out can refuse a proof, never give one."""
-    inputs = {x.detail for x in t.ordered([goal]) if x.op == "var"}
-    return [a for a in assumptions if a is not TRUE and inputs & {x.detail for x in t.ordered([a]) if x.op == "var"}]
 
 
 def _distinct(goals: Sequence[Term], elements: int) -> list[Term]:

@@ -144,6 +144,8 @@ def _proof(p: Proof) -> None:
         raise ContradictionError(f"verdict {p.verdict!a}; expected one of {', '.join(PROOFS)}")
     if p.verdict == "proved" and not (p.packs and p.program and p.rules and not p.words):
         raise ContradictionError("a proof without packs or digests, or with a reason against it")
+    if p.verdict == "proved" and p.against == "sass" and not p.assembler:
+        raise ContradictionError("a proof of machine code without the assembler that made it")
     if p.verdict != "proved" and not p.words:
         raise ContradictionError(f"{p.verdict} without a reason")
 

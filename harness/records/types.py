@@ -368,10 +368,12 @@ class Mutation:
 class Proof:
     """Whether a variant's asm gives an accepted result for all inputs; see `ptxdiff.proving.verdicts`.
 
-    verdict: "proved", "counterexample" or "not settled". against: "reference", or the variant whose bits it must have.
-    words: what is wrong with a counterexample, or why nothing is settled. packs: those that were proved. solver: with
-    its version. seconds: of the processor. program, rules: digests of what the asm computes and of what is asked of it.
-    inputs: the storage units of a counterexample, by name. tried: the queries.
+    verdict: "proved", "counterexample" or "not settled". against: "reference", the variant whose bits it must have, or
+    "sass": then its machine code is proved against its PTX. words: what is wrong with a counterexample, or why nothing
+    is settled. packs: those that were proved. solver: with its version. seconds: of the processor. program, rules:
+    digests of what the asm computes and of what is asked of it; of machine code, of what the PTX and what the machine
+    code stores. inputs: the storage units of a counterexample, by name; of machine code, the bytes in memory, by
+    address. tried: the queries. assembler: what made the machine code.
     """
 
     case: str
@@ -387,6 +389,7 @@ class Proof:
     rules: str = ""
     inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tried: tuple[str, ...] = ()
+    assembler: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 
 from ptxdiff.model.policies import differs_on
 from ptxdiff.model.variants import AsmVariant
+from ptxdiff.records import Proof, Sent, sent
 from ptxdiff.records.escaping import OwnWords
 
 if TYPE_CHECKING:
@@ -28,24 +30,34 @@ class ProofItem(OwnWords, pytest.Item):
     def __init__(self, *, loaded: LoadedCase, variant: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.loaded, self.variant = loaded, variant
+        self.proof: Proof | None = None
 
     def runtest(self) -> None:
         """Raise Counterexample if there is one; skip where neither a proof nor a counterexample was found."""
         from ptxdiff.proving.solving import require_solvers
-        from ptxdiff.proving.verdicts import default_target, prove
+        from ptxdiff.proving.verdicts import default_target, proof_of
 
         require_solvers("--ptx-prove")
         case = self.loaded.case
         variant, target = case.variants[self.variant], default_target(case, self.variant)
         if variant.expected_failure is not None or differs_on(variant, target):
             pytest.skip("not proved: it is declared to be wrong")
-        found = prove(case, self.variant, target)
+        found = self.proof = proof_of(self.loaded, self.variant, target)
         if found.verdict == "counterexample":
-            inputs = "; ".join(f"{n} = {', '.join(map(hex, units))}" for n, units in found.inputs.items())
+            inputs = "; ".join(f"{n} = {', '.join(units)}" for n, units in found.inputs.items())
             subject = f"{self.loaded.name}::{self.variant} [{found.target}]"
-            raise Counterexample(f"{subject} is wrong for {inputs}: {found.reason}")
+            raise Counterexample(f"{subject} is wrong for {inputs}: {found.words}")
         if found.verdict == "not settled":
-            pytest.skip(f"not proved: {found.reason}")
+            pytest.skip(f"not proved: {found.words}")
+
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for its report."""
+        from ptxdiff.model.describe import case_info
+
+        if self.proof is None:
+            return []
+        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
+        return [sent(case_info(self.loaded, self.path.relative_to(root).as_posix())), sent(self.proof)]
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """The name under which pytest reports the item."""

@@ -23,16 +23,19 @@ from ptxdiff.sass.warp import exchange_step
 
 _CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})
 """Words of loads and stores that say how caches keep the data. They decide no value."""
-_STRENGTHS = frozenset({"STRONG", "GPU", "SM", "CTA"})
+STRENGTHS = frozenset({"STRONG", "GPU", "SM", "CTA"})
 """Words that say who sees an access when. All accesses happen in order here."""
 _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    made = CONTROL.get(instruction.opcode) or MATRICES.get(instruction.opcode)
+    tables = CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
+    made = next((t[instruction.opcode] for t in tables if instruction.opcode in t), None)
     if made is not None:
         return made(instruction, code)
     return exchange_step(instruction) or shared_step(instruction, code)
@@ -53,8 +56,11 @@ def _only(instruction: MachineInstruction, *allowed: str) -> None:
 # Control flow -----------------------------------------------------------------------------------------------------
 
 
-class _Nop(MachineStep):
+class Nop(MachineStep):
+    """No operation."""
+
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         fibre.pc += BYTES
         return True
 
@@ -63,11 +69,14 @@ def _nop(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     if instruction.operands:
         raise refuse(instruction)
-    return _Nop(instruction)
+    return Nop(instruction)
 
 
-class _Exit(MachineStep):
+class Exit(MachineStep):
+    """The end of lanes."""
+
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if not count:
             fibre.pc += BYTES
@@ -79,18 +88,25 @@ def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     if instruction.operands:
         raise refuse(instruction)
-    return _Exit(instruction)
+    return Exit(instruction)
 
 
-class _Branch(MachineStep):
+class Branch(MachineStep):
+    """A jump, with a condition beside its guard or none."""
+
     def __init__(self, instruction: MachineInstruction, target: int, condition: Operand | None) -> None:
         super().__init__(instruction)
         self.target, self.condition = target, condition
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count and self.condition is not None:
             lanes, count = machine.guarded(self.condition, lanes)
+        if "ANY" in self.instruction.modifiers and lanes is not None:  # all lanes of a warp jump if one does
+            here = machine._all if fibre.lanes is None else fibre.lanes
+            lanes = here[np.isin(here // _WARP, lanes // _WARP)]
+            count = len(lanes)
         return machine.branch(fibre, lanes, count, self.target)
 
 
@@ -101,26 +117,30 @@ def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "U")
+    if instruction.modifiers not in ((), ("U",), ("U", "ANY")):
+        raise refuse(instruction, "has a modifier that is not known")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
         raise refuse(instruction)
-    return _Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
+    return Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
 
 
 def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "REL", "NOINC")
     if set(instruction.modifiers) != {"REL", "NOINC"} or len(instruction.operands) != 1:
         raise refuse(instruction)
-    return _Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
+    return Branch(instruction, _target(instruction, code, instruction.operands[0]), None)
 
 
-class _Return(MachineStep):
+class Return(MachineStep):
+    """A jump to an address in a pair of registers."""
+
     def __init__(self, instruction: MachineInstruction, register: int, base: int) -> None:
         super().__init__(instruction)
         self.register, self.base = register, base
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         low = machine.read("R", self.register, fibre.lanes).astype(np.int64)
         high = machine.read("R", self.register + 1, fibre.lanes).astype(np.int64)
         return machine.split_by(fibre, (high << 32 | low) + self.base)
@@ -133,15 +153,18 @@ def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         raise refuse(instruction)
     register, label = instruction.operands
     base = 0 if label.name == code.name else _target(instruction, code, label)
-    return _Return(instruction, register.number, base)
+    return Return(instruction, register.number, base)
 
 
-class _Bssy(MachineStep):
+class Bssy(MachineStep):
+    """Lanes note in a barrier with which others they are to meet."""
+
     def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
         super().__init__(instruction)
         self.barrier = barrier
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             _barrier(machine, self.barrier)[slice(None) if lanes is None else lanes] = machine.active_masks(lanes)
@@ -153,7 +176,7 @@ def _barrier(machine: Machine, number: int) -> Array:
     return machine.barriers.setdefault(number, np.zeros(machine.lanes, np.uint32))
 
 
-class _Break(MachineStep):
+class Break(MachineStep):
     """Lanes leave a barrier: no other lane of the warp waits for them there."""
 
     def __init__(self, instruction: MachineInstruction, barrier: int, condition: Operand | None) -> None:
@@ -161,6 +184,7 @@ class _Break(MachineStep):
         self.barrier, self.condition = barrier, condition
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count and self.condition is not None:
             lanes, count = machine.guarded(self.condition, lanes)
@@ -188,7 +212,7 @@ def _break(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     *conditions, barrier = instruction.operands
     if len(conditions) > 1 or any(c.kind != "P" or c.negated for c in conditions) or not plain(barrier, "B"):
         raise refuse(instruction)
-    return _Break(instruction, barrier.number, conditions[0] if conditions else None)
+    return Break(instruction, barrier.number, conditions[0] if conditions else None)
 
 
 def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
@@ -201,15 +225,18 @@ def _bssy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     syncs = [at.get(target), at.get(target - BYTES)]
     if not any(i is not None and i.opcode == "BSYNC" and i.operands[:1] == (barrier,) for i in syncs):
         raise refuse(instruction, "names a place without a BSYNC of its barrier")
-    return _Bssy(instruction, barrier.number)
+    return Bssy(instruction, barrier.number)
 
 
-class _Bsync(MachineStep):
+class Bsync(MachineStep):
+    """Lanes wait for the others of a barrier."""
+
     def __init__(self, instruction: MachineInstruction, barrier: int) -> None:
         super().__init__(instruction)
         self.barrier = barrier
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if not count:
             fibre.pc += BYTES
@@ -222,7 +249,7 @@ def _bsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "RECONVERGENT", "RELIABLE")
     if len(instruction.operands) != 1 or not plain(instruction.operands[0], "B"):
         raise refuse(instruction)
-    return _Bsync(instruction, instruction.operands[0].number)
+    return Bsync(instruction, instruction.operands[0].number)
 
 
 class _Bmov(MachineStep):
@@ -259,12 +286,15 @@ def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     return _Bmov(instruction, *((second, first) if saves else (first, second)), saves, clears)
 
 
-class _WarpSync(MachineStep):
+class WarpSync(MachineStep):
+    """Lanes wait for those of a mask."""
+
     def __init__(self, instruction: MachineInstruction, mask: Operand | None) -> None:
         super().__init__(instruction)
         self.mask = mask
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if not count:
             fibre.pc += BYTES
@@ -281,22 +311,25 @@ def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep
     _only(instruction, "ALL")
     operands = instruction.operands
     if instruction.modifiers == ("ALL",) and not operands:
-        return _WarpSync(instruction, None)
+        return WarpSync(instruction, None)
     if instruction.modifiers or len(operands) != 1 or not plain(operands[0], "R", "UR", "int"):
         raise refuse(instruction)
-    return _WarpSync(instruction, operands[0])
+    return WarpSync(instruction, operands[0])
 
 
 # Special registers, constants, predicates as bits -------------------------------------------------------------------
 
 
-class _Special(MachineStep):
+class SpecialRegister(MachineStep):
+    """A special register is read."""
+
     def __init__(self, instruction: MachineInstruction, name: str, wide: bool) -> None:
         super().__init__(instruction)
         self.name, self.wide = name, wide
         self.place = instruction.operands[0]
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             value = special_register(machine, self.name)
@@ -313,7 +346,7 @@ class _Special(MachineStep):
         return True
 
 
-_COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
+COORDINATES = {f"SR_{name}.{axis}": (name, i) for name in ("TID", "CTAID") for i, axis in enumerate("XYZ")}
 
 _MASKS = {f"SR_{name.upper()}MASK": name for name in ("eq", "lt", "le", "gt", "ge")}
 _OF_A_BLOCK = ("SR_CTAID", "SR_CgaCtaId")
@@ -332,7 +365,7 @@ def special_register(machine: Machine, name: str) -> Array | None:
         return np.zeros(machine.lanes, np.uint32)  # the block's number in a cluster: no clusters run here
     if name in _MASKS:
         return lane_mask(_MASKS[name], (thread % _WARP).astype(np.uint64)).astype(np.uint32)
-    which, axis = _COORDINATES[name]
+    which, axis = COORDINATES[name]
     of, sizes = (thread, (x, y)) if which == "TID" else (block, machine.launch.grid[:2])
     parts = (of % sizes[0], of // sizes[0] % sizes[1], of // (sizes[0] * sizes[1]))
     return parts[axis].astype(np.uint32)
@@ -344,16 +377,16 @@ def _special_register(instruction: MachineInstruction, code: MachineCode) -> Mac
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
         raise refuse(instruction)
     place, name = instruction.operands[0], instruction.operands[1].name
-    if name not in _COORDINATES and name not in ("SRZ", "SR_LANEID", "SR_CgaCtaId", *_MASKS):
+    if name not in COORDINATES and name not in ("SRZ", "SR_LANEID", "SR_CgaCtaId", *_MASKS):
         raise refuse(instruction, "reads a special register that is not known")
     if not plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
         raise refuse(instruction)
     if place.kind == "UR" and not name.startswith(_OF_A_BLOCK):
         raise refuse(instruction, "gives a warp the value of a single lane")
-    return _Special(instruction, name, wide)
+    return SpecialRegister(instruction, name, wide)
 
 
-class _Constant(MachineStep):
+class ConstantLoad(MachineStep):
     """LDC, ULDC and LDCU: a load from a constant bank, at an address that may have a register in it."""
 
     def __init__(self, instruction: MachineInstruction, size: int, signed: int) -> None:
@@ -362,6 +395,7 @@ class _Constant(MachineStep):
         self.place, self.source = instruction.operands
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         guard, source = self.instruction.guard, self.source
         lanes, count = machine.guarded(guard, fibre.lanes)
         if count:
@@ -438,7 +472,7 @@ def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep
         raise refuse(instruction)
     size, signed = _size_of(instruction)
     _even(instruction, operands[0], size)
-    return _Constant(instruction, size, signed)
+    return ConstantLoad(instruction, size, signed)
 
 
 def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
@@ -447,7 +481,7 @@ def _even(instruction: MachineInstruction, place: Operand, size: int) -> None:
         raise refuse(instruction, "has registers that are not aligned")
 
 
-class _PredicatesAsBits(MachineStep):
+class PredicatesAsBits(MachineStep):
     """P2R and R2P: predicates as the lowest bits of a register, where a mask has a bit."""
 
     def __init__(self, instruction: MachineInstruction, mask: int) -> None:
@@ -455,6 +489,7 @@ class _PredicatesAsBits(MachineStep):
         self.mask = mask
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             operands = self.instruction.operands
@@ -483,11 +518,14 @@ def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> M
     mask = operands[-1].value or 0
     if operands[1 if saves else 0].name != "PR" or not 0 <= mask < 0x80:
         raise refuse(instruction)
-    return _PredicatesAsBits(instruction, mask)
+    return PredicatesAsBits(instruction, mask)
 
 
-class _ToUniform(MachineStep):
+class ToUniform(MachineStep):
+    """A register that is equal in all lanes of a warp becomes a uniform one."""
+
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             place, source = self.instruction.operands
@@ -507,7 +545,7 @@ def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineSt
     operands = instruction.operands
     if len(operands) != 2 or not plain(operands[0], "UR") or not plain(operands[1], "R"):
         raise refuse(instruction)
-    return _ToUniform(instruction)
+    return ToUniform(instruction)
 
 
 # Memory -----------------------------------------------------------------------------------------------------------
@@ -569,7 +607,7 @@ def global_rows(
     return found
 
 
-class _Memory(MachineStep):
+class MemoryAccess(MachineStep):
     """A load or store of global or local memory."""
 
     def __init__(self, instruction: MachineInstruction, size: int, signed: int, where: Operand, data: Operand) -> None:
@@ -579,6 +617,7 @@ class _Memory(MachineStep):
         self.local = instruction.opcode.endswith("L")
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             addresses = global_addresses(machine, lanes, count, self.where, self.local)
@@ -625,7 +664,7 @@ def _written(buffer: Buffer, index: Array, size: int) -> None:
 
 def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     local = instruction.opcode.endswith("L")
-    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E", *_STRENGTHS)))
+    _only(instruction, *_SIZES, *_CACHES, *(() if local else ("E", *STRENGTHS)))
     if not local and "E" not in instruction.modifiers:
         raise refuse(instruction)
     loads = instruction.opcode.startswith("LD")
@@ -643,11 +682,11 @@ def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         raise refuse(instruction, "has registers that are not aligned")
     size, signed = _size_of(instruction)
     _even(instruction, data, size)
-    return _Memory(instruction, size, signed, where, data)
+    return MemoryAccess(instruction, size, signed, where, data)
 
 
 CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
-    "NOP": _nop,
+    **dict.fromkeys(("NOP", "YIELD"), _nop),
     "EXIT": _exit,
     "BRA": _branch,
     "CALL": _call,

@@ -6,7 +6,7 @@ import pytest
 
 from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
-from ptxdiff.records import Share
+from ptxdiff.records import Proof, Share
 from tests.support.reports import synthetic
 from tests.support.reports.synthetic import with_results
 
@@ -343,3 +343,19 @@ def test_better_evidence_of_some_results_does_not_hide_a_model_behind_others(bas
     decision = gate(form(now), form(now))
     mine = [f.text for f in against(decision) if f.subject == f"{key.case}::{key.variant}"]
     assert any("model alone" in text and key.target in text for text in mine)
+
+
+def test_a_counterexample_of_a_solver_is_refused_and_a_proof_is_no_evidence(base, accepted):
+    proof = Proof("rcp", "asm.rn", "sm_90a", "proved", packs=(1,), program="ab", rules="cd", solver="bitwuzla 0.9.1")
+    models = with_results(base, lambda r: dataclasses.replace(r, evidence="model") if r.verdict == "pass" else r)
+    proved = dataclasses.replace(models, proofs=[proof])
+    assert gate(models, accepted).code == gate(proved, accepted).code == CORRECTNESS
+    assert [f.text for f in gate(models, accepted).findings] == [f.text for f in gate(proved, accepted).findings]
+    wrong = dataclasses.replace(proof, verdict="counterexample", words="y: expected 1, got 2", packs=())
+    decision = gate(dataclasses.replace(base, proofs=[wrong]), accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert [(f.subject, f.text) for f in against(decision)] == [
+        ("rcp::asm.rn", "a solver found an input on which it is wrong on sm_90a: y: expected 1, got 2")
+    ]
+    unsettled = dataclasses.replace(wrong, verdict="not settled", words="time: over")
+    assert gate(dataclasses.replace(base, proofs=[unsettled]), accepted, MODELS).code == ACCEPTED

@@ -8,6 +8,8 @@ pytest.importorskip("torch")
 pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
+from ptxdiff.records import read
+
 CASE = """
 from ptxdiff import Case, asm
 from ptxdiff.references.formats import F32, U32
@@ -33,7 +35,14 @@ approximate = Case(
 def test_items_prove_fail_and_are_skipped(pytester: pytest.Pytester) -> None:
     """A mistake for one of 2^64 inputs fails the proof."""
     pytester.mkdir("cases").joinpath("flips.py").write_text(CASE)
-    found = pytester.runpytest_subprocess("cases", "--ptx-prove", "-k", "proof", "-rs", "-p", "no:cacheprovider")
+    found = pytester.runpytest_subprocess(
+        "cases", "--ptx-prove", "-k", "proof", "-rs", "-p", "no:cacheprovider", "--ptx-records", "run.jsonl"
+    )
     found.assert_outcomes(passed=1, failed=1, skipped=1)
     found.stdout.fnmatch_lines(["*flips::rare [[]sm_90a[]] is wrong for a = 0x9e3779f9; b = 0x165667b1: y: expected*"])
     found.stdout.fnmatch_lines(["*not proved: approximate: the bits of ex2.approx.ftz.f32 are a model*"])
+    proofs = {p.variant: p for p in read(pytester.path / "run.jsonl").proofs}
+    assert {n: p.verdict for n, p in proofs.items()} == {
+        "right": "proved", "rare": "counterexample", "ex2": "not settled",
+    }  # fmt: skip
+    assert proofs["rare"].inputs == {"a": ("0x9e3779f9",), "b": ("0x165667b1",)}

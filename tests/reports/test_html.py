@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.records import Area, Bits
+from ptxdiff.records import Area, Bits, Proof
 from ptxdiff.reports import html
 from tests.support.reports import hostile, synthetic
 
@@ -140,6 +140,23 @@ def test_all_five_verdicts_and_expected_failures_are_counted_in_words(page_of_ba
     words = Page(page_of_base).words
     for part in ("✓ pass", "✗ fail", "⊘ unsupported", "⚠ error", "○ not run", "⊗ expected failure"):
         assert part in words
+
+
+def test_proofs_are_listed_and_a_counterexample_fails_the_page(base, tmp_path):
+    proof = Proof("rcp", "asm.rn", "sm_90a", "proved", packs=(1, 2), program="ab12", rules="cd34")
+    proof = dataclasses.replace(proof, solver="bitwuzla 0.9.1", seconds=3.25)
+    machine = dataclasses.replace(proof, against="sass", assembler="ptxas 13.0.88 -O3 (0123)", solver="")
+    good = dataclasses.replace(base, results=[r for r in base.results if r.verdict == "pass"])
+    words = Page(written(tmp_path, [dataclasses.replace(good, proofs=[proof, machine])])).words
+    for part in ("2 of 2 are proved", "1, 2bitwuzla 0.9.13.2ab12 cd34", "sass of ptxas 13.0.88 -O3 (0123)", "✓ Passed"):
+        assert part in words
+    wrong = dataclasses.replace(proof, verdict="counterexample", words="y: expected 0x1, got 0x2")
+    wrong = dataclasses.replace(wrong, inputs={"a": ("0x7",)})
+    words = Page(written(tmp_path, [dataclasses.replace(good, proofs=[wrong])])).words
+    assert "a solver found an input on which rcp::asm.rn is wrong" in words
+    assert "y: expected 0x1, got 0x2; input a = 0x7" in words
+    assert "✓ Passed" not in words
+    assert "terms alone" not in Page(written(tmp_path, [good])).words
 
 
 def test_items_that_did_not_run_are_shown_with_their_reason(base, tmp_path):

@@ -1,50 +1,17 @@
 """Faults of ptxas that were published, in machine code on the CPU.
 
 Each kernel is written after a public report. A ptxas that has the fault is needed: the one that Triton carries, or one
-that `PTXDIFF_FAULTY_PTXAS` names.
+of those that `PTXDIFF_FAULTY_PTXAS` names.
 """
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
-import pytest
 
 from ptxdiff import emulated, run_ptx
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.model.assemblers import TRITONS_LEVEL
-from ptxdiff.triton.ptxas import assembler_at
-from ptxdiff.triton.targets import assembler, tool
-from tests.support.sass.fault_kernels import two_packed_sums
-
-ABSOLUTE = """
-.version 8.7
-.target sm_100a
-.address_size 64
-.visible .entry kernel(.param .u64 a, .param .u64 b, .param .u64 d) {
-.reg .b32 %r<9>; .reg .b64 %p<3>; .reg .b64 %o;
-mov.u32 %r0, %tid.x;
-mul.wide.u32 %o, %r0, 4;
-ld.param.u64 %p0, [a]; ld.param.u64 %p1, [b]; ld.param.u64 %p2, [d];
-add.u64 %p0, %p0, %o; add.u64 %p1, %p1, %o; add.u64 %p2, %p2, %o;
-ld.global.b32 %r1, [%p0]; ld.global.b32 %r2, [%p1];
-neg.s32 %r3, %r1;
-max.s32 %r4, %r1, %r3;
-max.s32 %r5, %r4, %r2;
-st.global.b32 [%p2], %r5;
-ret;
-}
-"""
-
-
-def _faulty(*versions: str) -> str:
-    """The path of a ptxas of one of these releases; skips the test where there is none."""
-    known = (os.environ.get("PTXDIFF_FAULTY_PTXAS", ""), str(tool("ptxas")), assembler("sm_100a").path)
-    for path in known:
-        if path and assembler_at(path, TRITONS_LEVEL).version.startswith(versions):
-            return path
-    pytest.skip(f"no ptxas of {' or '.join(versions)} here; PTXDIFF_FAULTY_PTXAS names one")
+from tests.support.sass.fault_kernels import ABSOLUTE, two_packed_sums
+from tests.support.sass.ptxas_releases import release
 
 
 def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +22,7 @@ def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
     """pytorch/pytorch issue 190973: max(max(x, -x), y) becomes max(max(x, x), y)."""
-    ptxas = _faulty("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
+    ptxas = release("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
     right, expected = _maximum(ptxas, 0)
     assert (right == expected).all()
     wrong, expected = _maximum(ptxas, 3)
@@ -65,7 +32,7 @@ def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
 
 def test_an_immediate_that_a_second_packed_sum_loses() -> None:
     """triton-lang/triton issue 11581. The wrong words are those that an H100 gave."""
-    ptxas = _faulty("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     found = {}
     for name, settings in (("ptx", {}), ("-O0", {"level": "sass", "ptxas": ptxas, "opt": 0}),
                            ("-O3", {"level": "sass", "ptxas": ptxas, "opt": 3})):  # fmt: skip
@@ -80,7 +47,7 @@ def test_an_immediate_that_a_second_packed_sum_loses() -> None:
 
 
 def test_the_form_of_the_wrong_code_is_taught() -> None:
-    ptxas = _faulty("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     values = np.zeros(256, np.int32)
     report = emulated(two_packed_sums, "sm_90a", level="sass", ptxas=ptxas, opt=3)[(1,)](
         values, D1=32, D2=8, num_warps=1

@@ -439,7 +439,8 @@ class KernelFrame(MemoryFrame):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            bad = region.note_read(place.offsets, access.size, lanes, is_strong(step))
+            strong = is_strong(step, self.grid.awaited)
+            bad = region.note_read(place.offsets, access.size, lanes, strong)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
@@ -493,7 +494,7 @@ class KernelFrame(MemoryFrame):
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
-        if step.kind == "st" and is_strong(step):
+        if step.kind == "st" and is_strong(step, self.grid.awaited):
             self._check_update(step, access, lanes, place)
             return
         changes = changed(access, place, values)

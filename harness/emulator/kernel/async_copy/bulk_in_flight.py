@@ -21,9 +21,6 @@ from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
-_GENERIC = frozenset({"bulk_st", "bulk_red"})
-"""Kinds of step whose bytes the generic proxy writes: st.async and red.async are no operations of the async proxy."""
-
 
 @dataclass
 class Coming:
@@ -154,7 +151,7 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.unfenced_stores(units).any(axis=1) if step.kind not in _GENERIC else ~changes
+            unfenced = shared.unfenced_stores(units).any(axis=1) if step.facts.proxy == "async" else ~changes
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size

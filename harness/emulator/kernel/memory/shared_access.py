@@ -19,7 +19,8 @@ import threading
 from typing import Any
 
 from ptxdiff.emulator.numeric.bits import scalar
-from ptxdiff.emulator.numeric.vectorise import Array, on_arrays
+from ptxdiff.emulator.numeric.vectorise import Array, count_without_compiler, on_arrays, register_helpers
+from ptxdiff.extras import installed
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
 SETS = [READ, UPDATED, READ_STRONGLY]
@@ -239,12 +240,38 @@ _lock = threading.Lock()
 _made: list[Any] = []
 
 
+class _Integers:
+    """An array as compiled code sees it: elements are read as Python integers, and written modulo its width."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape = array, array.shape
+        self.ones = (1 << 8 * array.itemsize) - 1
+        self.half = self.ones // 2 + 1 if array.dtype.kind == "i" else 0
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, at: Any) -> int:
+        return int(self.array[at])
+
+    def __setitem__(self, at: Any, value: int) -> None:
+        self.array[at] = ((value + self.half) & self.ones) - self.half
+
+
+def interpreted(*arguments: Any) -> None:
+    """`_note` in Python, a thousand times slower, where numba is not installed."""
+    count_without_compiler(len(arguments[1]))
+    readable: list[Any] = [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
+    _note(*readable)
+
+
 def compiled() -> Any:
-    """`_note` as machine code, which is compiled once and cached on disk."""
+    """`_note` as machine code, which is compiled once and cached on disk; without numba, in Python."""
+    if not installed("numba"):
+        return interpreted
     with _lock:
         if not _made:
-            import numba
-
+            numba = register_helpers()
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
             rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
             units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))

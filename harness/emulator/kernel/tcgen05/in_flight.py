@@ -95,7 +95,7 @@ class TensorWork:
     def __init__(self, frame: MemoryFrame, blocks: int) -> None:
         self.frame = frame
         kinds = {s.kind for s in frame.program.steps}
-        self.used = any(kind.startswith("tcgen05") for kind in kinds)
+        self.used = any(s.facts.reaches == "pair" for s in frame.program.steps)
         self.fences = not kinds.isdisjoint({"tcgen05_before", "tcgen05_after"})
         self.memory = TensorMemory(blocks if self.used else 0)
         self.flying: list[Work] = []

@@ -86,7 +86,7 @@ class ThreadStep:
     @property
     def loads(self) -> bool:
         """Whether it reads memory into registers."""
-        return self.memory is not None and self.step.kind in ("ld", "ldu")
+        return self.memory is not None and self.step.facts.memory == "reads"
 
     @property
     def stores(self) -> bool:
@@ -132,9 +132,6 @@ MOST_STEPS = 200_000
 """The most instructions of one thread that are recorded."""
 MOST_TAKEN = 1 << 24
 """The most bytes and elements whose origins are recorded for one thread; each takes about 30 bytes."""
-EXCHANGES = frozenset({"shfl", "vote", "ballot", "match", "redux", "ldmatrix", "movmatrix"})
-"""Kinds of step that give a thread values of other threads of its warp."""
-PRODUCTS = frozenset({"mma", "mma_sp", "mma_scaled"})
 
 
 class Watching:
@@ -232,7 +229,8 @@ class Notes(Watching):
                 reads = [*(self._written(frame, w.slot) for w in step.destinations if w.slot >= 0), reads[-1]]
         text = _guard(frame, step) + source.statement(step.node.offset)
         self._current = ThreadStep(len(self.steps), self.time, step, line, text, tuple(reads), executed=executed)
-        if step.kind in EXCHANGES:
+        facts = step.facts
+        if facts.exchanges == "operands" and not facts.product:
             self._current.warp = tuple(self._warp(r) for r in step.sources)
         if executed:
             self._products(step)
@@ -242,9 +240,9 @@ class Notes(Watching):
         """What a product, or a load from tensor memory, takes from elsewhere."""
         assert self._current is not None
         frame, lane = self.frame, self.lane
-        if step.kind in PRODUCTS:
+        if step.facts.product == "warp":
             self._current.takes.append(of_warp(frame, step, lane, self.time))
-        elif step.kind == "wgmma":
+        elif step.facts.product == "warpgroup":
             self.count(step, 64 * step.detail.a.k + step.detail.b.rows * step.detail.b.k)
             self._current.takes.append(of_warpgroup(frame, self.origins, step, lane, self.time))
         elif step.kind in ("tcgen05_ld", "tcgen05_ld_red"):
@@ -611,7 +609,7 @@ class _NotedBulk(Bulk):
         places = (coming.offsets[:, None] + np.arange(coming.size)).reshape(-1)
         notes.origins.expect(frame.shared, places, notes.numbers(lane), notes.time)
         current = notes.step_of(lane)
-        if current is None or step.kind in ("bulk_st", "bulk_red"):  # for these, the registers are the source
+        if current is None or step.facts.proxy != "async":  # registers are the source
             return
         region, sources = self._box or (frame.shared, np.full(len(places), -1))
         if coming.source is not None:

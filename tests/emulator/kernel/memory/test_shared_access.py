@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
 
@@ -139,3 +140,39 @@ def test_one_check_of_a_warpgroup_finds_what_its_four_warps_find() -> None:
             np.testing.assert_array_equal(together, np.any(each, axis=0))
             compared, raced = compared + 1, raced + int(together.any())
     assert min(raced, compared - raced) > 40
+
+
+def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba the same text runs in Python: every table is equal after every access."""
+    machine_code, calls = shared_access.compiled(), 0
+
+    def both(*arguments: object) -> None:
+        nonlocal calls
+        calls += 1
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        shared_access.interpreted(*copies)
+        machine_code(*arguments)
+        for ours, theirs in zip(copies, arguments, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+    monkeypatch.setattr(shared_access, "compiled", lambda: both)
+    rng = np.random.default_rng(5)
+    for trial in range(12):
+        order = HappensBefore(96, 96)
+        shared = Shared(1, 256, UNIT, True, order)
+        shared.exact = bool(trial % 2)
+        for _ in range(25):
+            some = np.sort(rng.choice(96, rng.integers(1, 97), replace=False))
+            if rng.random() < 0.3:
+                order.meet(some)
+                continue
+            size = int(rng.choice([4, 8, 16]))
+            offsets = rng.integers(0, 4 if trial % 3 else 16, len(some)) * 16
+            match rng.integers(4):
+                case 0:
+                    shared.note_write(offsets, size, some, rng.random(len(some)) < 0.7)
+                case 1:
+                    shared.note_update(offsets, size, some)
+                case kind:
+                    shared.note_read(offsets, size, some, bool(kind == 3))
+    assert calls > 150

@@ -1,0 +1,258 @@
+"""Whether an elementwise kernel gives every element an accepted result, for all inputs: variants in plain Triton.
+
+What is proved: whatever a thread of the kernel that Triton makes for one target stores as an element of the outputs is
+what the judge accepts for the element of the inputs in the same place. It holds for every thread, every length, and all
+contents of memory. That every element is stored is not proved; a run shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed
+from ptxdiff.emulator import BufferPointer, Kernel, PtxError, contraction_open, load_kernel, run_kernel
+from ptxdiff.jobs import Job, Outcome, Setup, block_of
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.policies import Policies, policies, variant_on
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.proving import graphs, kernels, queries, tracing
+from ptxdiff.proving import terms as t
+from ptxdiff.proving.assembled import ELEMENTS
+from ptxdiff.proving.kernels import Load, Store, Thread
+from ptxdiff.proving.search import ProofSearch, Verdict, ever, needed
+from ptxdiff.proving.terms import FALSE, NotModelled, Term
+from ptxdiff.references.formats import Format
+
+_WIDE = 80
+"""Bits in which products of offsets in memory (64 bits) and sizes of elements do not wrap."""
+
+
+def prove_elements(
+    loaded: LoadedCase, name: str, target: str, *, seconds: float = 60.0, solvers: Sequence[str] = ()
+) -> Verdict:
+    """The verdict on the kernel that Triton makes of an elementwise variant, by its case's rules."""
+    case, variant = loaded.case, loaded.case.variants[name]
+    search = ProofSearch(seconds, tuple(solvers))
+    setup = Setup(block=block_of(1), shape=(ELEMENTS,), fusion=bool(variant.fusion))
+    job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+    try:
+        found = _proved(job, policies(case, variant_on(variant, target)), search)
+    except NotModelled as reason:
+        found = Verdict("not settled", f"not modelled: {reason}")
+    except PtxError as error:
+        found = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
+    packs = (1,) if found.verdict == "proved" else ()
+    return replace(
+        found, target=target, packs=packs, solver=search.versions, seconds=seconds - search.left,
+        tried=tuple(search.tried),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One element that a thread loads or stores: its tensor, its offset in bytes from the tensor's start (64 bits), its
+    bits, and when."""
+
+    tensor: str
+    size: int
+    offset: Term
+    value: Term
+    condition: Term
+
+    def apart(self, other: _Piece) -> Term:
+        """Whether two elements have different places in their tensors."""
+        mine, theirs = (t.sext(x.offset, _WIDE) for x in (self, other))
+        scaled = (t.mul(mine, t.const(other.size, _WIDE)), t.mul(theirs, t.const(self.size, _WIDE)))
+        return t.bnot(t.eq(*scaled))
+
+
+def _proved(job: Job, policy: Policies, search: ProofSearch) -> Verdict:
+    case = job.case
+    formats = {n: format_of(a) for side in (case.inputs, case.outputs) for n, a in side.items()}
+    if any(f.codes_per_unit > 1 or f.unit_bits < 8 for f in formats.values()):
+        raise NotModelled("elements that share a byte, or are truth values, in memory")
+    job = replace(job, inputs={n: np.zeros(job.setup.shape, formats[n].numpy_dtype()) for n in case.inputs})
+    made = compile_job(job)
+    if isinstance(made, Outcome):
+        return Verdict("not settled", f"does not compile: {made.words}")
+    text = made.compilation.ptx
+    plain = load_kernel(text)
+    readings = [plain, load_kernel(text, None, True)] if contraction_open(plain.program) else [plain]
+    found = Verdict("not settled", "nothing to prove")
+    for kernel in readings:
+        found = _reading(job, policy, made, kernel, formats, search)
+        if found.verdict != "proved":
+            break
+    return found
+
+
+def _reading(
+    job: Job, policy: Policies, made: CompiledKernel, kernel: Kernel, formats: Mapping[str, Format], search: ProofSearch
+) -> Verdict:
+    case = job.case
+    thread = Thread.any_of(kernel, (32 * made.compilation.num_warps,))
+    does = kernels.run(kernel, thread)
+    if not does.stores:
+        return Verdict("not settled", "nothing to prove: the PTX stores nothing")
+    bases = _bases(job, made, thread)
+    moved: list[Term] = []
+    given = [p for x in does.loads for p in _pieces(x, bases, formats, moved)]
+    written = [p for x in does.stores for p in _pieces(x, bases, formats, moved)]
+    first, *others = case.outputs
+    graph = tracing.refusals(case, policy, 1)
+    inside = tracing.domain(case, 1)
+    misplaced = FALSE
+    for one in moved:
+        misplaced = t.bor(misplaced, one)
+    program = t.digest(x for s in does.stores for x in (s.condition, s.address, s.value))
+    goals: list[tuple[Term, tuple[Term, ...], dict[str, Term]]] = []
+    for piece in (p for p in written if p.tensor == first):
+        units: dict[str, Term] = {}
+        for name, among in (*((n, given) for n in case.inputs), *((n, written) for n in others)):
+            other = _beside(piece, [p for p in among if p.tensor == name], thread)
+            misplaced = t.bor(misplaced, t.band(piece.condition, t.bor(piece.apart(other), t.bnot(other.condition))))
+            units[name] = other.value
+        units[first] = piece.value
+        values = [[units[n]] for n in (*case.inputs, *case.outputs)]
+        (refused,) = graphs.evaluated(graph, values)
+        below = () if inside is None else tuple(graphs.evaluated(inside, values[: len(case.inputs)]))
+        goals.append((t.band(piece.condition, refused), below, units))
+    rules = tracing.digest_of(graph)
+    found = Verdict("proved", program=program, rules=rules)
+
+    def refuted(goal: Term, below: Sequence[Term], shown: Callable[[Mapping[str, int]], Verdict | None]) -> Any:
+        last = queries.ways([goal, *needed(below, goal)])[-1]
+        return search.refute(
+            goal, below, lambda model, exact: shown(model), lambda asked: _open(asked, last, graph, kernel)
+        )
+
+    for goal, words in ((does.undefined, "undefined bits: the PTX may use some"),
+                        (misplaced, "places: that an element is made of those in its place is not shown")):  # fmt: skip
+        if refuted(goal, thread.assumptions, lambda model: None) is not None:
+            return Verdict("not settled", words, program=program, rules=rules)
+    for goal, below, units in goals:
+        shown = lambda model, units=units: _shown(job, policy, made, kernel, units, model)  # noqa: E731
+        verdict: Verdict | None = refuted(goal, (*thread.assumptions, *below), shown)
+        if verdict is not None:
+            return replace(verdict, program=program, rules=rules)
+    if not _anything(graph, inside, case, formats):
+        words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
+        return Verdict("not settled", words, program=program, rules=rules)
+    return found
+
+
+def _anything(graph: Any, inside: Any, case: Case, formats: Mapping[str, Format]) -> bool:
+    """Whether the rules refuse some result for some input of the domain, so that a proof says something."""
+    free = {n: [t.variable(f"free.{n}", formats[n].unit_bits)] for n in (*case.inputs, *case.outputs)}
+    conditions = list(graphs.evaluated(graph, [free[n] for n in (*case.inputs, *case.outputs)]))
+    if inside is not None:
+        conditions += graphs.evaluated(inside, [free[n] for n in case.inputs])
+    return ever(conditions)
+
+
+def _open(asked: queries.Query, last: str, graph: Any, kernel: Kernel) -> str | None:
+    if asked.way != last:
+        return None
+    approximate = sorted({s.bound.name for s in kernel.program.steps if s.bound.form.approximate})
+    if approximate:
+        return f"approximate: the bits of {', '.join(approximate)} are a model"
+    if not asked.exact:
+        return f"{asked.way}: equal operands alone do not prove it"
+    return "policy: the judge accepts what the traced rules refuse"
+
+
+def _bases(job: Job, made: CompiledKernel, thread: Thread) -> dict[str, str]:
+    """The tensor to which each parameter points, by the variable's name."""
+    parameters = placed(job, made, fuse=False).parameters
+    found = {}
+    for (_, term), value in zip(thread.parameters, parameters, strict=False):
+        buffer = value.buffer if isinstance(value, BufferPointer) else value
+        if hasattr(buffer, "name"):
+            found[str(term.detail)] = buffer.name
+    return found
+
+
+def _pieces(
+    access: Load | Store, bases: Mapping[str, str], formats: Mapping[str, Format], moved: list[Term]
+) -> list[_Piece]:
+    """The elements of an access. Raises NotModelled if its address is not one of a tensor.
+
+    moved: gets that an address is not its tensor's start and an offset, which must hold for no input.
+    """
+    used = {x.detail for x in t.ordered([access.address]) if x.op == "var" and x.detail in bases}
+    if len(used) != 1:
+        raise NotModelled("an address that is not the start of one tensor and an offset")
+    (base,) = used
+
+    def from_zero(term: Term, args: tuple[Term, ...]) -> Term | None:
+        return t.const(0, 64) if term.op == "var" and term.detail == base else None
+
+    (offset,) = t.rebuilt([access.address], from_zero)
+    moved.append(t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset))))
+    tensor = bases[base]
+    size = formats[tensor].unit_bits // 8
+    if access.size % size:
+        raise NotModelled(f"an access to {access.size} bytes of {tensor}")
+    return [
+        _Piece(
+            tensor,
+            size,
+            t.add(offset, t.const(k, 64)),
+            t.extract(access.value, 8 * (k + size) - 1, 8 * k),
+            access.condition,
+        )
+        for k in range(0, access.size, size)
+    ]
+
+
+def _beside(piece: _Piece, among: Sequence[_Piece], thread: Thread) -> _Piece:
+    """The element of another tensor in the same place, as far as a few inputs show; a solver is asked later."""
+    for other in among:
+        wrong = t.band(piece.condition, t.bor(piece.apart(other), t.bnot(other.condition)))
+        if not ever([wrong, *needed(thread.assumptions, wrong)]):
+            return other
+    raise NotModelled("an element that the thread stores, and an input in its place that it does not load")
+
+
+def _shown(
+    job: Job,
+    policy: Policies,
+    made: CompiledKernel,
+    kernel: Kernel,
+    units: Mapping[str, Term],
+    model: Mapping[str, int],
+) -> Verdict | None:
+    """A counterexample that a run of the kernel on the emulator shows: every element has the model's input."""
+    case = job.case
+    numbers = {x.detail: 0 for x in t.ordered(units.values()) if x.op == "var"} | dict(model)
+    inputs = {n: t.evaluate([units[n]], numbers)[0] for n in case.inputs}
+    arrays = {}
+    for name, unit in inputs.items():
+        kind = np.dtype(format_of(case.inputs[name]).numpy_dtype())
+        arrays[name] = np.full(job.setup.shape, unit, f"u{kind.itemsize}").view(kind)
+    if case.domain is not None:
+        from ptxdiff.inputs.sets import within
+
+        if not np.all(within(case.domain, {n: format_of(a) for n, a in case.inputs.items()}, dict(arrays))):
+            return None
+    ready = placed(replace(job, inputs=arrays), made, fuse=False)
+    run_kernel(kernel, ready.parameters, ready.grid, num_threads=ready.block[0], shared_bytes=ready.shared)
+    try:
+        judgement = judge(case, policy, arrays, {n: ready.tensors[n].read() for n in case.outputs}, 1)
+    except ReferenceFault as error:
+        return Verdict("counterexample", f"reference: {error}", inputs={n: (u,) for n, u in inputs.items()})
+    if judgement.different == 0:
+        return None
+    first = judgement.offenders[0]
+    words = f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
+    if any(s.bound.form.approximate for s in kernel.program.steps) and case.outputs:
+        approximate = "approximate: the bits of approximate instructions are a model"
+        return Verdict("not settled", approximate)
+    return Verdict("counterexample", words, inputs={n: (u,) for n, u in inputs.items()})

@@ -1,0 +1,104 @@
+"""Elementwise Triton functions: right ones are proved for every thread, rare mistakes get a run that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
+pytest.importorskip("z3", reason="the extra `prove` is not installed")
+
+from ptxdiff.cli import main
+from ptxdiff.records import Proof, read
+
+CASES = """
+import triton
+import triton.language as tl
+
+from ptxdiff import Case, plain
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16, F32, U8, U32
+
+
+@triton.jit
+def widened(a, b):
+    return a.to(tl.uint32) + (b << 3)
+
+
+@triton.jit
+def rarely_wrong(a, b):
+    y = a.to(tl.uint32) + (b << 3)
+    return tl.where((b == 0x9E3779F9) & (a == 7), y + 1, y)
+
+
+@triton.jit
+def both(a):
+    return a ^ 1, a & 7
+
+
+@triton.jit
+def one_wrong(a):
+    return a ^ 1, a & 3
+
+
+@triton.jit
+def square(a):
+    return a * a
+
+
+@triton.jit
+def guessed(a):
+    return tl.exp2(a)
+
+
+words = Case(
+    inputs={"a": U8, "b": U32}, outputs={"y": U32}, reference=lambda a, b: (a + (b << 3)) & 0xFFFFFFFF,
+    variants={"right": plain(widened), "rare": plain(rarely_wrong)},
+)
+outputs = Case(
+    inputs={"a": U32}, outputs={"y": U32, "z": U32}, reference=lambda a: (a ^ 1, a & 7),
+    variants={"right": plain(both), "wrong": plain(one_wrong)},
+)
+floats = Case(
+    inputs={"a": F32}, outputs={"y": F32}, reference=lambda a: arithmetic.mul(a, a),
+    variants={"right": plain(square), "guessed": plain(guessed)},
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def proofs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Proof]:
+    folder: Path = tmp_path_factory.mktemp("elements")
+    (folder / "some.py").write_text(CASES)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        main(["prove", "some.py", "--records", "out.jsonl", "--seconds", "30"])
+    return {f"{p.case.rpartition('.')[2]}::{p.variant}": p for p in read(folder / "out.jsonl").proofs}
+
+
+@pytest.mark.parametrize("name", ["words::right", "outputs::right", "floats::right"])
+def test_right_functions_are_proved(name: str, proofs: dict[str, Proof]) -> None:
+    found = proofs[name]
+    assert (found.verdict, found.words, found.packs) == ("proved", "", (1,))
+    assert found.program
+    assert found.rules
+
+
+def test_a_mistake_for_one_input_of_2_40_gets_a_run_that_shows_it(proofs: dict[str, Proof]) -> None:
+    found = proofs["words::rare"]
+    assert found.verdict == "counterexample"
+    assert found.inputs == {"a": ("0x07",), "b": ("0x9e3779f9",)}
+
+
+def test_a_second_output_is_judged_too(proofs: dict[str, Proof]) -> None:
+    assert proofs["outputs::wrong"].verdict == "counterexample"
+    assert proofs["outputs::wrong"].words.startswith("z: ")
+
+
+def test_approximate_instructions_are_never_proved_nor_accused(proofs: dict[str, Proof]) -> None:
+    found = proofs["floats::guessed"]
+    assert found.verdict == "not settled"
+    assert found.words.startswith("approximate: ")
