@@ -200,11 +200,12 @@ class Promises:
         units = shared.units(flat, 16)
         if frame.grid.races:
             self._refuse_unfenced(step, lanes, flat, units)
-            # Where all four know the same, the second warp finds what the first one wrote.
+            # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
             known = order.row[of_warps], order.block_time[of_warps]
             alike = all((one == one[:, :1]).all() for one in known)
-            for warp in range(2 if alike else 4):
+            suspect = not alike or shared.written_by_anybody(flat, 16, lanes).any()
+            for warp in range(2 if alike else 4) if suspect else ():
                 some = lanes + 32 * warp
                 bad = shared.written_by_others(flat, 16, some)
                 if bad.any():
@@ -264,13 +265,16 @@ class Promises:
     def give(self, promise: Promise) -> None:
         """Record that a product has been issued."""
         self.given.append(promise)
-        self._listed()
+        self._list(promise)
 
     def _listed(self) -> None:
         self._busy = {}
         for promise in self.given:
-            for slot in {*promise.results, *promise.inputs, *promise.copies}:
-                self._busy.setdefault(slot, []).append(promise)
+            self._list(promise)
+
+    def _list(self, promise: Promise) -> None:
+        for slot in {*promise.results, *promise.inputs, *promise.copies}:
+            self._busy.setdefault(slot, []).append(promise)
 
     def commit(self, groups: Array) -> None:
         """Close the group of each warpgroup's products since its last one."""
@@ -300,11 +304,16 @@ class Promises:
         if not self.frame.grid.races or not promise.units:
             return
         # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
-        for number in np.flatnonzero(ready).tolist():
-            lane = int(promise.groups[number]) * 128
-            agent = order.agent(("warpgroup", lane % order.team))
+        lanes = promise.groups[ready] * 128
+        agents = np.array([order.agent(("warpgroup", lane)) for lane in (lanes % order.team).tolist()])
+        for agent in np.unique(agents).tolist():
+            some, first = ready.copy(), lanes[agents == agent]
+            some[ready] = agents == agent
             for offsets in promise.offsets:
-                shared.note_finished_read(offsets[number], 16, np.full(offsets.shape[1], lane), agent)
+                read = offsets[some]
+                shared.note_finished_read(read.reshape(-1), 16, np.repeat(first, read.shape[1]), agent)
+        now = order.tick()
+        for lane, agent in zip(lanes.tolist(), agents.tolist(), strict=True):
             times = np.zeros(order.rows.shape[1], np.int32)
-            times[agent] = order.tick()
+            times[agent] = now
             order.acquire(np.arange(lane, lane + 128), times)
