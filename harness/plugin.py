@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("ptx_limit", "seconds after which work on a GPU is stopped", default="")
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Iterator[None]:
+    """Refuse a misspelt option of ours with the nearest names, before pytest refuses it without.
+
+    A conftest.py may have added options that begin like ours.
+    """
+    loaded = yield
+    words = {word.partition("=")[0] for word in args if word.startswith("--ptx-")}
+    if words:
+        groups = [parser._anonymous, *parser._groups]
+        known = {name for group in groups for option in group.options for name in option.names()}
+        for word in sorted(words - known):
+            from ptxdiff.suggestions import did_you_mean
+
+            ours = [name for name in known if name.startswith("--ptx-")]
+            raise pytest.UsageError(f"no option {word}{did_you_mean(word, ours)}")
+    return loaded
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:

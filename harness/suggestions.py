@@ -66,13 +66,13 @@ def _nearest_of_ours(error: BaseException) -> str:
 def _parameters(signature: inspect.Signature) -> str:
     """A signature without types, and with formats by their names."""
     plain = [
-        p.replace(annotation=p.empty, default=_Shown(p.default) if _is_ours(p.default) else p.default)
+        p.replace(annotation=p.empty, default=_DefaultText(p.default) if _is_ours(p.default) else p.default)
         for p in signature.parameters.values()
     ]
     return str(signature.replace(parameters=plain, return_annotation=signature.empty))[1:-1]
 
 
-class _Shown:
+class _DefaultText:
     """A default value in a signature, as its own text: `float32`."""
 
     def __init__(self, value: object) -> None:

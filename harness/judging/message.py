@@ -26,7 +26,9 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis:
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in _kinds(judgement).items())
     if judgement.different:
-        cause = cause_words(diagnosis, findings) or _exchanged_places(judgement)
+        cause = (
+            cause_words(diagnosis, findings) or _exchanged_places(judgement) or judgement.cause or "".join(findings[:1])
+        )
         ways = "they are those expected in other places" if judgement.moved == judgement.different else kinds
         counts = f"{judgement.different} of {judgement.total} codes differ ({ways})"
         return f"{where}: {cause}; {counts}" if cause else f"{where}: {counts}"

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ptxdiff.emulator.limits import compiled_for
 from ptxdiff.emulator.numeric import bits, compilecache
-from ptxdiff.extras import SLOW_WITHOUT_COMPILER, installed, require
+from ptxdiff.extras import SLOW_WITHOUT_COMPILER, installed
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -185,8 +185,10 @@ def read(pattern: int, width: int, signed: bool) -> int:
 
 
 def register_helpers() -> Any:
-    """Register every function of `bits` with numba; returns the numba module. Raises MissingPackage without it."""
-    require("numba", "llvmlite", purpose="running matrix products")
+    """Register every function of `bits` with numba; returns the numba module.
+
+    Digests of products contain this code, so it does not itself say which command installs numba (`errors` does).
+    """
     import numba
     from numba.core.extending import overload, register_jitable
 

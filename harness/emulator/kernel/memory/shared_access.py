@@ -31,9 +31,10 @@ SETS = [READ, UPDATED, READ_STRONGLY]
 then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
 nobody has to know which.
 """
-PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN = 0, 1, 2, 3, 4, 5, 6
+PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN, ANYBODY = 0, 1, 2, 3, 4, 5, 6, 7
 """Kinds of access. LANDED: a read that is recorded when it is over, without a check. LANDING: such a write. FOREIGN: a
-read that is not recorded, and does not race with writes of its own warp."""
+read that is not recorded, and does not race with writes of its own warp. ANYBODY: one that races with those, too: what
+several warps read together, if all know the same."""
 CHUNK = 16
 """Bytes."""
 
@@ -188,10 +189,11 @@ def _note(
                 continue
             if kind != 4:
                 writer, when = units[at, 0] - 1, units[at, 1]
-                if writer >= 0 and writer != member and writer != own and not (kind == 6 and writer >> 5 == own >> 5):  # noqa: SIM102 (numba compiles it as it is)
+                alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
+                if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
                     if not (
                         block <= writer < block + threads
-                        and (when < since or (writer >> 5 == own >> 5 and when < warp_since))
+                        and (when < since or (kind != 7 and writer >> 5 == own >> 5 and when < warp_since))
                     ):
                         bad[i] |= when >= rows[row, writer]
             if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write

@@ -111,6 +111,37 @@ def test_a_race_is_detected() -> None:
     assert not note(shared, READ, word, np.array([40]))[0]
 
 
+def test_one_check_of_a_warpgroup_finds_what_its_four_warps_find() -> None:
+    """After random writes and meetings: `written_by_anybody`, of a warpgroup whose warps know the same."""
+    rng, compared, raced = np.random.default_rng(5), 0, 0
+    units = np.arange(SIZE // UNIT) * UNIT
+    for _ in range(200):
+        order = HappensBefore(256, 256)
+        shared = Shared(1, SIZE, UNIT, True, order)
+        for _ in range(int(rng.integers(1, 12))):
+            what = rng.random()
+            if what < 0.5:
+                lanes = rng.integers(0, 256, 6)
+                note(shared, WRITE, rng.choice(units, 6, replace=False), lanes)
+            elif what < 0.7:
+                order.meet(np.arange(128) + 128 * int(rng.integers(2)))
+            elif what < 0.8:
+                order.meet_blocks(np.ones(256, np.bool_))
+            elif what < 0.9:
+                order.meet_warps(np.arange(256) // 32 == rng.integers(8))
+            else:
+                order.meet(np.sort(rng.choice(256, 40, replace=False)))
+        for group in (0, 128):
+            warps = group + 32 * np.arange(4)
+            if len({(order.row[w], order.block_time[w]) for w in warps.tolist()}) > 1:
+                continue
+            each = [shared.written_by_others(units, UNIT, np.full(len(units), warp)) for warp in warps]
+            together = shared.written_by_anybody(units, UNIT, np.full(len(units), group))
+            np.testing.assert_array_equal(together, np.any(each, axis=0))
+            compared, raced = compared + 1, raced + int(together.any())
+    assert min(raced, compared - raced) > 40
+
+
 def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba the same text runs in Python: every table is equal after every access."""
     machine_code, calls = shared_access.compiled(), 0
