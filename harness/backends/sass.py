@@ -20,7 +20,7 @@ import numpy as np
 
 from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 from ptxdiff.backends.assembler import AssemblerBackend, artifacts, assembled, machine, notes
-from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, loaded_kernel, placed, run_compiled
+from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, PlacedKernel, loaded_kernel, placed, run_compiled
 from ptxdiff.backends.parting import nan_on_the_way, parting
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
@@ -137,8 +137,7 @@ class SassBackend:
             for name, unit in islice(_differing(outputs, meant), TRACED):
                 ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
                 tensor = ptx.tensors[name]
-                grid, block = ((*sizes, 1, 1)[:3] for sizes in (ptx.grid, ptx.block))
-                kernel = Launched(ptx.loaded, ptx.parameters, grid, block, ptx.shared)
+                kernel = _launched(ptx)
                 stored = storing_thread(kernel, tensor.buffer, tensor.place(unit), tensor.layout.unit)
                 if stored is None:
                     continue
@@ -159,8 +158,7 @@ class SassBackend:
             return made
         launch, built = made
         ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
-        grid, block = ((*sizes, 1, 1)[:3] for sizes in (ptx.grid, ptx.block))
-        trace = ptx_followed(Launched(ptx.loaded, ptx.parameters, grid, block, ptx.shared), thread)
+        trace = ptx_followed(_launched(ptx), thread)
         return trace, self._followed(launch, job, built, thread)[0]
 
     def of_cubin(self, job: Job, cubin: bytes) -> CubinRun | Outcome:
@@ -271,6 +269,11 @@ def _read(cubin: bytes, entry: str) -> tuple[MachineCode, tuple[str, ...]]:
     """A kernel of a cubin, and its uses of results before their scoreboard is waited for, in words."""
     code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")), entry)
     return code, tuple(use.words for use in early_uses(code.function))
+
+
+def _launched(ptx: PlacedKernel) -> Launched:
+    (x, y, z), (u, v, w) = (*ptx.grid, 1, 1)[:3], (*ptx.block, 1, 1)[:3]
+    return Launched(ptx.loaded, ptx.parameters, (x, y, z), (u, v, w), ptx.shared)
 
 
 def _differing(outputs: Mapping[str, Any], meant: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

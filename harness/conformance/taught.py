@@ -83,11 +83,15 @@ def _moves(path: Path) -> frozenset[tuple[str, str, str]]:
     )
 
 
-@cache
+_move_digests: dict[type, str] = {}
+
+
 def move_digest(step: type[MachineStep]) -> str:
     """Eight digits that change with the code of a kind of step, and of the functions that it calls."""
-    own = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(step))))
-    return hashlib.sha256(f"{own} {_code(step.run)}".encode()).hexdigest()[:8]
+    if step not in _move_digests:
+        own = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(step))))
+        _move_digests[step] = hashlib.sha256(f"{own} {_code(step.run)}".encode()).hexdigest()[:8]
+    return _move_digests[step]
 
 
 def digest(form: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ptxdiff
-from ptxdiff.backends import BACKENDS, create
+from ptxdiff.backends import BACKENDS, create, sass
 from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.references.formats import F32, U32
@@ -90,7 +90,9 @@ def test_a_result_that_is_used_too_early_is_a_finding_of_its_own(backend, monkey
     """The wait of the instruction that uses what was loaded is removed from the control codes."""
     found = text.Control.of
     monkeypatch.setattr(text.Control, "of", lambda high: replace(found(high), waits=0))
+    sass._read.cache_clear()
     outcome = backend.run(_job(SUM, np.arange(300, dtype=np.uint32)))
+    sass._read.cache_clear()
     assert outcome.status == "not run"
     assert "unsettled: machine code uses a result too early: 0x" in outcome.words
     assert not outcome.suspected
