@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ptxdiff.conformance.ledger import _code
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
-from ptxdiff.sass.machine import MachineStep
+from ptxdiff.sass.machine import StepCode
 from ptxdiff.sass.rows import ROWS, InstructionRow
 
 PATH = Path(__file__).with_name("taught.jsonl")
@@ -39,8 +39,8 @@ def unsettled(forms: Iterable[str], target: str) -> list[str]:
     return sorted(f for f in forms if (target, f) not in known)
 
 
-def unsettled_moves(moves: Mapping[str, type[MachineStep]], target: str) -> list[str]:
-    """Those of some moves that are not taught on a target. moves: by form the kind of step that ran it."""
+def unsettled_moves(moves: Mapping[str, StepCode], target: str) -> list[str]:
+    """Those of some moves that are not taught on a target. moves: by form what the step that ran it does."""
     known = _moves(MOVES)
     return sorted(f for f, step in moves.items() if (target, f, move_digest(step)) not in known)
 
@@ -83,15 +83,17 @@ def _moves(path: Path) -> frozenset[tuple[str, str, str]]:
     )
 
 
-_move_digests: dict[type, str] = {}
+_move_digests: dict[StepCode, str] = {}
 
 
-def move_digest(step: type[MachineStep]) -> str:
-    """Eight digits that change with the code of a kind of step, and of the functions that it calls."""
-    if step not in _move_digests:
+def move_digest(code: StepCode) -> str:
+    """Eight digits that change with the code of a step's class and action, and of the functions that they call."""
+    if code not in _move_digests:
+        step, action = code
         own = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(step))))
-        _move_digests[step] = hashlib.sha256(f"{own} {_code(step.run)}".encode()).hexdigest()[:8]
-    return _move_digests[step]
+        parts = [own, _code(step.run), *([_code(inspect.unwrap(action))] if action is not None else [])]
+        _move_digests[code] = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
+    return _move_digests[code]
 
 
 def digest(form: str) -> str:

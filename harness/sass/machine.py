@@ -13,7 +13,7 @@ differs between two runs with different seeds; that is how undefined bits are fo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -363,6 +363,10 @@ class Machine:
             self.fibres.append(Fibre(int(pc), None if len(group) == self.lanes else group))
 
 
+StepCode = tuple["type[MachineStep]", Callable[..., Any] | None]
+"""What decides what a step does: its class, and the function that made its action, if it has one."""
+
+
 class MachineStep:
     """An instruction, ready to run."""
 
@@ -374,6 +378,11 @@ class MachineStep:
         """Its form, for steps without a row: opcode, modifiers and kinds of operands."""
         return " ".join((".".join((self.instruction.opcode, *self.instruction.modifiers)),
                          ",".join(map(_kind_of, self.instruction.operands)))).strip()  # fmt: skip
+
+    @property
+    def code(self) -> StepCode:
+        """See `StepCode`."""
+        return type(self), None
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """Run it for a fibre; returns whether the fibre goes on (else its lanes have ended, or are in other fibres)."""

@@ -7,6 +7,7 @@ from global to shared memory (LDGSTS) is made at once, so what waits for it does
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -22,7 +23,7 @@ from ptxdiff.emulator.targets import Target
 from ptxdiff.sass.control import global_addresses, global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
+from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep, StepCode
 from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
 from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
 
@@ -35,6 +36,12 @@ class Act(MachineStep):
     def __init__(self, instruction: MachineInstruction, action: Action) -> None:
         super().__init__(instruction)
         self.action = action
+
+    @property
+    def code(self) -> StepCode:
+        """The outermost function around the action, so that a change in any of them is seen."""
+        outermost = self.action.__qualname__.partition(".")[0]
+        return type(self), getattr(sys.modules[self.action.__module__], outermost)
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""

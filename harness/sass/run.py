@@ -15,7 +15,7 @@ from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.errors import ScheduleDependence, Unsupported
-from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, prepared
+from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, StepCode, prepared
 from ptxdiff.sass.shared import reserved
 
 LANES = 1 << 14
@@ -30,14 +30,14 @@ SEEDS = (0x5EED, 0xF111, 0xB175)
 class Ran:
     """What ran: how often each form of the table, in lanes, and which approximate rows. runs: of the whole grid.
 
-    moves: the forms of the instructions without a row that a lane came to, each with the kind of its step.
+    moves: the forms of the instructions without a row that a lane came to, each with what its step does.
     """
 
     forms: Mapping[str, int]
     approximate: tuple[str, ...]
     thread_instructions: int
     runs: int
-    moves: Mapping[str, type[MachineStep]] = field(default_factory=dict)
+    moves: Mapping[str, StepCode] = field(default_factory=dict)
 
 
 def run_machine_code(
@@ -97,7 +97,7 @@ def run_machine_code(
                 raise UndefinedBits(f"{words} on undefined bits")
     for buffer in buffers:
         buffer.save()
-    moves = {step.move: type(step) for at in visited if not isinstance(step := steps[at], Computed)}
+    moves = {step.move: step.code for at in visited if not isinstance(step := steps[at], Computed)}
     return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images), moves)
 
 
