@@ -58,7 +58,6 @@ def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, w
 
 def _in_vectors(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
     """What `_blocks` defines, computed in the processor's vectors."""
-    from ptxdiff.emulator.numeric import tensorcore_vectors  # which loads LLVM
 
     assert how.model is not None
     codes = [np.ascontiguousarray(x).astype(np.uint32, copy=False) for x in (a, b, c)]
