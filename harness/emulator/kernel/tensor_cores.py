@@ -15,7 +15,6 @@ from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.numeric import tensorcore
 from ptxdiff.emulator.numeric.tensorcore import BITS, FLOATS, MEASURED, Model
 from ptxdiff.emulator.numeric.vectorise import Array
-from ptxdiff.extras import require
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, w
 
 def _in_vectors(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
     """What `_blocks` defines, computed in the processor's vectors."""
-    require("numba", "llvmlite", purpose="running matrix products")
     from ptxdiff.emulator.numeric import tensorcore_vectors  # which loads LLVM
 
     assert how.model is not None
