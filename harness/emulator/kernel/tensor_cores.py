@@ -15,7 +15,6 @@ from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.numeric import tensorcore
 from ptxdiff.emulator.numeric.tensorcore import BITS, FLOATS, MEASURED, Model
 from ptxdiff.emulator.numeric.vectorise import Array
-from ptxdiff.extras import require
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,6 @@ def _in_vectors(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
 
     assert how.model is not None
     codes = [np.ascontiguousarray(x).astype(np.uint32, copy=False) for x in (a, b, c)]
-    require("numba", "llvmlite", purpose="running matrix products")
-    from ptxdiff.emulator.numeric import tensorcore_vectors
-
     return tensorcore_vectors.dot(codes[0], codes[1], codes[2], how.types, how.model)
 
 
