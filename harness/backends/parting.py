@@ -72,9 +72,16 @@ def parting_of_two(
 
 def side_by_side(ptx: ThreadTrace, machine: Sequence[TracedInstruction]) -> list[tuple[str, str]]:
     """The instructions of a thread in PTX and in machine code, in order, those in one row that give the same value."""
-    left = [(_result([w.value for w in s.writes]), f"{s.line}: {s.text}{_given([w.value for w in s.writes])}")
-            for s in ptx.steps if s.executed]  # fmt: skip
-    right = [(_result(values), f"{s.words}{_given(values)}") for s in machine for values in [_joined(s)]]
+    left, right = [], []
+    for step in ptx.steps:
+        if step.executed:
+            values = [w.value for w in step.writes]
+            loads = step.opcode == "ld" and "param" not in step.step.node.modifiers
+            left.append((_key(values, loads), f"{step.line}: {step.text}{_given(values)}"))
+    for traced in machine:
+        joined = _joined(traced)
+        loads = traced.instruction.opcode.startswith(_LOADS)
+        right.append((_key(joined, loads), f"{traced.words}{_given(joined)}"))
     rows = []
     keys = [k if k is not None else f"ptx {n}" for n, (k, _) in enumerate(left)]
     others = [k if k is not None else f"machine {n}" for n, (k, _) in enumerate(right)]
@@ -94,9 +101,12 @@ def _joined(step: TracedInstruction) -> list[int]:
     return values
 
 
-def _result(values: Sequence[int | None]) -> int | None:
-    """The value by which instructions are paired: that of one register of more than one bit."""
-    return values[0] if len(values) == 1 and values[0] is not None and values[0] > 1 else None
+_LOADS = ("LDG", "LDS", "LDL")
+
+
+def _key(values: Sequence[int | None], loads: bool) -> tuple[bool, int] | None:
+    """By what instructions are paired: the value of one register of more than one bit, and whether it was loaded."""
+    return (loads, values[0]) if len(values) == 1 and values[0] is not None and values[0] > 1 else None
 
 
 def _given(values: Sequence[int | None]) -> str:

@@ -68,6 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add(parser, "target", "with --teach: a target (repeatable)", default=[])
     parser.add_argument(
+        "--contexts", type=int, metavar="N",
+        help="with --teach forms: only as many forms as bring each machine instruction into N kernels (minutes; all "
+        "forms take much longer)",
+    )  # fmt: skip
+    parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
     )
     parser.add_argument(
@@ -182,7 +187,7 @@ def _teach_moves(args: argparse.Namespace) -> int:
 
 def _teach(args: argparse.Namespace) -> int:
     """Teach the machine instructions of targets; print what did not agree. Returns 1 if a form now differs."""
-    from ptxdiff.conformance import taught, teaching
+    from ptxdiff.conformance import forms, taught, teaching
     from ptxdiff.model.targets import normal
 
     text = taught.PATH.read_text(encoding="utf-8")
@@ -193,8 +198,15 @@ def _teach(args: argparse.Namespace) -> int:
         targets = [t for t in targets if t == device.target]
         if not targets:
             raise UsageError(f"--device: the GPU here is {device.name}, which runs {device.target}; name that target")
+    every = list(teaching.SEQUENCES) if args.teach == "sequences" else list(forms.bounds_of())
+    names = [n for n in every if any(_matches(n, wanted) for wanted in args.forms)]
+    if args.forms and not names:
+        raise UsageError(f"nothing that teaches matches {args.forms[0]!r}; give an opcode (cvt) or a pattern")
     for target in targets:
-        text = teaching.taught_again(args.teach, target, text, print, device)
+        some = names or None
+        if args.contexts and args.teach == "forms":
+            some = teaching.few(names or every, target, args.contexts)
+        text = teaching.taught_again(args.teach, target, text, print, device, some)
     entries = [json.loads(line) for line in text.splitlines()]
     differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"] or e.get("refuted")})
     confirmed = {e["form"] for e in entries if e.get("confirmed") and e["target"] in targets}

@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a campaign. Returns 1 if it has findings, else 0."""
-    from ptxdiff.fuzz.execution import Interpreter
+    from ptxdiff.fuzz.execution import MachineCodeInterpreter
     from ptxdiff.fuzz.files import JOURNAL
 
     folder = Path(args.output)
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
     if args.cluster:
         return _on_cluster(args, folder)
     runner, target = _runner(args)
-    plan = replace(_plan(args, target), interpreted=isinstance(runner, Interpreter))
+    plan = replace(_plan(args, target), interpreted=isinstance(runner, MachineCodeInterpreter))
     campaign = _campaign(plan, runner, journal, max(1, args.jobs))
     where = "only crashes, hangs and refusals"
     if runner:
@@ -184,7 +184,7 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
     """The runner on a GPU of the target, else on the CPU (None if no machine code is to run), and the target."""
-    from ptxdiff.fuzz.execution import GpuRunner, Interpreter
+    from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter
     from ptxdiff.processes.child import of_target
     from ptxdiff.processes.gpus import gpus
 
@@ -192,7 +192,7 @@ def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
     if args.no_run:
         return None, target
     device = None if args.no_gpu else of_target(target)
-    return (GpuRunner(device) if device else Interpreter(target)), target
+    return (GpuRunner(device) if device else MachineCodeInterpreter(target)), target
 
 
 def _named_target(args: argparse.Namespace) -> str | None:

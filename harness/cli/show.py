@@ -24,9 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser, "only", "parts to show (repeatable)", choices=("asm", "ptx", "sass", "resources"), action="append"
     )
 
-    parser.add_argument(
-        "--trace", type=int, nargs="?", const=0, metavar="THREAD",
-        help="instead, follow a thread (default: 0) of the first launch, in PTX and machine code side by side",
+    options.add(
+        parser, "trace", "follow a thread (default: 0) of the first launch, in PTX and machine code side by side",
+        type=int, nargs="?", const=0, metavar="THREAD",
     )  # fmt: skip
     options.add(parser, "assembler", "with --trace: the ptxas that assembles (default: bundled)")
     options.add(parser, "opt", "with --trace: its level (default: 3)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.cubin import MachineCode, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.machine import Computed, RefusedStep, prepared
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -67,6 +69,8 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     for shift, kind in (("shl.b32", "u32"), ("shr.u32", "u32"), ("shr.s32", "s32")):
         text = f"{{ .reg .b32 w; and.b32 w, $2, 31; {shift} $0, $1, w; }}"
         yield f"wrapped {shift}", text, (kind,), (kind, "u32")
+        text = f"{{ .reg .b32 v, w; and.b32 w, $2, 31; {shift} v, $1, w; xor.b32 $0, v, $2; }}"
+        yield f"wrapped {shift} and xor", text, (kind,), (kind, "u32")
     for operation in ("add", "mul"):
         text = f"mov.b64 v, {{$1, $1}}; mov.b64 w, {{$2, $3}}; {operation}.rn.f32x2 $0, v, w;"
         yield f"{operation} f32x2 of one", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("f32",) * 3
@@ -334,19 +338,47 @@ def lines(lessons: dict[str, Lesson], target: str, of: str) -> list[str]:
     return [json.dumps(entry) for entry in made]
 
 
+def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
+    """So many of some forms that each form of the table is in the machine code of `contexts` of them, if in so many.
+
+    ptxas assembles all of them once, at level 3 with operands in registers; none runs.
+    """
+    tools = assembler(target).path, str(tool("nvdisasm"))
+    every = []
+    for number, name in enumerate(names):
+        snippet = _snippet(name)
+        if snippet is None or not snippet.inputs or name in OPEN or forms.lacking(name, target):
+            continue
+        every.append(FormTask(f"form_{number}", snippet, "registers", [], []))
+    left: Counter[str] = Counter()
+    chosen = []
+    for start in range(0, len(every), GROUP):
+        some, cubin = assembled(every[start : start + GROUP], tools[0], LEVELS[-1], probe()[target].ptx_version, target)
+        codes = machine_codes(cubin, disassembled(cubin, tools[1])) if some else {}
+        for task in some:
+            steps = prepared(codes[task.name]).values()
+            found = {s.form for s in steps if isinstance(s, Computed)}
+            if not any(isinstance(s, RefusedStep) for s in steps) and any(left[f] < contexts for f in found):
+                left.update(found)
+                chosen.append(task.snippet.form)
+    return chosen
+
+
 def taught_again(
-    of: str, target: str, before: str, say: Callable[[str], None], device: CudaContext | None = None
-) -> str:
+    of: str, target: str, before: str, say: Callable[[str], None], device: CudaContext | None = None,
+    names: Sequence[str] | None = None,
+) -> str:  # fmt: skip
     """The ledger's text with new lines for what forms or sequences teach on a target. Raises NoAssembler and NoTriton.
 
     of: "forms" or "sequences". before: the ledger's text. say: gets each context that did not agree, in words. device:
-    as for `teach`.
+    as for `teach`. names: only these forms or sequences. Lines that hold stay then, unless a context differs or more
+    contexts than before agree.
     """
-    names = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
+    every = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
     lessons: dict[str, Lesson] = {}
     version = probe()[target].ptx_version
     tools = assembler(target).path, str(tool("nvdisasm"))
-    complaints = teach(names, target, *tools, version, lessons, device)
+    complaints = teach(every if names is None else names, target, *tools, version, lessons, device)
     for context, words in complaints.items():
         say(f"{target} {context}: {words}")
     kept, made = [], []
@@ -355,6 +387,12 @@ def taught_again(
         entry = json.loads(line)
         if (entry["target"], entry.get("of", "forms")) != (target, of):
             kept.append(line)
+            continue
+        lesson = lessons.get(entry["form"], Lesson())
+        holds = entry["digest"] == digest(entry["form"]) and entry["agreed"] >= len(lesson.agreed)
+        if names is not None and holds and not (lesson.differed or lesson.refuted):
+            kept.append(line)
+            lessons.pop(entry["form"], None)
         elif entry.get("confirmed"):
             confirmed[entry["form"], entry["digest"]] = entry["confirmed"]
     for entry in map(json.loads, lines(lessons, target, of)):

@@ -52,7 +52,7 @@ class GpuRunner:
 
 
 @dataclass(frozen=True)
-class Interpreter:
+class MachineCodeInterpreter:
     """The machine code on the CPU, for a target."""
 
     target: str

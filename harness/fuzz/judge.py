@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas
-from ptxdiff.fuzz.execution import Interpreter, MachineCodeRunner, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, MachineCodeRunner, NotRead
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS, RandomProgram
@@ -112,7 +112,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
         cubins.append((done.ended, done.cubin, done.words))
     given: list[Sequence[Words | NotRead] | str] = []
     if plan.interpreted:
-        inputs, runner = [inputs_of(seed) for seed in seeds], Interpreter(plan.target)
+        inputs, runner = [inputs_of(seed) for seed in seeds], MachineCodeInterpreter(plan.target)
         given = [runner.run(cubin, inputs) if ended == "assembled" else "" for ended, cubin, _ in cubins]
     return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused, tuple(given))
 
@@ -298,7 +298,9 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
     from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 
     done = one.assemble(text, target)
-    (found,) = Interpreter(target).ran(done.cubin, [inputs]) if done.ended == "assembled" else [NotRead(done.words)]
+    (found,) = (
+        MachineCodeInterpreter(target).ran(done.cubin, [inputs]) if done.ended == "assembled" else [NotRead(done.words)]
+    )
     if isinstance(found, NotRead):
         return found.words, ""
     words, ran = found
@@ -322,7 +324,7 @@ def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Word
     place = int(np.flatnonzero(right[lane] != given[lane])[0])
     ptx = followed(Launched(kernel, buffers(), grid, (BLOCK, 1, 1)), lane)
     held = buffers()
-    steps = trace.followed(Interpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
+    steps = trace.followed(MachineCodeInterpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
     address = held[1].address + 4 * (lane * OUTPUTS + place)
     return parting(ptx, steps, address, int(right[lane, place]))
 

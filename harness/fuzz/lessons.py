@@ -14,7 +14,7 @@ import numpy as np
 from ptxdiff.conformance import teaching
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import Interpreter, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.families import FAMILIES
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
@@ -65,7 +65,7 @@ def _taught_by(
         return [f"{by.label} {done.ended}: {done.words[:200]}"]
     differing = []
     for (_, seed, right), found in zip(
-        made, Interpreter(target).ran(done.cubin, [inputs_of(s) for _, s, _ in made]), strict=True
+        made, MachineCodeInterpreter(target).ran(done.cubin, [inputs_of(s) for _, s, _ in made]), strict=True
     ):
         if isinstance(found, NotRead):
             continue

@@ -50,6 +50,7 @@ class EarlyUse:
 
 
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
+_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
@@ -140,7 +141,9 @@ def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
     for operand in operands:
         for part in (operand.base, operand.uniform):
             if part is not None:
-                _add(reads, part, 2 if operand.wide or part.kind == "UR" else 1)
+                # An address of shared memory has 32 bits, and so has a uniform register in it.
+                narrow = operand.base is not None or instruction.opcode in _OF_SHARED
+                _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)
     return reads, writes
 

@@ -59,7 +59,7 @@ def followed(
         SCHEDULES[0], SEEDS[0], None if limit is None else time.monotonic() + limit,
         shared=max(code.shared, reserved(code.target)) + shared_bytes,
     )  # fmt: skip
-    steps = {at: _Noted(step) for at, step in prepared(code).items()}
+    steps = {at: _TracedStep(step) for at, step in prepared(code).items()}
     threads = bx * by * bz
     for first in range(thread // threads):
         Machine(launch, first, 1).run(steps)
@@ -119,7 +119,7 @@ class _TracingMachine(Machine):
             self._note("writes", kind, number, place[number], self.lane // _WARP)
 
 
-class _Noted(MachineStep):
+class _TracedStep(MachineStep):
     """A step whose reads and writes a tracing machine notes."""
 
     def __init__(self, step: MachineStep) -> None:

@@ -113,9 +113,9 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             held = gathered(machine, added, count, lanes, len(warps), table_d, width).reshape(shape)
             c = np.where(_accumulates(machine, adds, groups, instruction)[:, None, None], held, c)
         at = described.number
-        if in_registers:
-            registers = left.table.size // (_WARP * fragments.per_register(BITS[a_type]))  # type: ignore[union-attr]
-            factors = gathered(machine, operands[1], registers, lanes, len(warps), left.table, BITS[a_type])
+        if table is not None:
+            registers = table.size // (_WARP * fragments.per_register(BITS[a_type]))
+            factors = gathered(machine, operands[1], registers, lanes, len(warps), table, BITS[a_type])
             factors = factors.reshape(len(groups), 64, k)
         else:
             factors = _loaded(machine, instruction, left, at, groups)
@@ -150,8 +150,8 @@ def _alike(values: Array, instruction: MachineInstruction, groups: Array) -> Arr
 def _accumulates(machine: Machine, predicate: Operand | None, groups: Array, instruction: MachineInstruction) -> Array:
     if predicate is None:
         return np.ones(len(groups), np.bool_)
-    held = _alike(machine.uniform_predicate(predicate.number), instruction, groups) != 0
-    return ~held if predicate.inverted else held
+    held = _alike(machine.uniform_predicate(predicate.number), instruction, groups)
+    return np.asarray(held == 0 if predicate.inverted else held != 0)
 
 
 def _loaded(machine: Machine, instruction: MachineInstruction, matrix: Matrix, register: int, groups: Array) -> Array:

@@ -12,7 +12,7 @@ from ptxdiff.conformance import taught
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
-from ptxdiff.fuzz.execution import Interpreter
+from ptxdiff.fuzz.execution import MachineCodeInterpreter
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, interpreted_proof
 from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
@@ -191,7 +191,7 @@ def _on_the_cpu(fault, monkeypatch, by=None):
     """The judgement on one program of a campaign whose machine code runs on the CPU."""
     made = by or tuple(assembler(bundled(TARGET).path, level) for level in (0, 3))
     plan_ = FuzzPlan("a", TARGET, 90, made, {"bits": 1.0}, batch=1, interpreted=True)
-    judge = BatchJudge(plan_, Interpreter(TARGET))
+    judge = BatchJudge(plan_, MachineCodeInterpreter(TARGET))
     judge.differs(fault, "a/0", made[-1])
     return judge.findings
 

@@ -73,6 +73,6 @@ def test_a_mistake_is_shown_under_every_name(plant: str, name: str) -> None:
         if made is not None:
             units = [column.view(f"u{column.itemsize}").astype(np.uint32) for column in made.all().values()]
             found = [emulate(text, constraints, units, "uint32", pack=1) for text in (right, wrong)]
-            if (found[0] != found[1]).any():
+            if not np.array_equal(found[0], found[1]):
                 return
     pytest.fail(f"no input set shows it under the name {name}")

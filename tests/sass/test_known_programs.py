@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import Interpreter, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.judge import interpreted_proof
 from ptxdiff.fuzz.oracle import THREADS
 from tests.support.sass.ptxas_releases import release
@@ -28,7 +28,7 @@ def _words(fault, by: Ptxas):
     inputs = np.tile(np.array(fault["inputs"], np.uint32), (THREADS, 1))
     done = by.assemble(fault["text"], TARGET)
     assert done.ended == "assembled", done.words
-    (found,) = Interpreter(TARGET).ran(done.cubin, [inputs])
+    (found,) = MachineCodeInterpreter(TARGET).ran(done.cubin, [inputs])
     return (found if isinstance(found, NotRead) else found[0][0].tolist()), inputs
 
 

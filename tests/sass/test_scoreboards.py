@@ -77,6 +77,9 @@ def test_the_words_name_both_instructions() -> None:
         ("STG.E.128 desc[UR4][R6.64], R8", {("R", 6), ("R", 7), *(("R", n) for n in range(8, 12))}, set()),
         ("ISETP.GE.AND P0, P1, R3, R4, P2", {("R", 3), ("R", 4), ("P", 2)}, {("P", 0), ("P", 1)}),
         ("IMAD.WIDE R2, R4, 0x4, R6", {("R", 4), ("R", 6)}, {("R", 2), ("R", 3)}),
+        ("STS.64 [R6+UR5+0x9400], R8", {("R", 6), ("UR", 5), ("R", 8), ("R", 9)}, set()),
+        ("LDS R1, [UR5]", {("UR", 5)}, {("R", 1)}),
+        ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), ("UR", 4), ("UR", 5)}, {("R", 1)}),
     ],
 )
 def test_what_an_instruction_touches(text: str, reads: set, writes: set) -> None:

@@ -278,7 +278,8 @@ _NAMES = {
     | {"complete_tx", "test_wait", "try_wait", "parity"},
     "cp": frozenset({"async", "mbarrier", "arrive", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
     "createpolicy": frozenset({"fractional", "range", "cvt"}),
-    "barrier": frozenset({"cta", "cluster", "arrive", "wait"}),
+    "bar": frozenset({"cta", "red"}),
+    "barrier": frozenset({"cta", "cluster", "arrive", "wait", "red"}),
 }
 """The same for instructions whose names have several words: they come first, in the order of the form."""
 _SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry"})

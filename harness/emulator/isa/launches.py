@@ -8,7 +8,7 @@ from ptxdiff.emulator.isa.registry import operation
 _CANCEL = "clusterlaunchcontrol.try_cancel.async{.space}.mbarrier::complete_tx::bytes"
 _QUERY = "clusterlaunchcontrol.query_cancel"
 _SECTION = "9.7.13.17"
-_CANCELS = Facts(memory="writes", orders_parts=True, reaches="grid")
+_CANCELS = Facts(memory="writes", orders_parts=True, reaches="grid", proxy="async")
 _QUERIES = Facts(effects=False, orders_parts=True, reaches="grid")
 operation(f"{_CANCEL}.b128", "launch_cancel", section=_SECTION, requires=100, space=".shared::cta", facts=_CANCELS)
 operation(

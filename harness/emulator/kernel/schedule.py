@@ -225,11 +225,11 @@ class KernelScheduler(Scheduler):
         waiting = np.logical_or.reduce(list(places.values()))
         free = np.zeros_like(waiting)
         for warp in np.flatnonzero(waiting.reshape(-1, 32).any(axis=1)).tolist():
-            lanes = slice(warp * 32, warp * 32 + 32)
-            for mask in np.unique(self.warp_masks[lanes][waiting[lanes]]):
-                alike = waiting[lanes] & (self.warp_masks[lanes] == mask)
-                if mask & bits_of(self.alive[lanes])[0] & ~bits_of(alike)[0] == 0:
-                    free[lanes] |= alike
+            mine = slice(warp * 32, warp * 32 + 32)
+            for mask in np.unique(self.warp_masks[mine][waiting[mine]]):
+                alike = waiting[mine] & (self.warp_masks[mine] == mask)
+                if mask & bits_of(self.alive[mine])[0] & ~bits_of(alike)[0] == 0:
+                    free[mine] |= alike
         if not free.any():
             return False
         meet_in_warps(self.kernel_frame, free, self.warp_masks)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import Interpreter, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.judge import interpreted_proof
 from ptxdiff.fuzz.oracle import THREADS, emulated, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
@@ -76,7 +76,7 @@ def programs(target: str) -> dict[str, tuple[str, np.ndarray]]:
 
 def outcome(text: str, inputs: np.ndarray, path: str, target: str) -> str:
     """What became of a program: the name of a field of `Tried`."""
-    runner, right = Interpreter(target), emulated(text, "p0", inputs)
+    runner, right = MachineCodeInterpreter(target), emulated(text, "p0", inputs)
 
     def given(by: Ptxas) -> np.ndarray | NotRead | None:
         done = by.assemble(text, target)
