@@ -30,6 +30,11 @@ def unsettled(forms: Iterable[str], target: str) -> list[str]:
     return sorted(f for f in forms if (target, f) not in known)
 
 
+def targets() -> frozenset[str]:
+    """The targets of which some form is taught."""
+    return frozenset(target for target, _ in _taught(PATH))
+
+
 @cache
 def _taught(path: Path) -> frozenset[tuple[str, str]]:
     if not path.exists():

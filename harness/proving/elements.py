@@ -19,9 +19,11 @@ from ptxdiff.jobs import Job, Outcome, Setup, block_of
 from ptxdiff.judging.judge import judge
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
+from ptxdiff.model.derive import packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import AsmVariant
 from ptxdiff.proving import graphs, kernels, queries, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.assembled import ELEMENTS
@@ -35,22 +37,34 @@ _WIDE = 80
 
 
 def prove_elements(
-    loaded: LoadedCase, name: str, target: str, *, seconds: float = 60.0, solvers: Sequence[str] = ()
+    loaded: LoadedCase,
+    name: str,
+    target: str,
+    *,
+    seconds: float = 60.0,
+    solvers: Sequence[str] = (),
+    packs: Sequence[int] = (),
 ) -> Verdict:
-    """The verdict on the kernel that Triton makes of an elementwise variant, by its case's rules."""
+    """The verdict on the kernels that Triton makes of a variant, one for each pack, by its case's rules."""
     case, variant = loaded.case, loaded.case.variants[name]
     search = ProofSearch(seconds, tuple(solvers))
-    setup = Setup(block=block_of(1), shape=(ELEMENTS,), fusion=bool(variant.fusion))
-    job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+    found, done = Verdict("not settled", "nothing to prove"), list[int]()
     try:
-        found = _proved(job, policies(case, variant_on(variant, target)), search)
+        for pack in packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)):
+            setup = Setup(pack=pack, block=block_of(pack), shape=(ELEMENTS,), fusion=bool(variant.fusion))
+            job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+            verdict = _proved(job, policies(case, variant_on(variant, target)), search)
+            digests = {n: f"{getattr(found, n)}{getattr(verdict, n)[:16]}" for n in ("program", "rules")}
+            found = replace(verdict, **digests) if verdict.verdict == "proved" else verdict
+            if found.verdict != "proved":
+                break
+            done.append(pack)
     except NotModelled as reason:
         found = Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:
         found = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
-    packs = (1,) if found.verdict == "proved" else ()
     return replace(
-        found, target=target, packs=packs, solver=search.versions, seconds=seconds - search.left,
+        found, target=target, packs=tuple(done), solver=search.versions, seconds=seconds - search.left,
         tried=tuple(search.tried),
     )  # fmt: skip
 

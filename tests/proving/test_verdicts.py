@@ -121,6 +121,25 @@ def test_an_output_that_may_share_a_register_is_not_settled() -> None:
     assert "share a register" in found.reason
 
 
+def test_an_output_that_shares_a_register_without_another_bit_is_proved() -> None:
+    """The sum is written before the last read of $1, of which only bits that the sum keeps are read."""
+    text = (
+        "{ .reg .b32 t; and.b32 t, $2, 0; or.b32 $0, $1, t; and.b32 t, $1, 0; add.u32 $0, $0, t; add.u32 $0, $0, $2; }"
+    )
+    from ptxdiff.emulator import sharing
+
+    assert sharing(text, "=r,r,r", "sm_90a").hazards
+    found = prove(two_words(text), "it", "sm_90a")
+    assert found.verdict == "not settled"  # $0 and $2 in one register: the last sum reads $0 twice
+    text = "{ .reg .b32 t; or.b32 $0, $1, $2; and.b32 t, $1, 0; or.b32 $0, $0, t; }"
+    case = Case(
+        inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=lambda a, b: a | b,
+        variants={"it": asm(text, "=r,r,r", pack=1)},
+    )  # fmt: skip
+    assert sharing(text, "=r,r,r", "sm_90a").hazards
+    assert prove(case, "it", "sm_90a").verdict == "proved"
+
+
 def test_a_triton_function_is_not_settled() -> None:
     triton = pytest.importorskip("triton")
     from ptxdiff import plain
